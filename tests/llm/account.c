@@ -63,9 +63,10 @@ static void throw_it(void)
 }
 
 void *__real_dlsym(void *handle, const char *name);
-void *__wrap_dlsym(void *handle, const char *name);
+/* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */
+__attribute__((visibility("default"))) void *__wrap_dlsym(void *handle, const char *name);
 void *__real_dlopen(const char *file, int mode);
-void *__wrap_dlopen(const char *file, int mode);
+__attribute__((visibility("default"))) void *__wrap_dlopen(const char *file, int mode);
 bool __real_wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_t value);
 bool __wrap_wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_t value);
 

@@ -63,9 +63,11 @@ weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *requ
 }
 
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+/* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */
+__attribute__((visibility("default"))) int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
 int __real_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until);
-int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until);
+__attribute__((visibility("default"))) int
+__wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until);
 
 static bool still; /* the clock stands, at `now`, and a wait is over at once, which ends at `ended` */
 static struct timespec now, ended;
