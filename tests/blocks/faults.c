@@ -2,34 +2,9 @@
  * member could read of another's. */
 #include "blocks/blocks.h"
 #include <weir/block_pool.h>
-#include "core/faulty.h"
-#include "core/heap.h"
+#include "blocks/each_failure.h"
 
 #include "runtime/runtime.h"
-
-static long mallocs, malloc_fails_at = -1;
-static bool malloc_armed;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-
-static bool refuse_malloc(void)
-{
-    return malloc_armed && mallocs++ == malloc_fails_at;
-}
-void *__wrap_malloc(size_t size)
-{
-    return refuse_malloc() ? NULL : heap_counted(__real_malloc(size));
-}
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse_malloc() ? NULL : heap_counted(__real_calloc(count, size));
-}
-
-static unsigned failures;
-static long driver_fails_at = -1, calls_made;
 
 /* True if it went well; else it failed as planned. */
 static bool went(weir_status status)
@@ -117,6 +92,14 @@ static void live(void)
     assert_true(faults_nothing_left());
 }
 
+static void end_pool(weir_block_pool *pool, weir_client *client, weir_stream stream, weir_runtime *runtime)
+{
+    ok(weir_block_pool_destroy(pool));
+    ok(weir_stream_release(stream));
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
 /* Of two fills the second fails: the blocks are nobody's before the stream is past the first. */
 static void what_was_queued_is_waited_for(void **state)
 {
@@ -148,10 +131,7 @@ static void what_was_queued_is_waited_for(void **state)
     ok(weir_stream_synchronize(stream));
     assert_int_equal(pool_stats(pool).free, 2);
     give(a, 1, 1);
-    ok(weir_block_pool_destroy(pool));
-    ok(weir_stream_release(stream));
-    ok(weir_client_destroy(client));
-    ok(weir_runtime_destroy(runtime));
+    end_pool(pool, client, stream, runtime);
 }
 
 /* A driver of which some calls fail each time, counted. */
@@ -217,10 +197,7 @@ static void what_was_queued_is_waited_for_where_no_point_tells(void **state)
     assert_int_equal(pool_stats(pool).pending, 0);
     assert_int_equal(pool_stats(pool).free, 2);
     give(a, 1, 1);
-    ok(weir_block_pool_destroy(pool));
-    ok(weir_stream_release(stream));
-    ok(weir_client_destroy(client));
-    ok(weir_runtime_destroy(runtime));
+    end_pool(pool, client, stream, runtime);
 }
 
 /* A device that cannot be waited for is asked once. */
@@ -246,10 +223,7 @@ static void where_waiting_fails_the_request_is_refused(void **state)
     open_gate(&g);
     ok(weir_stream_synchronize(stream));
     assert_int_equal(pool_stats(pool).free, 2);
-    ok(weir_block_pool_destroy(pool));
-    ok(weir_stream_release(stream));
-    ok(weir_client_destroy(client));
-    ok(weir_runtime_destroy(runtime));
+    end_pool(pool, client, stream, runtime);
 }
 
 static void each_driver_call_fails_once(void **state)
@@ -257,16 +231,7 @@ static void each_driver_call_fails_once(void **state)
     (void)state;
     long calls = 0;
     for (long at = -1; at <= calls; at++) {
-        long pieces = 0;
-        for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
-            pieces = heap_pieces;
-            faults_reset(-1);
-            failures = 0;
-            malloc_fails_at = -1;
-            driver_fails_at = at;
-            live();
-        }
-        assert_int_equal(heap_pieces, pieces);
+        live_with(live, at, -1);
         if (at < 0) {
             assert_int_equal(failures, 0);
             calls = calls_made;
@@ -278,24 +243,7 @@ static void each_driver_call_fails_once(void **state)
 static void each_malloc_fails_once(void **state)
 {
     (void)state;
-    unsigned seen = 0;
-    long most = 0;
-    for (long at = -1; at <= most; at++) {
-        long pieces = 0;
-        for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
-            pieces = heap_pieces;
-            faults_reset(-1);
-            failures = 0;
-            driver_fails_at = -1;
-            mallocs = 0;
-            malloc_fails_at = at;
-            live();
-        }
-        assert_int_equal(heap_pieces, pieces);
-        most = at < 0 ? mallocs : most;
-        seen += failures > 0;
-    }
-    assert_true(most > 10 && seen > 10);
+    fail_each_malloc(live, 10);
 }
 
 int main(void)

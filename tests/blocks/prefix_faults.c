@@ -1,32 +1,9 @@
 /* A fault at every driver call and at every malloc of a sequence's life with shared blocks: a clean status, references
  * and contents as they were, and everything free at the end. Runs of blocks are one copy of the driver's each. */
 #include "blocks/shared.h"
-#include "core/faulty.h"
-#include "core/heap.h"
+#include "blocks/each_failure.h"
 
 #include "runtime/runtime.h"
-
-static long mallocs, malloc_fails_at = -1, driver_fails_at = -1, calls_made;
-static bool malloc_armed;
-static unsigned failures;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-
-static bool refuse_malloc(void)
-{
-    return malloc_armed && mallocs++ == malloc_fails_at;
-}
-void *__wrap_malloc(size_t size)
-{
-    return refuse_malloc() ? NULL : heap_counted(__real_malloc(size));
-}
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse_malloc() ? NULL : heap_counted(__real_calloc(count, size));
-}
 
 static void arm(bool armed)
 {
@@ -166,16 +143,7 @@ static void each_driver_call_fails_once(void **state)
     (void)state;
     long calls = 0;
     for (long at = -1; at <= calls; at++) {
-        long pieces = 0;
-        for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
-            pieces = heap_pieces;
-            faults_reset(-1);
-            failures = 0;
-            malloc_fails_at = -1;
-            driver_fails_at = at;
-            live();
-        }
-        assert_int_equal(heap_pieces, pieces);
+        live_with(live, at, -1);
         calls = at < 0 ? calls_made : calls;
         assert_true(at < 0 ? failures == 0 : at == calls || failures <= 1);
     }
@@ -185,24 +153,7 @@ static void each_driver_call_fails_once(void **state)
 static void each_malloc_fails_once(void **state)
 {
     (void)state;
-    unsigned seen = 0;
-    long most = 0;
-    for (long at = -1; at <= most; at++) {
-        long pieces = 0;
-        for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
-            pieces = heap_pieces;
-            faults_reset(-1);
-            failures = 0;
-            driver_fails_at = -1;
-            mallocs = 0;
-            malloc_fails_at = at;
-            live();
-        }
-        assert_int_equal(heap_pieces, pieces);
-        most = at < 0 ? mallocs : most;
-        seen += failures > 0;
-    }
-    assert_true(most > 10 && seen > 8);
+    fail_each_malloc(live, 8);
 }
 
 /* What a driver is asked to order, and calls of it that fail each time. */

@@ -26,9 +26,8 @@ typedef struct wi_stream_uses {
 weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access, bool *opened);
 /* Closes a ticket. *event, unless NULL, is the point behind that use. */
 void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const wi_event *event);
-/* Weir moves the contents, out or in, and `event` is behind that; those of a block are on one stream, or earlier
- * ones are done. Declared uses stay
- * what they are, also those that are open. WEIR_ERR_SYSTEM: no host memory. */
+/* Notes that weir moves the contents, out or in, and that `event` is behind it. Moves of a block are on one stream, or earlier
+ * moves are done. Declared uses stay what they are, also those that are open. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_stream_uses_moved(wi_stream_uses **stream_uses, wi_event event);
 bool wi_stream_uses_held(const wi_stream_uses *stream_uses); /* whether a ticket is open */
 
