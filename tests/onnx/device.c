@@ -197,6 +197,26 @@ static void runs_are_captured(void **state)
     close_client(&l);
 }
 
+/* A graph is one of the inputs' ranks, too. */
+static void graphs_are_told_apart_by_their_ranks(void **state)
+{
+    (void)state;
+    static const int64_t shape[4] = {4, 1, 1, 1};
+    loaded l = load_model("rankless", (const char *const[]){"cuda_graph=on", NULL});
+    float x[4] = {1, 2, 3, 4};
+    for (int again = 0; again < 2; again++)
+        for (uint32_t rank = 4; rank > 0; rank--) {
+            weir_tensor in = tensor("x", WEIR_TYPE_F32, rank, shape, x);
+            weir_outputs out;
+            assert_ok(infer_with(&l, &in, "host", &out));
+            assert_int_equal(out.tensors[0].rank, rank);
+            assert_int_equal(out.tensors[0].bytes, sizeof x);
+            l.engine->release_outputs(l.model, &out);
+        }
+    unload_model(&l);
+    close_client(&l);
+}
+
 typedef struct held_outputs {
     const loaded *l;
     weir_outputs outputs;
@@ -212,21 +232,26 @@ static void outputs_are_released_beside_a_capture(void **state)
 {
     (void)state;
     loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
-    held_outputs held = {.l = &l};
+    enum { HELD = 3 };
+    held_outputs held[HELD];
     weir_capture_pool *graph;
     float x[2 * 16] = {0};
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
-    assert_ok(infer_with(&l, &in, "device", &held.outputs));
+    for (int i = 0; i < HELD; i++) {
+        held[i] = (held_outputs){.l = &l};
+        assert_ok(infer_with(&l, &in, "device", &held[i].outputs));
+        assert_true(held[i].outputs.tensors[0].on_device);
+    }
     uint64_t blocks = onnx_session_stats(&l.model->slots[0]).live;
-    assert_true(held.outputs.tensors[0].on_device);
     assert_ok(weir_capture_pool_create(l.client, &graph));
     onnx_capture_begin(l.model);
     assert_ok(weir_capture_begin(l.model->slots[0].stream, graph));
-    release_them(&held);
+    for (int i = 0; i < HELD; i++)
+        release_them(&held[i]);
     assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks);
     assert_ok(weir_capture_end(l.model->slots[0].stream, graph));
     onnx_capture_end(l.model);
-    assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks - 1);
+    assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks - HELD);
     assert_ok(weir_capture_pool_destroy(graph, l.model->slots[0].stream));
     unload_model(&l);
     close_client(&l);
@@ -418,6 +443,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(warm_up_and_plan),
         cmocka_unit_test(runs_are_captured),
+        cmocka_unit_test(graphs_are_told_apart_by_their_ranks),
         cmocka_unit_test(outputs_are_released_beside_a_capture),
         cmocka_unit_test(outputs_are_given_up_for_a_run),
         cmocka_unit_test(captured_runs_use_pinned_memory),

@@ -133,6 +133,54 @@ static void what_any_kernel_packs_is_held_once(void **state)
     close_client(&l);
 }
 
+/* What was expected to be packed and was not is the client's all the same. */
+static void what_no_kernel_packs_is_the_clients(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"w0", "w1", "w2", "w3"};
+    loaded l = load_model("unpacked", NULL);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!block_of(&l, names[i]) && onnx_session_stats(&l.model->slots[0]).reserved < 4096)
+            fail_msg("%s is neither packed nor in a block", names[i]);
+    assert_true(live_class(&l, WEIR_CLASS_WEIGHTS) >= 4 * 4096);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Of which type, how large and where: what is moved out of the model. */
+static void what_is_moved(void **state)
+{
+    static const struct {
+        int32_t type;
+        onnx_place place;
+        uint64_t bytes;
+        bool stays, moved;
+    } tensors[] = {{ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW - 1, false, false},
+                   {ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, true, false},
+                   {ONNX_FLOAT, ONNX_PLACE_BESIDE, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_FLOAT, ONNX_PLACE_TYPED, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_FLOAT, ONNX_PLACE_NONE, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_INT8, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_BOOL, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_INT4, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_UINT4, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_INT2, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_UINT2, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_STRING, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_COMPLEX64, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        onnx_tensor its = {
+            .type = tensors[i].type, .place = tensors[i].place, .bytes = tensors[i].bytes, .stays = tensors[i].stays};
+        if (onnx_moved(&its) != tensors[i].moved)
+            print_error("tensor %zu\n", i);
+        assert_int_equal(onnx_moved(&its), tensors[i].moved);
+        its.stays = true;
+        assert_false(onnx_moved(&its));
+    }
+}
+
 /* Constants of nodes and weights of branches are the client's as others are. */
 static void constants_of_nodes_are_weights(void **state)
 {
@@ -545,6 +593,8 @@ int main(void)
         cmocka_unit_test(the_weights_are_these_bytes),
         cmocka_unit_test(packed_weights_are_held_once),
         cmocka_unit_test(what_any_kernel_packs_is_held_once),
+        cmocka_unit_test(what_no_kernel_packs_is_the_clients),
+        cmocka_unit_test(what_is_moved),
         cmocka_unit_test(constants_of_nodes_are_weights),
         cmocka_unit_test(weights_of_bytes_are_charged),
         cmocka_unit_test(what_lies_outside_is_told_or_counted),
