@@ -461,7 +461,7 @@ static void elastic_add_left(wi_elastic_left *left, const wi_elastic_range *rang
     left->of[i].bytes += pages * range->page;
 }
 
-/* The next page that is nobody's and that the device may not be past; false: there is none behind so many. */
+/* The next page that is without an owner and that the device may not be past; false: there is none behind so many. */
 static bool elastic_unwanted_point(elastic *s, size_t index, wi_event *out)
 {
     wi_resource_lock(&s->resource);

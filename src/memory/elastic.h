@@ -50,7 +50,7 @@ weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *l
 /* No page is allocated there any more. The range goes with its last page. */
 void wi_elastic_range_end(wi_elastic_range *range);
 
-/* What the driver has not taken back: pages that are nobody's, which the ledger counts as held, and addresses of ranges that
+/* What the driver has not taken back: pages that are without an owner, which the ledger counts as held, and addresses of ranges that
  * have ended. By client and tag, as far as there is room. */
 enum { WI_ELASTIC_LEFT = 16 };
 typedef struct wi_elastic_left {

@@ -265,7 +265,8 @@ static int try_limit(const struct limits *it, int number)
         }
     } while (has_grown(&before, &after) && ++round < ROUNDS && !wrong);
     if (round == ROUNDS) {
-        fprintf(stderr, "%s %d, %d times: files %ld to %ld, threads %ld to %ld, mappings %ld to %ld, pages %ld to %ld\n",
+        fprintf(stderr,
+                "%s %d, %d times: files %ld to %ld, threads %ld to %ld, mappings %ld to %ld, pages %ld to %ld\n",
                 it->name, number, ROUNDS, before.files, after.files, before.threads, after.threads, before.mappings,
                 after.mappings, before.pages, after.pages);
         wrong++;

@@ -285,12 +285,12 @@ static void the_original_is_where_calls_go(void **state)
 {
     (void)state;
     module m = load("module-open", RTLD_NOW); /* nothing is sealed */
-    function *tables[] = {m.unsealed(), (function *)(uintptr_t)m.sealed() + 1};
+    function *unsealed = m.unsealed(), *sealed = (function *)(uintptr_t)m.sealed() + 1;
     ok(wi_interpose_open(m.path, both, 2, &it));
     wi_interposed before = wi_interpose_found(it, 1);
     ok(wi_interpose_close(it));
-    for (int i = 0; i < 2; i++)
-        *tables[i] = somebody_elses;
+    *unsealed = somebody_elses;
+    *sealed = somebody_elses;
     ok(wi_interpose_open(m.path, both, 2, &it));
     assert_true(wi_interpose_found(it, 1).original == before.original);
     assert_int_equal(wi_interpose_found(it, 1).slots, before.slots);
