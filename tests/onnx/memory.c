@@ -2,7 +2,9 @@
 #include "common.h"
 #include <weir/engine.h>
 
+#include "engines/onnx/foresee.h"
 #include "engines/onnx/model.h"
+#include "info.h"
 
 /* Its block; NULL: it has none. */
 static void *block_of(const loaded *l, const char *name)
@@ -344,6 +346,53 @@ static void plan_agrees_with_load(void **state)
     }
 }
 
+/* A plan has the least that outputs take where a run's memory does not follow from the sizes. */
+static void what_cannot_be_foreseen_is_the_least(void **state)
+{
+    static const char *const models[] = {"mlp",   "loop",     "branch", "grow",    "types",
+                                         "typed", "rankless", "joined", "function"};
+    int least = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        onnx_file file;
+        onnx_graph graph;
+        onnx_foreseen foreseen;
+        onnx_settings settings;
+        uint64_t wanted = 0;
+        weir_engine_load load = {.struct_size = sizeof load, .path = model_path(models[i])};
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        assert_ok(onnx_settings_read(NULL, 0, false, NULL, &settings));
+        assert_ok(onnx_file_open(load.path, &file));
+        assert_ok(onnx_graph_read(&file, &graph));
+        onnx_foresee(&file, &load, &settings, false, &foreseen);
+        for (size_t k = 0; k < graph.output_count; k++) {
+            uint64_t bytes = type_bytes(onnx_type_to_weir(graph.outputs[k].type));
+            for (uint32_t d = 0; d < graph.outputs[k].rank; d++)
+                bytes *= graph.outputs[k].shape[d] < 0 ? 1 : (uint64_t)graph.outputs[k].shape[d];
+            wanted += (bytes + ORT_SLACK + 255) / 256 * 256;
+        }
+        assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plan));
+        assert_int_equal(plan.bytes[WEIR_CLASS_ACTIVATIONS], foreseen.runs ? foreseen.activations : wanted);
+        least += !foreseen.runs;
+        onnx_graph_free(&graph);
+        onnx_file_close(&file);
+    }
+    assert_true(least > 0);
+}
+
+/* On cuda vectors are folded into what is computed with them, and take nothing by themselves. */
+static void vectors_count_on_the_host_alone(void **state)
+{
+    (void)state;
+    for (int cuda = 0; cuda < 2; cuda++) {
+        weir_engine_load load = {
+            .struct_size = sizeof load, .path = model_path("vector"), .provider = cuda ? "cuda" : "cpu"};
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plan));
+        assert_int_equal(plan.bytes[WEIR_CLASS_WEIGHTS], cuda ? 0 : onnx_charge(400 * sizeof(float), false));
+    }
+}
+
 /* Only where every weight is the client's, as it is in the file: those of less than 1 KiB are ONNX Runtime's. */
 static void plans_are_exact_where_all_is_known(void **state)
 {
@@ -601,6 +650,8 @@ int main(void)
         cmocka_unit_test(another_file_in_its_place_is_refused),
         cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),
+        cmocka_unit_test(what_cannot_be_foreseen_is_the_least),
+        cmocka_unit_test(vectors_count_on_the_host_alone),
         cmocka_unit_test(plans_are_exact_where_all_is_known),
         cmocka_unit_test(a_charge_is_whole_and_has_an_end),
         cmocka_unit_test(weights_are_foreseen),
