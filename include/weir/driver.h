@@ -57,11 +57,12 @@ typedef struct weir_driver_table {
 
     /* Streams: work on one is done in the order in which it was queued. A stream is not NULL. */
     weir_status (*stream_create)(weir_driver_device *device, void **stream);
-    /* All that weir was asked to put on the stream was waited for, and no copy, fill or call of weir's comes any more. Work
+    /* All that weir was asked to put on the stream was waited for, and no copy or call of weir's comes any more. Work
      * that the program itself has put on an adopted one since then may be under way; nothing of weir's is behind it.
-     * Threads that have looked the stream up before may still record an event on it, order it, synchronize it or ask
-     * whether it is captured, now and later, so that its record stays there until the device is closed; the next stream
-     * may have it. What they are answered then is not relied on. */
+     * Calls of weir's that have found the stream before, for a program that ends it under them, may still come with it,
+     * now and later: record, order, synchronize, ask whether it is captured, take from the pool and give to it, and fill
+     * memory that is just being allocated or freed. So its record stays there until the device is closed; the next stream
+     * may have it, and such work with it. What they are answered is not relied on. */
     void (*stream_destroy)(weir_driver_device *device, void *stream);
     weir_status (*stream_synchronize)(weir_driver_device *device, void *stream);
 

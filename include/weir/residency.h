@@ -92,8 +92,10 @@ typedef struct weir_resume_options {
 } weir_resume_options;
 
 /* Suspends the client: all or nothing. Waits for its work: what was queued on the streams on which it allocated, and
- * what was declared as uses (weir/uses.h); never for the device. The caller makes sure that no other work touches the
- * memory, and that none is queued until the resume; with `show`, until the return. Other clients' work runs on.
+ * what was declared as uses (weir/uses.h). `wait` bounds that, and not the call's own copies; nor what it gives back of
+ * page-locked memory, which older copies had, or its own when it fails: there CUDA waits for the whole device
+ * (cuMemFreeHost). Else it never waits for the device. The caller makes sure that no other work touches the memory, and
+ * that none is queued until the resume; with `show`, until the return. Other clients' work runs on.
  *
  * Thread caches of the client are emptied, and its pending frees waited for. While this runs, a free of the client's
  * blocks on another thread waits for it; inside a pressure callback it is WEIR_ERR_BUSY instead. The host's memory for

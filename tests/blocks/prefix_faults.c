@@ -221,8 +221,7 @@ static weir_status failing_record(wi_device *device, void *stream, wi_event *out
 {
     if (records_to_fail == 0)
         return faulty_driver.record(device, stream, out);
-    records_to_fail--;
-    return weir_fail(WEIR_ERR_DRIVER, "not recorded on purpose");
+    return weir_fail(WEIR_ERR_DRIVER, "not recorded on purpose, %d to come", --records_to_fail);
 }
 
 static weir_status counted_synchronize(wi_device *device, void *stream)
@@ -330,7 +329,7 @@ static void a_copy_that_cannot_be_kept_is_waited_for(void **state)
     synchronized = 0;
     records_to_fail = 2; /* behind the copy, and behind the block that was to be its place */
     fails(WEIR_ERR_DRIVER, weir_block_pool_make_writable(w.m, index, w.stream, &fresh));
-    detail_names("on purpose");
+    detail_names("1 to come"); /* what failed first is told */
     assert_int_equal(records_to_fail, 0);
     assert_int_equal(synchronized, 1);
     assert_int_equal(fresh, WEIR_BLOCK_POOL_NONE);

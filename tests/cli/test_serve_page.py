@@ -105,7 +105,8 @@ class Shown(State):
                          tuple(model[k] for k in ("engine", "provider", "device", "state", "size", "predicted_peak", "loads", "progress",
                                                   "expires", "pinned")))
         self.assertEqual((200, "loaded"), (self.act("b", "load")[0], self.model("b")["state"]))
-        state = self.state()
+        # What has happened is told by the thread that loads, which the answer does not wait for.
+        state = self.until_state(lambda state: len(state["events"]) == 2 and state)
         client, = state["devices"][0]["clients"]
         self.assertEqual(("b", 32 * MIB, CLASSES, 32 * MIB),
                          (client["name"], client["live"], set(client["live_class"]), client["live_class"]["weights"]))

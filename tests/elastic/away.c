@@ -4,6 +4,7 @@
 #include "core/faulty.h"
 #include "elastic/elastic.h"
 
+#include "runtime/elastic_away.h"
 #include "runtime/runtime.h"
 
 #include <weir/residency.h>
@@ -643,6 +644,28 @@ static void pages_that_were_given_back_while_away_stay_unused(void **state)
             }
 }
 
+static void no_point(wi_event event, void *user)
+{
+    (void)event, (void)user;
+}
+
+/* Whichever block was made first. */
+static void pieces_are_in_the_order_of_addresses(void **state)
+{
+    static const layout shape = {.blocks = 3, .pages = 3, .gap = true};
+    scene s;
+    wi_away pages = {0};
+    (void)state;
+    open_plain(&s, &shape);
+    ok(wi_elastic_away_list(s.f.client, &pages, no_point, NULL));
+    assert_int_equal(pages.piece_count, 3 * 2);
+    assert_int_equal(pages.bytes, s.bytes);
+    for (size_t i = 1; i < pages.piece_count; i++)
+        assert_true(pages.pieces[i - 1].high <= pages.pieces[i].low);
+    wi_away_clear(&pages);
+    end_scene(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -652,6 +675,7 @@ int main(void)
         cmocka_unit_test(a_block_that_ends_does_not_leave),
         cmocka_unit_test(each_page_that_comes_back_is_written_to_until_it_is_there),
         cmocka_unit_test(pages_that_were_given_back_while_away_stay_unused),
+        cmocka_unit_test(pieces_are_in_the_order_of_addresses),
         cmocka_unit_test(a_read_while_a_suspend_fails),
         cmocka_unit_test(a_write_around_a_suspend_that_fails),
         cmocka_unit_test(a_read_while_a_resume_ends),

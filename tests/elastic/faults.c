@@ -608,9 +608,15 @@ static void a_lost_device_keeps_no_runtime(void **state)
 static int records_to_fail, fills_that_go, synchronized; /* fills -1: all go */
 static bool somebody_captures;
 static gate *opened_by_a_wait;
+static weir_runtime *looked_at; /* at each record; NULL: none */
+static weir_layout_totals seen;
 
 static weir_status watched_record(wi_device *device, void *stream, wi_event *out)
 {
+    if (looked_at) {
+        seen = WEIR_INIT(weir_layout_totals);
+        ok(weir_layout_walk(looked_at, NULL, NULL, &seen));
+    }
     if (records_to_fail == 0)
         return faulty_driver.record(device, stream, out);
     records_to_fail--;
@@ -743,6 +749,45 @@ static void a_page_that_was_taken_back_is_pending_again(void **state)
     }
 }
 
+/* With what is written down of its uses. */
+static void a_page_that_is_taken_back_leaves_nothing(void **state)
+{
+    (void)state;
+    long pieces = 0;
+    for (int again = 0; again < 2; again++) { /* what weir keeps for good is there then */
+        fixture f;
+        pieces = heap_pieces;
+        weir_elastic *e = open_watched(&f);
+        ok(try_commit(&f, e, 0, 2, f.stream)); /* its zeros are the first use */
+        ok(weir_stream_synchronize(f.stream));
+        hold_stream(&f);
+        release(&f, e, 0, 2, f.stream);
+        ok(try_commit(&f, e, 0, 2, f.stream));
+        pages_are(&f, e, 2, 0);
+        assert_int_equal(fault.handles, 2);
+        let_go(&f);
+        close_watched(&f, e);
+    }
+    assert_int_equal(heap_pieces, pieces);
+}
+
+/* They are their client's before they are its to use. */
+static void pages_of_a_commit_that_is_under_way_have_their_place(void **state)
+{
+    (void)state;
+    fixture f;
+    weir_elastic *e = open_watched(&f);
+    commit(&f, e, 1, 1);
+    looked_at = f.runtime;
+    ok(try_commit(&f, e, 0, 4, f.stream));
+    looked_at = NULL;
+    assert_int_equal(seen.held, 4 * GRANULE);
+    assert_int_equal(seen.bytes[WEIR_SPAN_LIVE], GRANULE);
+    assert_int_equal(seen.bytes[WEIR_SPAN_PROMISED], 3 * GRANULE);
+    assert_int_equal(seen.in_hand, 0);
+    close_watched(&f, e);
+}
+
 /* Also of a capture that nobody has told weir of. */
 static void nothing_is_committed_into_a_capture(void **state)
 {
@@ -778,6 +823,8 @@ int main(void)
         cmocka_unit_test(a_new_page_is_given_back_behind_its_zeros),
         cmocka_unit_test(a_new_page_is_not_given_back_before_its_zeros_are_there),
         cmocka_unit_test(a_page_that_was_taken_back_is_pending_again),
+        cmocka_unit_test(a_page_that_is_taken_back_leaves_nothing),
+        cmocka_unit_test(pages_of_a_commit_that_is_under_way_have_their_place),
         cmocka_unit_test(nothing_is_committed_into_a_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

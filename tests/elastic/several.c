@@ -326,11 +326,31 @@ static void a_refusal_for_a_pending_page_tells_how_it_was_before(void **state)
         assert_int_equal(r.cause, WEIR_CAUSE_PENDING);
         assert_int_equal(r.requested, (before + 1) * f->page);
         assert_int_equal(r.largest, (BUDGET_PAGES - 1) * f->page);
+        assert_int_equal(r.needed, (before + 2) * f->page); /* with the pending one */
         pages_are(f, e, 0, 1);
     }
     ok(weir_option_set("wait", NULL));
     let_go(f);
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+}
+
+/* What the thread has freed into its cache by then is no part of the peak. */
+static void a_commit_counts_on_from_what_its_thread_has_freed(void **state)
+{
+    fixture *f = *state;
+    for (int promised = 0; promised < 2; promised++) {
+        weir_elastic *e = create(f, 1, promised);
+        for (int i = 0; i < 2; i++) { /* the second is a hit */
+            void *block = allocate(f->client, 4096, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+            ok(weir_free(f->client, block, WEIR_STREAM_HOST));
+        }
+        commit(f, e, 0, 1);
+        snapshot s = take_snapshot(f->runtime);
+        check_sums(&s);
+        assert_int_equal(s.device.peak, f->page);
+        assert_int_equal(s.clients[0].peak, f->page);
+        ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    }
 }
 
 int main(void)
@@ -345,6 +365,7 @@ int main(void)
         CASE(every_page_of_a_commit_is_zeroed_and_noted),
         CASE(blocks_are_apart),
         CASE(a_refusal_for_a_pending_page_tells_how_it_was_before),
+        CASE(a_commit_counts_on_from_what_its_thread_has_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

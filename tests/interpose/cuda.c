@@ -324,6 +324,9 @@ static void the_module_sees_what_its_client_may_have(void **state)
     check_info(&f, 6 * MIB, 8 * MIB);
     ok(weir_client_set_limits(others[1], 24 * MIB, 0)); /* unused, and not to be had */
     check_info(&f, 2 * MIB, 8 * MIB);
+    void *rest = get(&f, 2 * MIB);
+    check_info(&f, 0, 8 * MIB);
+    assert_int_equal(f.m.cudaFree(rest), 0);
     ok(weir_client_set_limits(others[1], 0, 0));
     ok(weir_client_set_limits(f.client[0], 0, 0));
     control.stub_take(0, 256 * MIB - 10 * MIB); /* another process leaves 10 MiB of the device */

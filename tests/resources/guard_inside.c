@@ -32,13 +32,23 @@ static weir_status shelf_allocate(wi_resource *resource, wi_placement *p, wi_blo
 
 static atomic_int discarded, released;
 static int fills_left = -1; /* that go well; -1: all */
+static bool fills_half;     /* and fails then */
 static int waits, waits_that_fail, waits_at_discard;
 static wi_block *order[8]; /* of the releases */
 static gate *hold;         /* NULL: a release goes through */
 
+static weir_status place(wi_resource *guard, size_index *s, uint64_t at, uint64_t bytes, wi_block **out);
+static wi_resource *served_in_discard; /* NULL: none; the bytes serve the next request at once */
+static wi_block *served;
+
 static void shelf_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    (void)resource, (void)block, (void)p;
+    wi_resource *guard = served_in_discard;
+    (void)block, (void)p;
+    served_in_discard = NULL;
+    fills_left = guard ? -1 : fills_left;
+    if (guard)
+        ok(place(guard, (size_index *)resource, 0, 300, &served));
     waits_at_discard = waits;
     atomic_fetch_add(&discarded, 1);
 }
@@ -99,7 +109,10 @@ static weir_status fill(wi_device *device, void *to, uint8_t value, size_t bytes
         return weir_fail(WEIR_ERR_DRIVER, "not filled on purpose");
     (void)stream; /* all is done at once */
     fills_left -= fills_left > 0;
-    return broken ? weir_fail(WEIR_ERR_DEVICE_LOST, "gone") : wi_host_driver.fill(device, to, value, bytes, NULL);
+    if (fills_half)
+        (void)wi_host_driver.fill(device, to, value, bytes / 2, NULL);
+    return broken || fills_half ? weir_fail(WEIR_ERR_DEVICE_LOST, "gone")
+                                : wi_host_driver.fill(device, to, value, bytes, NULL);
 }
 
 static weir_status synchronize(wi_device *device, void *stream)
@@ -276,18 +289,42 @@ static void a_block_whose_zones_were_not_all_written_goes_back_behind_them(void 
             waits = waits_at_discard = 0;
             waits_that_fail = failing;
             fills_left = painted;
+            served_in_discard = guard;
             fails(WEIR_ERR_DRIVER, wi_allocate(guard, &p, &block, &ignored));
             fills_left = -1;
             assert_int_equal(atomic_load(&discarded), 1);
             assert_int_equal(waits_at_discard, failing + 1);
             size_t count;
-            ok(place(guard, s, 0, 300, &block)); /* in the same place, which is nobody's */
             wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
-            assert_int_equal(count, 0);
-            wi_discard(guard, block, &(wi_placement){.account = &account});
+            assert_int_equal(count, 0); /* what serves there lies over nobody's block */
+            (void)wi_retire(guard, served, WEIR_STREAM_HOST, NULL, WI_PASSED);
+            ok(wi_release(guard, served));
+            (void)wi_release_kept(guard);
             wi_resource_destroy(guard);
         }
     waits_that_fail = 0;
+}
+
+/* Half of it is poisoned, and it cannot be given back either: what is in its zones by then says nothing. */
+static void a_block_that_could_not_be_buried_is_not_looked_at(void **state)
+{
+    (void)state;
+    size_index *s;
+    wi_resource *guard = make(&s);
+    wi_block *block;
+    size_t count;
+    ok(place(guard, s, 0, 300, &block));
+    (void)wi_retire(guard, block, WEIR_STREAM_HOST, NULL, WI_PASSED);
+    fills_half = true;
+    s->answer = WEIR_ERR_DRIVER;
+    assert_int_equal(wi_release(guard, block), WEIR_ERR_DRIVER);
+    fills_half = false;
+    s->answer = WEIR_OK;
+    ok(wi_release(guard, block));
+    wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
+    assert_int_equal(count, 0);
+    assert_int_equal(atomic_load(&released), 1);
+    wi_resource_destroy(guard);
 }
 
 static bool nothing_grows;
@@ -435,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_resource_that_refuses_is_asked_again),
         cmocka_unit_test(a_block_that_was_not_taken_back_is_still_there),
         cmocka_unit_test(a_block_whose_zones_were_not_all_written_goes_back_behind_them),
+        cmocka_unit_test(a_block_that_could_not_be_buried_is_not_looked_at),
         cmocka_unit_test(a_block_without_a_record_goes_back),
         cmocka_unit_test(what_another_thread_has_in_hand_is_waited_for),
         cmocka_unit_test(a_check_waits_for_what_another_thread_has_in_hand),
