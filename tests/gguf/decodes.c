@@ -452,6 +452,8 @@ static void test_who_goes_to_its_reader_hands_the_computing_on(void **state)
     until.tv_sec += 20;
     bool ended = pthread_timedjoin_np(all[1].thread, NULL, &until) == 0;
     pthread_mutex_lock(&lock);
+    while (ended && readers < 2 && pthread_cond_timedwait(&change, &lock, &until) == 0)
+        ; /* the last one's own thread has its step by now, and need not have run yet */
     int held_readers = readers;
     readers_leave = true;
     pthread_cond_broadcast(&change);
