@@ -475,6 +475,87 @@ static void test_of_equals_the_first_token_is_taken(void **state)
     fixture_close(&its);
 }
 
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+enum { LONG_PIECE = 300 };
+
+static int32_t long_piece(const struct llama_vocab *vocab, llama_token token, char *text, int32_t room, int32_t strip,
+                          bool special)
+{
+    (void)vocab, (void)strip, (void)special;
+    if (room < LONG_PIECE)
+        return -LONG_PIECE;
+    for (int i = 0; i < LONG_PIECE; i++)
+        text[i] = (char)('a' + (token + i) % 26);
+    return LONG_PIECE;
+}
+
+/* Longer than any guess: the size that is answered is believed, and each piece has all of it. */
+static void test_a_piece_may_be_long(void **state)
+{
+    (void)state;
+    const weir_setting settings[] = {{"tokens", "4"}, {"temperature", "0"}, {"ignore_eos", "1"}, {"logprobs", "2"}};
+    fixture its = fixture_open(llama_path, NULL, 0);
+    weir_tensor input = token_input(prompt, 0, PROMPT);
+    weir_outputs outputs;
+    watched->llama_token_to_piece = long_piece;
+    OK(infer(&its, &input, settings, 4, &outputs));
+    const weir_tensor *tokens = output_named(&outputs, "tokens"), *text = output_named(&outputs, "text");
+    const weir_tensor *tops = output_named(&outputs, "top_texts"), *top_tokens = output_named(&outputs, "top_tokens");
+    assert_int_equal(tokens->bytes, MADE * sizeof(int32_t));
+    assert_int_equal(text->bytes, MADE * LONG_PIECE);
+    assert_int_equal(tops->bytes, 2 * text->bytes);
+    for (int i = 0; i < MADE * LONG_PIECE; i++)
+        assert_int_equal(((const char *)text->data)[i],
+                         'a' + (((const int32_t *)tokens->data)[i / LONG_PIECE] + i % LONG_PIECE) % 26);
+    for (int i = 0; i < 2 * MADE * LONG_PIECE; i++)
+        assert_int_equal(((const char *)tops->data)[i],
+                         'a' + (((const int32_t *)top_tokens->data)[i / LONG_PIECE] + i % LONG_PIECE) % 26);
+    release(&its, &outputs);
+    fixture_close(&its);
+}
+
+/* ---- what a sequence leaves -------------------------------------------------------------------------------------- */
+
+static int stays, clears; /* stays: so many more times a sequence has cells that cannot be removed */
+
+static llama_pos first_place(llama_memory_t memory, llama_seq_id sequence)
+{
+    return stays-- > 0 ? 0 : real.llama_memory_seq_pos_min(memory, sequence);
+}
+
+static void counted_clear(llama_memory_t memory, bool data)
+{
+    clears++;
+    real.llama_memory_clear(memory, data);
+}
+
+/* Cells that a run leaves and that cannot be removed are cleared before the next one, and only then. */
+static void test_what_cannot_be_removed_is_cleared(void **state)
+{
+    (void)state;
+    int32_t whole[MADE], again[MADE];
+    fixture its = fixture_open(llama_path, NULL, 0);
+    watched->llama_memory_seq_pos_min = first_place;
+    watched->llama_memory_clear = counted_clear;
+    stays = clears = 0;
+    OK(ask(&its, &questions[0], NULL, whole, NULL));
+    assert_int_equal(clears, 0);
+    for (int round = 1; round < 4; round++) {
+        stays = 2; /* before the run, and behind it */
+        OK(ask(&its, &questions[0], NULL, again, NULL));
+        assert_memory_equal(again, whole, sizeof whole);
+        stays = 0;
+        assert_int_equal(clears, round - 1);
+        for (int i = 0; i < 2; i++) {
+            OK(ask(&its, &questions[0], NULL, again, NULL));
+            assert_memory_equal(again, whole, sizeof whole);
+            assert_int_equal(clears, round);
+        }
+    }
+    fixture_close(&its);
+}
+
 /* ---- texts in a call --------------------------------------------------------------------------------------------- */
 
 /* So many texts of so many tokens each; what each call had is compared. */
@@ -515,6 +596,63 @@ static void test_texts_fill_the_calls(void **state)
     embed(&its, ones, SEQUENCES, (const int[]){SEQUENCES}, (const int[]){SEQUENCES}, 1);
     embed(&its, ones, SEQUENCES + 1, (const int[]){SEQUENCES, 1}, (const int[]){SEQUENCES, 1}, 2);
     embed(&its, ones, 40, (const int[]){SEQUENCES, SEQUENCES, 8}, (const int[]){SEQUENCES, SEQUENCES, 8}, 3);
+    fixture_close(&its);
+}
+
+static float *no_vector(struct llama_context *context, llama_seq_id sequence)
+{
+    static float zeros[WIDTH];
+    (void)context;
+    (void)sequence;
+    return zeros;
+}
+
+/* There is nothing to divide by. */
+static void test_a_vector_of_zeros_stays_one(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(bert_path, NULL, 0);
+    weir_tensor input = text_input("a b");
+    weir_outputs outputs;
+    watched->llama_get_embeddings_seq = no_vector;
+    OK(infer(&its, &input, NULL, 0, &outputs));
+    const weir_tensor *found = output_named(&outputs, "embeddings");
+    assert_int_equal(found->bytes, WIDTH * sizeof(float));
+    for (int i = 0; i < WIDTH; i++)
+        assert_true(((const float *)found->data)[i] == 0);
+    release(&its, &outputs);
+    fixture_close(&its);
+}
+
+/* A newline at the end ends the last text, and begins none; a -1 is the end of a row, wherever it is. */
+static void test_texts_and_rows_have_their_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int rows;
+    } texts[] = {{"a", 1}, {"a\n", 1}, {"a\nb", 2}, {"a b\nc\n", 2}};
+    static const int32_t good[] = {5, 6, -1, -1, 7, -1, -1, -1},
+                         wrong[][4] = {{-1, 5, 6, 7}, {5, -1, 6, 7}, {5, 6, -1, 7}};
+    fixture its = fixture_open(bert_path, NULL, 0);
+    weir_outputs outputs;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        weir_tensor input = text_input(texts[i].text);
+        OK(infer(&its, &input, NULL, 0, &outputs));
+        assert_int_equal(output_named(&outputs, "embeddings")->shape[0], texts[i].rows);
+        release(&its, &outputs);
+    }
+    weir_tensor input = token_input(good, 2, 4);
+    OK(infer(&its, &input, NULL, 0, &outputs));
+    const int32_t *counts = output_named(&outputs, "prompt_tokens")->data;
+    assert_int_equal(counts[0], 2);
+    assert_int_equal(counts[1], 1);
+    release(&its, &outputs);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        input = token_input(wrong[i], 1, 4);
+        assert_int_equal(infer(&its, &input, NULL, 0, &outputs), WEIR_ERR_INVALID);
+        assert_non_null(strstr(weir_detail(), "-1 before the end of row 0"));
+    }
     fixture_close(&its);
 }
 
@@ -579,7 +717,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_runs_leave_nothing_whichever_call_throws, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_a_pool_of_threads_goes_with_its_model, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_of_equals_the_first_token_is_taken, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_a_piece_may_be_long, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_removed_is_cleared, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_texts_fill_the_calls, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_a_vector_of_zeros_stays_one, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_texts_and_rows_have_their_ends, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_embeddings_leave_nothing_whichever_call_fails, watch, unwatch),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

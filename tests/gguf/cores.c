@@ -10,7 +10,7 @@
 
 enum { MADE = 16, LENGTH = 40, CONTEXT = 256, BATCH = 32, MODELS = 3, ROUNDS = 6, END = 2 };
 
-static char path[64];
+static char path[64], bert_path[72];
 static int32_t prompt[LENGTH], expected[MADE];
 static const weir_setting small[] = {{"batch", "32"}, {"context", "256"}};
 
@@ -206,11 +206,58 @@ static void test_a_run_that_fails_gives_its_cores_back(void **state)
     fixture_close(&its);
 }
 
+static void *embed(void *user)
+{
+    asker *it = user;
+    weir_tensor input = text_input("a b\nc\nd e");
+    weir_outputs outputs;
+    it->status = infer(it->its, &input, NULL, 0, &outputs);
+    it->right = it->status == WEIR_OK && output_named(&outputs, "embeddings")->shape[0] == 3;
+    if (it->status == WEIR_OK)
+        release(it->its, &outputs);
+    return NULL;
+}
+
+/* However it ends; and while it waits for them it can be cancelled. */
+static void test_texts_that_are_embedded_give_their_cores_back(void **state)
+{
+    (void)state;
+    uint32_t cores;
+    weir_cores *here;
+    OK(weir_option_set("cores", "2"));
+    fixture its = fixture_open(bert_path, NULL, 0);
+    OK(weir_cores_open("here", 2, 2, &here));
+    for (int cancelled = 0; cancelled < 2; cancelled++) {
+        asker it = {.its = &its};
+        embed(&it);
+        assert_int_equal(it.right, 1);
+        assert_true(line(0).leases > 0);
+        assert_int_equal(totals().leased, 0);
+        OK(weir_cores_take(here, NULL, NULL, &cores));
+        pthread_create(&it.thread, NULL, embed, &it);
+        until_waiting(1);
+        if (cancelled)
+            OK(its.it.engine->cancel(its.model, 0));
+        else
+            weir_cores_give(here);
+        pthread_join(it.thread, NULL);
+        assert_int_equal(it.status, cancelled ? WEIR_ERR_CANCELLED : WEIR_OK);
+        if (cancelled)
+            weir_cores_give(here);
+        assert_int_equal(totals().leased, 0);
+        assert_int_equal(totals().waiting, 0);
+    }
+    weir_cores_close(here);
+    fixture_close(&its);
+}
+
 int main(void)
 {
     model_shape shape = {.layers = 2, .width = 64, .heads = 4, .heads_kv = 2, .wide = 128, .context = CONTEXT};
     snprintf(path, sizeof path, "/tmp/weir-gguf-cores-%d.gguf", (int)getpid());
     write_llama(path, &shape);
+    snprintf(bert_path, sizeof bert_path, "%s-bert", path);
+    write_bert(bert_path, &small_shape);
     for (int i = 0; i < LENGTH; i++)
         prompt[i] = i == 0 ? 1 : 260 + i * 5 % 26;
     const struct CMUnitTest tests[] = {
@@ -219,8 +266,10 @@ int main(void)
         cmocka_unit_test(test_a_run_that_waits_for_cores_can_be_cancelled),
         cmocka_unit_test(test_a_reader_holds_no_cores_up),
         cmocka_unit_test(test_a_run_that_fails_gives_its_cores_back),
+        cmocka_unit_test(test_texts_that_are_embedded_give_their_cores_back),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(path);
+    unlink(bert_path);
     return failed;
 }

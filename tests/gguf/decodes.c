@@ -122,7 +122,8 @@ typedef struct asker {
     const fixture *its;
     uint64_t id;
     weir_tensor input;
-    bool reads; /* it has a reader, who is held with the first piece */
+    bool reads; /* it has a reader, who is held with the first piece, */
+    bool waits; /* and does not go on meanwhile */
     pthread_t thread;
     weir_status status;
     char detail[256];
@@ -147,10 +148,10 @@ static bool on_piece(const weir_piece *piece, void *user)
 
 static void *ask(void *user)
 {
-    static const weir_setting greedy[] = {{"tokens", "16"}, {"ignore_eos", "1"}, {"temperature", "0"}};
+    static const weir_setting greedy[] = {{"tokens", "16"}, {"ignore_eos", "1"}, {"temperature", "0"}, {"logits", "1"}};
     asker *it = user;
     weir_outputs outputs = WEIR_INIT(weir_outputs);
-    weir_inference inference = inference_of(&it->input, greedy, 3);
+    weir_inference inference = inference_of(&it->input, greedy, it->waits ? 4 : 3);
     inference.id = it->id;
     const weir_engine *engine = it->its->it.engine;
     it->status = it->reads ? engine->infer_stream(it->its->model, &inference, on_piece, it, &outputs)
@@ -343,6 +344,50 @@ static void test_a_decode_that_fails_is_told_to_each_of_its_runs(void **state)
     }
 }
 
+/* All runs under way are told of a model that a run has broken, even runs that were with their readers then. */
+static void test_a_model_that_broke_says_so_to_each_run_under_way(void **state)
+{
+    (void)state;
+    fixture its = open_watched();
+    wg_library *library = (wg_library *)(uintptr_t)its.model->library;
+    asker all[RUNS];
+    remove_cells = library->llama_memory_seq_rm;
+    *(void **)&end_it = dlsym(library->handle, "ggml_abort");
+    throws_for = 1;
+    library->llama_memory_seq_rm = throwing;
+    readers = 0;
+    readers_leave = false;
+    let_go(1);
+    for (int i = 0; i < RUNS; i++) {
+        all[i] = (asker){.its = &its,
+                         .reads = i != 1,
+                         .waits = true,
+                         .id = 10 + (uint64_t)i,
+                         .input = token_input(prompts[i], 0, LENGTH)};
+        assert_int_equal(pthread_create(&all[i].thread, NULL, ask, &all[i]), 0);
+        if (i == 0)
+            until_held();
+        else
+            until_waiting(its.model, i);
+    }
+    let_go(0);
+    pthread_join(all[1].thread, NULL);
+    pthread_mutex_lock(&lock);
+    readers_leave = true;
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < RUNS; i++) {
+        if (i != 1)
+            pthread_join(all[i].thread, NULL);
+        assert_int_equal(all[i].status, WEIR_ERR_ENGINE);
+        assert_non_null(strstr(all[i].detail, i == 1 ? "thrown on purpose" : "cannot go on; load it again"));
+    }
+    throws_for = -1;
+    assert_int_equal(its.it.engine->health(its.model), WEIR_ERR_ENGINE);
+    library->llama_memory_seq_rm = remove_cells;
+    close_watched(&its);
+}
+
 /* Both need their next page in the same step, and there is none to be had: the first one fails, and the second goes on with what
  * that one has left. */
 static void test_a_run_that_cannot_grow_leaves_its_pages_to_the_others(void **state)
@@ -407,6 +452,8 @@ static void test_who_goes_to_its_reader_hands_the_computing_on(void **state)
     until.tv_sec += 20;
     bool ended = pthread_timedjoin_np(all[1].thread, NULL, &until) == 0;
     pthread_mutex_lock(&lock);
+    while (ended && readers < 2 && pthread_cond_timedwait(&change, &lock, &until) == 0)
+        ; /* the last one's own thread has its step by now, and need not have run yet */
     int held_readers = readers;
     readers_leave = true;
     pthread_cond_broadcast(&change);
@@ -437,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_a_decode_is_not_stopped_while_one_is_left),
         cmocka_unit_test(test_a_decode_that_nobody_wants_is_stopped),
         cmocka_unit_test(test_a_decode_that_fails_is_told_to_each_of_its_runs),
+        cmocka_unit_test(test_a_model_that_broke_says_so_to_each_run_under_way),
         cmocka_unit_test(test_a_run_that_cannot_grow_leaves_its_pages_to_the_others),
         cmocka_unit_test(test_who_goes_to_its_reader_hands_the_computing_on),
     };

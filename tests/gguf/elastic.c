@@ -220,6 +220,29 @@ static void test_what_sequences_have_left_goes_to_who_needs_it(void **state)
     fixture_close(&its);
 }
 
+/* Pages that a decoder took to embed texts are free behind the call. */
+static void test_pages_of_texts_that_were_embedded_go(void **state)
+{
+    (void)state;
+    const weir_setting pooled[] = {elastic[0], elastic[1], elastic[2], {"pooling", "last"}};
+    fixture its = fixture_open(llama_path, pooled, 4);
+    int32_t tokens[300];
+    for (int i = 0; i < 300; i++)
+        tokens[i] = 3 + i * 7 % 200;
+    for (int again = 0; again < 2; again++) {
+        weir_tensor input = token_input(tokens, 1, 300);
+        weir_outputs outputs;
+        uint64_t released = 0;
+        OK(infer(&its, &input, NULL, 0, &outputs));
+        release(&its, &outputs);
+        assert_true(kv_of(&its.it) >= 2 * PAGE);
+        OK(its.it.engine->trim(its.model, UINT64_MAX, &released));
+        assert_true(released > 0);
+        assert_int_equal(kv_of(&its.it), 0);
+    }
+    fixture_close(&its);
+}
+
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 typedef struct talk {
@@ -403,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_transposed_values_stay_whole),
         cmocka_unit_test(test_a_context_that_cannot_grow_fails_its_run_alone),
         cmocka_unit_test(test_looking_ahead_asks_once),
+        cmocka_unit_test(test_pages_of_texts_that_were_embedded_go),
         cmocka_unit_test(test_what_sequences_have_left_goes_to_who_needs_it),
         cmocka_unit_test(test_sequences_on_threads_beside_a_neighbour_answer_as_alone),
         cmocka_unit_test(test_a_model_is_unloaded_in_a_callback_while_others_ask_it),

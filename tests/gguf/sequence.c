@@ -462,6 +462,38 @@ static void test_a_state_with_more_cells_than_its_head_says_is_refused(void **st
     fixture_close(&its);
 }
 
+/* Sealed, so that nothing but this is wrong. */
+static void test_a_state_of_another_version_or_vocabulary_is_refused(void **state)
+{
+    (void)state;
+    static const uint32_t versions[] = {0, 2, UINT32_MAX};
+    static const int32_t tokens[] = {-1, 286, INT32_MAX, INT32_MIN};
+    fixture its = fixture_open(path, load, 4);
+    learn_what_llama_says(its.it.engine);
+    saved whole = save_seven(&its), other = {.bytes = whole.bytes, .data = malloc(whole.bytes)};
+    assert_non_null(other.data);
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+        wg_state_head head;
+        memcpy(other.data, whole.data, whole.bytes);
+        memcpy(&head, other.data, sizeof head);
+        head.version = versions[i];
+        memcpy(other.data, &head, sizeof head);
+        seal(other.data, other.bytes);
+        refused(&its, &other, "saved by another version");
+    }
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        for (size_t place = 0; place < whole.token_count; place += whole.token_count - 1) {
+            memcpy(other.data, whole.data, whole.bytes);
+            memcpy(other.data + sizeof(wg_state_head) + place * sizeof *tokens, &tokens[i], sizeof *tokens);
+            seal(other.data, other.bytes);
+            refused(&its, &other, "tokens that the vocabulary has not");
+        }
+    still_works(&its);
+    free(other.data);
+    free(whole.data);
+    fixture_close(&its);
+}
+
 /* Bytes behind what llama.cpp takes, or before which it does not end, though the head and the sum are right. */
 static void test_a_state_of_another_length_than_llama_cpps_is_refused(void **state)
 {
@@ -520,6 +552,7 @@ int main(void)
         cmocka_unit_test(test_a_cut_state_is_refused),
         cmocka_unit_test(test_a_changed_state_is_refused),
         cmocka_unit_test(test_a_state_with_more_cells_than_its_head_says_is_refused),
+        cmocka_unit_test(test_a_state_of_another_version_or_vocabulary_is_refused),
         cmocka_unit_test(test_a_state_of_another_length_than_llama_cpps_is_refused),
         cmocka_unit_test(test_forged_states_end_no_process),
     };

@@ -243,11 +243,53 @@ static void test_a_step_that_fails_fails_all_of_its_runs(void **state)
     bench_close(&it);
 }
 
+/* A run is told of the step that failed, though it was cancelled while that step was under way. */
+static void test_what_ended_a_run_first_is_told(void **state)
+{
+    (void)state;
+    bench it = bench_of("2");
+    asker one;
+    watch(&it, 1);
+    start(&one, &it, 0);
+    until_inside();
+    OK(it.engine->cancel(it.model, 0));
+    let_go();
+    pthread_join(one.thread, NULL);
+    unwatch(&it);
+    assert_int_equal(one.status, WEIR_ERR_ENGINE);
+    assert_words(one.detail, "failed on purpose");
+    bench_close(&it);
+}
+
+/* Whether it has a reader or not, the engine is not asked. */
+static void test_a_run_of_no_tokens_asks_for_nothing(void **state)
+{
+    (void)state;
+    const weir_setting none[] = {GREEDY("0")};
+    bench it = bench_of("2");
+    int32_t prompt[PROMPT];
+    fill_prompt(prompt, PROMPT, 1);
+    weir_tensor input = token_input(prompt, PROMPT);
+    weir_outputs outputs;
+    watch(&it, 0);
+    let_go();
+    OK(infer(&it, &input, none, 2, &outputs));
+    unwatch(&it);
+    assert_int_equal(output_named(&outputs, "tokens")->bytes, 0);
+    assert_memory_equal(output_named(&outputs, "finish_reason")->data, "length", 6);
+    assert_int_equal(begun_count, 0);
+    assert_int_equal(step_count, 0);
+    release(&it, &outputs);
+    bench_close(&it);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_that_wait_begin_in_the_order_in_which_they_came),
         cmocka_unit_test(test_a_step_that_fails_fails_all_of_its_runs),
+        cmocka_unit_test(test_what_ended_a_run_first_is_told),
+        cmocka_unit_test(test_a_run_of_no_tokens_asks_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

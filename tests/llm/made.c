@@ -386,12 +386,107 @@ static void test_runs_together_leave_nothing_whichever_call_fails(void **state)
         assert_true(atomic_load(&all_made[k]) > 0);
 }
 
+/* ---- what is made up --------------------------------------------------------------------------------------------- */
+
+static const int32_t *ends;
+static size_t end_count;
+static float rows[3][VOCABULARY];
+
+static oga_result *made_up_ends(const oga_tokenizer *tokenizer, const int32_t **out, size_t *count)
+{
+    (void)tokenizer;
+    *out = ends;
+    *count = end_count;
+    return NULL;
+}
+
+static oga_result *made_up_rank(oga_tensor *tensor, size_t *out)
+{
+    (void)tensor;
+    *out = 3;
+    return NULL;
+}
+
+static oga_result *made_up_shape(oga_tensor *tensor, int64_t *shape, size_t rank)
+{
+    (void)tensor;
+    assert_int_equal(rank, 3);
+    shape[0] = 1;
+    shape[1] = 3;
+    shape[2] = VOCABULARY;
+    return NULL;
+}
+
+static oga_result *made_up_data(oga_tensor *tensor, void **out)
+{
+    (void)tensor;
+    *out = rows;
+    return NULL;
+}
+
+/* Whichever of three end tokens a run makes ends it; but not where it is to go on. */
+static void test_an_end_token_ends_a_run_that_does_not_ignore_it(void **state)
+{
+    (void)state;
+    const weir_setting goes_on[] = {GREEDY("3"), {"ignore_eos", "1"}}, stops[] = {GREEDY("3")};
+    bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+    OK(bench_load(&it, loads[0], 2));
+    weir_tensor input = token_input(prompt, PROMPT);
+    weir_outputs outputs;
+    int32_t list[3] = {1, 1, 1}, makes[3];
+    OK(infer(&it, &input, goes_on, 3, &outputs));
+    assert_int_equal(output_named(&outputs, "tokens")->bytes, sizeof makes);
+    memcpy(makes, output_named(&outputs, "tokens")->data, sizeof makes);
+    release(&it, &outputs);
+    watched->OgaTokenizerGetEosTokenIds = made_up_ends;
+    ends = list;
+    end_count = 3;
+    for (int place = 0; place < 3; place++) {
+        list[0] = list[1] = list[2] = VOCABULARY - 1;
+        list[place] = makes[0];
+        OK(infer(&it, &input, goes_on, 3, &outputs));
+        assert_int_equal(output_named(&outputs, "tokens")->bytes, sizeof makes);
+        assert_memory_equal(output_named(&outputs, "tokens")->data, makes, sizeof makes);
+        release(&it, &outputs);
+        OK(infer(&it, &input, stops, 2, &outputs));
+        assert_int_equal(output_named(&outputs, "tokens")->bytes, 0);
+        assert_memory_equal(output_named(&outputs, "finish_reason")->data, "stop", 4);
+        release(&it, &outputs);
+    }
+    bench_close(&it);
+}
+
+/* Logits of several tokens are the last one's. */
+static void test_logits_are_of_the_last_row(void **state)
+{
+    (void)state;
+    const weir_setting settings[] = {GREEDY("1"), {"logits", "1"}};
+    bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+    OK(bench_load(&it, loads[0], 2));
+    weir_tensor input = token_input(prompt, PROMPT);
+    weir_outputs outputs;
+    for (int r = 0; r < 3; r++)
+        for (int k = 0; k < VOCABULARY; k++)
+            rows[r][k] = (float)(1000 * r + k);
+    watched->OgaTensorGetShapeRank = made_up_rank;
+    watched->OgaTensorGetShape = made_up_shape;
+    watched->OgaTensorGetData = made_up_data;
+    OK(infer(&it, &input, settings, 3, &outputs));
+    const weir_tensor *logits = output_named(&outputs, "logits");
+    assert_int_equal(logits->bytes, sizeof rows[2]);
+    assert_memory_equal(logits->data, rows[2], sizeof rows[2]);
+    release(&it, &outputs);
+    bench_close(&it);
+}
+
 int main(void)
 {
     fill_prompt(prompt, PROMPT, 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_loads_leave_nothing_whichever_call_fails, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_runs_leave_nothing_whichever_call_fails, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_an_end_token_ends_a_run_that_does_not_ignore_it, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_logits_are_of_the_last_row, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_runs_together_leave_nothing_whichever_call_fails, watch, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

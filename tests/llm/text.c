@@ -541,6 +541,30 @@ static void test_what_a_model_says_of_itself(void **state)
     bench_close(&it);
 }
 
+/* As many as there are tokens, and no more. */
+static void test_all_tokens_of_the_vocabulary_may_be_asked_for(void **state)
+{
+    (void)state;
+    const weir_setting all[] = {GREEDY("2"), {"ignore_eos", "1"}, {"logprobs", "448"}};
+    const weir_setting past[] = {GREEDY("2"), {"ignore_eos", "1"}, {"logprobs", "449"}};
+    bool seen[2][VOCABULARY] = {{false}};
+    bench it = bench_open(the_model(SHARED));
+    weir_tensor input = token_input(prompt, 12);
+    weir_outputs outputs;
+    OK(infer(&it, &input, all, 4, &outputs));
+    const weir_tensor *top = output_named(&outputs, "top_tokens");
+    assert_int_equal(top->bytes, 2 * VOCABULARY * sizeof(int32_t));
+    for (int i = 0; i < 2 * VOCABULARY; i++) {
+        uint32_t token = ((const uint32_t *)top->data)[i];
+        assert_true(token < VOCABULARY && !seen[i / VOCABULARY][token]);
+        seen[i / VOCABULARY][token] = true;
+    }
+    release(&it, &outputs);
+    assert_int_equal(infer(&it, &input, past, 4, &outputs), WEIR_ERR_INVALID);
+    assert_words(weir_detail(), "'logprobs' is 449, and the vocabulary has 448 tokens");
+    bench_close(&it);
+}
+
 static void test_older_callers_get_what_they_have_room_for(void **state)
 {
     (void)state;
@@ -571,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_wrong_settings_of_a_load_are_refused_by_name),
         cmocka_unit_test(test_texts_given_at_load_are_kept),
         cmocka_unit_test(test_what_a_model_says_of_itself),
+        cmocka_unit_test(test_all_tokens_of_the_vocabulary_may_be_asked_for),
         cmocka_unit_test(test_older_callers_get_what_they_have_room_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

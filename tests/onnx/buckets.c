@@ -171,6 +171,40 @@ static void constants_that_may_be_mistaken_are_known(void **state)
     }
 }
 
+static const weir_client *whose; /* what is handed over on the device is to be this client's */
+static int handed_over, not_its_own;
+
+static ort_status *noted_value(const ort_memory_info *info, void *data, size_t bytes, const int64_t *shape, size_t rank,
+                               int type, ort_value **out)
+{
+    weir_block_details details = WEIR_INIT(weir_block_details);
+    if (bytes >= 1024) {
+        handed_over++;
+        not_its_own += weir_block_info(data, &details) != WEIR_OK || details.client != whose;
+    }
+    return real->CreateTensorWithDataAsOrtValue(info, data, bytes, shape, rank, type, out);
+}
+
+/* The same model twice in a runtime: each has its sessions read its own weights, though the bytes are the same. */
+static void weights_are_the_clients_own(void **state)
+{
+    (void)state;
+    loaded first = load_model("chain", NULL), second = first;
+    weir_client_options options = {.struct_size = sizeof options, .name = "second"};
+    assert_ok(weir_client_create(second.runtime, &options, &second.client));
+    whose = second.client;
+    handed_over = not_its_own = 0;
+    watched.CreateTensorWithDataAsOrtValue = noted_value;
+    assert_ok(load_into(&second, "chain", (const char *const[]){"buckets=2", NULL}));
+    watched.CreateTensorWithDataAsOrtValue = real->CreateTensorWithDataAsOrtValue;
+    assert_true(handed_over > 0);
+    assert_int_equal(not_its_own, 0);
+    unload_model(&second);
+    assert_ok(weir_client_destroy(second.client));
+    unload_model(&first);
+    close_client(&first);
+}
+
 /* ---- the model's file ------------------------------------------------------------------------------------------------- */
 
 /* The model "folded" as a file of this process's; `other`: with the signs of its weights turned. */
@@ -534,6 +568,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_so_many_failures_are_remembered, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_failure_costs_no_other, watch, unwatch),
         cmocka_unit_test_setup_teardown(without_memory_the_oldest_goes_first, watch, unwatch),
+        cmocka_unit_test_setup_teardown(weights_are_the_clients_own, watch, unwatch),
         cmocka_unit_test_setup_teardown(another_file_while_it_is_read_is_no_session, watch, unwatch),
         cmocka_unit_test(another_file_in_its_place_is_not_read), /* behind the others, as it clears the folder */
         cmocka_unit_test_setup_teardown(a_session_in_use_stays, watch, unwatch),

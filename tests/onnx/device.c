@@ -197,6 +197,116 @@ static void runs_are_captured(void **state)
     close_client(&l);
 }
 
+weir_status __real_weir_copy(weir_runtime *runtime, void *to, const void *from, size_t bytes, weir_stream stream);
+weir_status __wrap_weir_copy(weir_runtime *runtime, void *to, const void *from, size_t bytes, weir_stream stream);
+
+static const void *sources[2]; /* whose copies are counted */
+static int copied[2];
+
+weir_status __wrap_weir_copy(weir_runtime *runtime, void *to, const void *from, size_t bytes, weir_stream stream)
+{
+    for (int i = 0; i < 2; i++)
+        if (sources[i] && from == sources[i])
+            copied[i]++;
+    return __real_weir_copy(runtime, to, from, bytes, stream);
+}
+
+/* At its capture, for which it is also run as it is, and at each launch. */
+static void a_graph_reads_each_input_at_each_run(void **state)
+{
+    (void)state;
+    loaded l = load_model("default", (const char *const[]){"cuda_graph=on", NULL});
+    float x[3] = {1, 2, 3}, ten = 10;
+    weir_tensor both[] = {tensor("x", WEIR_TYPE_F32, SHAPE(3), x), tensor("scale", WEIR_TYPE_F32, SHAPE(1), &ten)};
+    sources[0] = x;
+    sources[1] = &ten;
+    for (int i = 0; i < 4; i++) {
+        weir_outputs out;
+        copied[0] = copied[1] = 0;
+        assert_ok(infer(&l, both, 2, &out));
+        assert_int_equal(copied[0], i ? 1 : 2);
+        assert_int_equal(copied[1], copied[0]);
+        l.engine->release_outputs(l.model, &out);
+    }
+    sources[0] = sources[1] = NULL;
+    unload_model(&l);
+    close_client(&l);
+}
+
+typedef struct joining {
+    const loaded *l;
+    weir_tensor inputs[2];
+    uint64_t together;
+    weir_status status;
+    pthread_t thread;
+} joining;
+
+static void *join_in(void *user)
+{
+    joining *it = user;
+    weir_outputs out;
+    it->status = infer(it->l, it->inputs, 2, &out);
+    if (it->status != WEIR_OK)
+        return NULL;
+    it->together = out.together;
+    it->l->engine->release_outputs(it->l->model, &out);
+    return NULL;
+}
+
+/* Whichever of its inputs is on the device: such a run goes with no other, nor waits for one. */
+static void inputs_on_the_device_go_with_nobody(void **state)
+{
+    (void)state;
+    loaded l =
+        load_model("joined", (const char *const[]){"max_batch_size=2", "max_queue_delay_microseconds=60000000", NULL});
+    int64_t ids[4] = {1, 2, 3, 4}, scale = 2;
+    for (int which = 0; which < 3; which++) { /* 2: none */
+        weir_request request = {.struct_size = sizeof request, .bytes = sizeof ids, .stream = WEIR_STREAM_HOST};
+        weir_block block;
+        joining both[2];
+        assert_ok(weir_alloc_with(l.client, &request, &block));
+        for (int i = 0; i < 2; i++) {
+            both[i] = (joining){.l = &l,
+                                .inputs = {tensor("ids", WEIR_TYPE_I64, SHAPE(1, 4), ids),
+                                           tensor("scale", WEIR_TYPE_I64, SHAPE(1, 1), &scale)}};
+            if (which < 2) {
+                both[i].inputs[which].data = block.pointer;
+                both[i].inputs[which].on_device = true;
+            }
+            assert_int_equal(pthread_create(&both[i].thread, NULL, join_in, &both[i]), 0);
+        }
+        for (int i = 0; i < 2; i++)
+            pthread_join(both[i].thread, NULL);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(both[i].status, WEIR_OK);
+            assert_int_equal(both[i].together, which < 2 ? 1 : 2);
+        }
+        assert_ok(weir_free(l.client, block.pointer, WEIR_STREAM_HOST));
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* A graph is one of the inputs' ranks, too. */
+static void graphs_are_told_apart_by_their_ranks(void **state)
+{
+    (void)state;
+    static const int64_t shape[4] = {4, 1, 1, 1};
+    loaded l = load_model("rankless", (const char *const[]){"cuda_graph=on", NULL});
+    float x[4] = {1, 2, 3, 4};
+    for (int again = 0; again < 2; again++)
+        for (uint32_t rank = 4; rank > 0; rank--) {
+            weir_tensor in = tensor("x", WEIR_TYPE_F32, rank, shape, x);
+            weir_outputs out;
+            assert_ok(infer_with(&l, &in, "host", &out));
+            assert_int_equal(out.tensors[0].rank, rank);
+            assert_int_equal(out.tensors[0].bytes, sizeof x);
+            l.engine->release_outputs(l.model, &out);
+        }
+    unload_model(&l);
+    close_client(&l);
+}
+
 typedef struct held_outputs {
     const loaded *l;
     weir_outputs outputs;
@@ -212,21 +322,26 @@ static void outputs_are_released_beside_a_capture(void **state)
 {
     (void)state;
     loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
-    held_outputs held = {.l = &l};
+    enum { HELD = 3 };
+    held_outputs held[HELD];
     weir_capture_pool *graph;
     float x[2 * 16] = {0};
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x);
-    assert_ok(infer_with(&l, &in, "device", &held.outputs));
+    for (int i = 0; i < HELD; i++) {
+        held[i] = (held_outputs){.l = &l};
+        assert_ok(infer_with(&l, &in, "device", &held[i].outputs));
+        assert_true(held[i].outputs.tensors[0].on_device);
+    }
     uint64_t blocks = onnx_session_stats(&l.model->slots[0]).live;
-    assert_true(held.outputs.tensors[0].on_device);
     assert_ok(weir_capture_pool_create(l.client, &graph));
     onnx_capture_begin(l.model);
     assert_ok(weir_capture_begin(l.model->slots[0].stream, graph));
-    release_them(&held);
+    for (int i = 0; i < HELD; i++)
+        release_them(&held[i]);
     assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks);
     assert_ok(weir_capture_end(l.model->slots[0].stream, graph));
     onnx_capture_end(l.model);
-    assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks - 1);
+    assert_int_equal(onnx_session_stats(&l.model->slots[0]).live, blocks - HELD);
     assert_ok(weir_capture_pool_destroy(graph, l.model->slots[0].stream));
     unload_model(&l);
     close_client(&l);
@@ -418,6 +533,9 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(warm_up_and_plan),
         cmocka_unit_test(runs_are_captured),
+        cmocka_unit_test(graphs_are_told_apart_by_their_ranks),
+        cmocka_unit_test(a_graph_reads_each_input_at_each_run),
+        cmocka_unit_test(inputs_on_the_device_go_with_nobody),
         cmocka_unit_test(outputs_are_released_beside_a_capture),
         cmocka_unit_test(outputs_are_given_up_for_a_run),
         cmocka_unit_test(captured_runs_use_pinned_memory),

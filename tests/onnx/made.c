@@ -5,6 +5,7 @@
 #include <weir/onnxruntime.h>
 
 #include "engines/onnx/buckets.h"
+#include "engines/onnx/replay.h"
 
 static bool on_cuda(void)
 {
@@ -15,9 +16,27 @@ static bool on_cuda(void)
 /* ---- what is counted --------------------------------------------------------------------------------------------- */
 
 /* The table is called on the test's own thread, and so is weir. */
-enum kind { OPTIONS, SESSIONS, RUN_OPTIONS, VALUES, TYPES, SHAPES, BINDINGS, NAMES, STREAMS, BRIDGES, KINDS };
-static const char *const kind_names[KINDS] = {"session options", "sessions", "run options", "values",  "types",
-                                              "shapes",          "bindings", "names",       "streams", "bridges"};
+enum kind {
+    OPTIONS,
+    SESSIONS,
+    RUN_OPTIONS,
+    VALUES,
+    TYPES,
+    SHAPES,
+    BINDINGS,
+    NAMES,
+    STREAMS,
+    BRIDGES,
+    PLACES,
+    PROVIDERS,
+    MAPPINGS,
+    KINDS
+};
+static const char *const kind_names[KINDS] = {
+    "session options", "sessions", "run options",  "values",           "types",         "shapes", "bindings", "names",
+    "streams",         "bridges",  "memory infos", "provider options", "loads that map"};
+static ort_session *first; /* of a model that is on cuda: what others read is its own */
+static int first_gone_early;
 static int made[KINDS], all_made[KINDS], calls, fails_at; /* fails_at: this one of the calls fails; 0: none */
 
 /* Whether the call fails on purpose. */
@@ -52,12 +71,20 @@ static ort_status *counted_session(const ort_env *env, const char *path, const o
 static ort_status *counted_array(const ort_env *env, const void *model, size_t size, const ort_session_options *options,
                                  ort_session **out)
 {
-    return fails() ? failed() : count_if(SESSIONS, real->CreateSessionFromArray(env, model, size, options, out));
+    ort_status *status =
+        fails() ? failed() : count_if(SESSIONS, real->CreateSessionFromArray(env, model, size, options, out));
+    first = !status && made[SESSIONS] == 1 ? *out : first;
+    return status;
 }
 
 static ort_status *counted_run_options(ort_run_options **out)
 {
     return fails() ? failed() : count_if(RUN_OPTIONS, real->CreateRunOptions(out));
+}
+
+static ort_status *counted_room(ort_allocator *allocator, const int64_t *shape, size_t rank, int type, ort_value **out)
+{
+    return fails() ? failed() : count_if(VALUES, real->CreateTensorAsOrtValue(allocator, shape, rank, type, out));
 }
 
 static ort_status *counted_value(const ort_memory_info *info, void *data, size_t bytes, const int64_t *shape,
@@ -128,6 +155,21 @@ static ort_status *released_name(ort_allocator *allocator, void *pointer)
     return real->AllocatorFree(allocator, pointer);
 }
 
+static ort_status *counted_place(const char *name, int allocator, int device, int memory, ort_memory_info **out)
+{
+    return fails() ? failed() : count_if(PLACES, real->CreateMemoryInfo(name, allocator, device, memory, out));
+}
+
+static ort_status *counted_cpu_place(int allocator, int memory, ort_memory_info **out)
+{
+    return fails() ? failed() : count_if(PLACES, real->CreateCpuMemoryInfo(allocator, memory, out));
+}
+
+static ort_status *counted_provider(ort_cuda_options **out)
+{
+    return fails() ? failed() : count_if(PROVIDERS, real->CreateCUDAProviderOptions(out));
+}
+
 #define RELEASED(name, kind, type)                                                                                     \
     static void released_##name(type *it)                                                                              \
     {                                                                                                                  \
@@ -135,13 +177,22 @@ static ort_status *released_name(ort_allocator *allocator, void *pointer)
         real->name(it);                                                                                                \
     }
 RELEASED(ReleaseSessionOptions, OPTIONS, ort_session_options)
-RELEASED(ReleaseSession, SESSIONS, ort_session)
 RELEASED(ReleaseRunOptions, RUN_OPTIONS, ort_run_options)
 RELEASED(ReleaseValue, VALUES, ort_value)
 RELEASED(ReleaseTypeInfo, TYPES, ort_type_info)
 RELEASED(ReleaseTensorTypeAndShapeInfo, SHAPES, ort_shape_info)
 RELEASED(ReleaseIoBinding, BINDINGS, ort_binding)
+RELEASED(ReleaseMemoryInfo, PLACES, ort_memory_info)
+RELEASED(ReleaseCUDAProviderOptions, PROVIDERS, ort_cuda_options)
 #undef RELEASED
+
+static void released_session(ort_session *session)
+{
+    first_gone_early += session && session == first && made[SESSIONS] > 1;
+    first = session == first ? NULL : first;
+    made[SESSIONS] -= session != NULL;
+    real->ReleaseSession(session);
+}
 
 weir_status __real_weir_stream_acquire(weir_runtime *runtime, weir_stream *out);
 weir_status __wrap_weir_stream_acquire(weir_runtime *runtime, weir_stream *out);
@@ -184,6 +235,24 @@ weir_status __wrap_weir_onnxruntime_destroy(weir_onnxruntime *bridge)
     return __real_weir_onnxruntime_destroy(bridge);
 }
 
+void __real_onnx_weights_begin(weir_engine_model *model, const weir_engine_load *load);
+void __wrap_onnx_weights_begin(weir_engine_model *model, const weir_engine_load *load);
+weir_status __real_onnx_weights_end(weir_engine_model *model);
+weir_status __wrap_onnx_weights_end(weir_engine_model *model);
+
+/* Between the two what this thread maps is the model's. */
+void __wrap_onnx_weights_begin(weir_engine_model *model, const weir_engine_load *load)
+{
+    made[MAPPINGS]++;
+    __real_onnx_weights_begin(model, load);
+}
+
+weir_status __wrap_onnx_weights_end(weir_engine_model *model)
+{
+    made[MAPPINGS]--;
+    return __real_onnx_weights_end(model);
+}
+
 static int count_all(void **state)
 {
     (void)watch(state);
@@ -192,6 +261,7 @@ static int count_all(void **state)
     watched.CreateSessionFromArray = counted_array;
     watched.CreateRunOptions = counted_run_options;
     watched.CreateTensorWithDataAsOrtValue = counted_value;
+    watched.CreateTensorAsOrtValue = counted_room;
     watched.Run = counted_run;
     watched.GetTensorTypeAndShape = counted_shape;
     watched.SessionGetInputTypeInfo = counted_type_Input;
@@ -205,12 +275,19 @@ static int count_all(void **state)
     watched.RunWithBinding = counted_run_binding;
     watched.GetBoundOutputValues = counted_bound;
     watched.ReleaseSessionOptions = released_ReleaseSessionOptions;
-    watched.ReleaseSession = released_ReleaseSession;
+    watched.ReleaseSession = released_session;
     watched.ReleaseRunOptions = released_ReleaseRunOptions;
     watched.ReleaseValue = released_ReleaseValue;
     watched.ReleaseTypeInfo = released_ReleaseTypeInfo;
     watched.ReleaseTensorTypeAndShapeInfo = released_ReleaseTensorTypeAndShapeInfo;
     watched.ReleaseIoBinding = released_ReleaseIoBinding;
+    watched.CreateMemoryInfo = counted_place;
+    watched.CreateCpuMemoryInfo = counted_cpu_place;
+    watched.ReleaseMemoryInfo = released_ReleaseMemoryInfo;
+    watched.CreateCUDAProviderOptions = counted_provider;
+    watched.ReleaseCUDAProviderOptions = released_ReleaseCUDAProviderOptions;
+    first = NULL;
+    first_gone_early = 0;
     memset(made, 0, sizeof made);
     memset(all_made, 0, sizeof all_made);
     calls = fails_at = 0;
@@ -243,6 +320,12 @@ static weir_status ask(const loaded *l, int64_t rows, int64_t width)
     return status;
 }
 
+/* Graphs are kept together with their inputs and outputs. */
+static bool keeps_graphs(const char *const *settings)
+{
+    return settings[0] && strcmp(settings[0], "cuda_graph=on") == 0;
+}
+
 /* All that a model does, whatever of it fails: its loads, runs of several shapes, a wrong one. */
 static weir_status use_all(const char *const *settings)
 {
@@ -257,8 +340,9 @@ static weir_status use_all(const char *const *settings)
             status = status == WEIR_OK ? ran : status;
         }
         assert_int_equal(ask(&l, 1, 17) == WEIR_OK, 0);
-        for (int k = VALUES; k < STREAMS; k++) /* no run leaves anything, whether it fails or not */
-            assert_int_equal(made[k], before[k]);
+        if (!keeps_graphs(settings)) /* no run leaves anything, whether it fails or not */
+            for (int k = VALUES; k < STREAMS; k++)
+                assert_int_equal(made[k], before[k]);
         assert_int_equal(made[RUN_OPTIONS], before[RUN_OPTIONS]);
         unload_model(&l);
     } else {
@@ -273,24 +357,33 @@ static const char *const ways[][3] = {{NULL},
                                       {"weights=engine", NULL},
                                       {"buckets=3", NULL},
                                       {"concurrency=3", NULL},
-                                      {"concurrency=2", "buckets=2", NULL}};
+                                      {"concurrency=2", "buckets=2", NULL},
+                                      {"cuda_graph=on", NULL}};
 enum { WAYS = sizeof ways / sizeof *ways };
+
+/* Weights that are the engine's are none of a device, and graphs are a device's alone. */
+static bool is_way(int which)
+{
+    return on_cuda() ? which != 1 : which != 5;
+}
 
 static void what_is_made_is_given_back(void **state)
 {
     (void)state;
     for (int i = 0; i < WAYS; i++) {
-        if (i == 1 && on_cuda())
-            continue; /* weights that are the engine's are none of a device */
+        if (!is_way(i))
+            continue;
         memset(all_made, 0, sizeof all_made);
         assert_ok(use_all(ways[i]));
         nothing_stays(ways[i][0] ? ways[i][0] : "no settings");
         assert_true(all_made[OPTIONS] > 0 && all_made[SESSIONS] > 0 && all_made[VALUES] > 0 && all_made[BRIDGES] > 0);
         assert_true(all_made[TYPES] > 0 && all_made[NAMES] > 0 && all_made[SHAPES] > 0);
+        assert_int_equal(first_gone_early, 0);
         if (on_cuda())
-            assert_int_equal(all_made[STREAMS], i < 3 ? 1 : i == 3 ? 3 : 2);
+            assert_int_equal(all_made[STREAMS], i < 3 || i == 5 ? 1 : i == 3 ? 3 : 2);
         else
             assert_true(all_made[STREAMS] == 0);
+        assert_int_equal(all_made[PROVIDERS] > 0, on_cuda());
         if (i == 4)
             assert_true(all_made[SESSIONS] >= (on_cuda() ? 3 : 2));
     }
@@ -301,7 +394,7 @@ static void what_is_made_is_given_back_whichever_call_fails(void **state)
 {
     (void)state;
     for (int i = 0; i < WAYS; i++) {
-        if (i == 1 && on_cuda())
+        if (!is_way(i))
             continue;
         int failures = 0;
         for (int at = 1;; at++) {
@@ -320,6 +413,24 @@ static void what_is_made_is_given_back_whichever_call_fails(void **state)
     }
 }
 
+/* Shapes beyond are served without a graph. */
+static void so_many_graphs_are_kept(void **state)
+{
+    (void)state;
+    if (!on_cuda())
+        skip();
+    loaded l = load_model("mlp", (const char *const[]){"cuda_graph=on", NULL});
+    int before = made[BINDINGS];
+    for (int64_t rows = 1; rows <= 8; rows++) {
+        assert_ok(ask(&l, rows, 16));
+        assert_ok(ask(&l, rows, 16));
+        assert_int_equal(made[BINDINGS], before + (rows < ONNX_REPLAYS_MOST ? (int)rows : ONNX_REPLAYS_MOST));
+    }
+    unload_model(&l);
+    close_client(&l);
+    nothing_stays("graphs");
+}
+
 int main(void)
 {
     int missing = on_cuda() ? need_cuda_build() : need_onnxruntime();
@@ -328,6 +439,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(so_many_graphs_are_kept, count_all, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

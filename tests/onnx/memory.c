@@ -2,7 +2,9 @@
 #include "common.h"
 #include <weir/engine.h>
 
+#include "engines/onnx/foresee.h"
 #include "engines/onnx/model.h"
+#include "info.h"
 
 /* Its block; NULL: it has none. */
 static void *block_of(const loaded *l, const char *name)
@@ -131,6 +133,54 @@ static void what_any_kernel_packs_is_held_once(void **state)
         assert_non_null(block_of(&l, names[i]));
     unload_model(&l);
     close_client(&l);
+}
+
+/* What was expected to be packed and was not is the client's all the same. */
+static void what_no_kernel_packs_is_the_clients(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"w0", "w1", "w2", "w3"};
+    loaded l = load_model("unpacked", NULL);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!block_of(&l, names[i]) && onnx_session_stats(&l.model->slots[0]).reserved < 4096)
+            fail_msg("%s is neither packed nor in a block", names[i]);
+    assert_true(live_class(&l, WEIR_CLASS_WEIGHTS) >= 4 * 4096);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Of which type, how large and where: what is moved out of the model. */
+static void what_is_moved(void **state)
+{
+    static const struct {
+        int32_t type;
+        onnx_place place;
+        uint64_t bytes;
+        bool stays, moved;
+    } tensors[] = {{ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW - 1, false, false},
+                   {ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, true, false},
+                   {ONNX_FLOAT, ONNX_PLACE_BESIDE, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_FLOAT, ONNX_PLACE_TYPED, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_FLOAT, ONNX_PLACE_NONE, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_INT8, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_BOOL, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_INT4, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_UINT4, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
+                   {ONNX_INT2, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_UINT2, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_STRING, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
+                   {ONNX_COMPLEX64, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        onnx_tensor its = {
+            .type = tensors[i].type, .place = tensors[i].place, .bytes = tensors[i].bytes, .stays = tensors[i].stays};
+        if (onnx_moved(&its) != tensors[i].moved)
+            print_error("tensor %zu\n", i);
+        assert_int_equal(onnx_moved(&its), tensors[i].moved);
+        its.stays = true;
+        assert_false(onnx_moved(&its));
+    }
 }
 
 /* Constants of nodes and weights of branches are the client's as others are. */
@@ -293,6 +343,53 @@ static void plan_agrees_with_load(void **state)
         assert_int_equal(plan.bytes[WEIR_CLASS_KV], 0);
         unload_model(&l);
         close_client(&l);
+    }
+}
+
+/* A plan has the least that outputs take where a run's memory does not follow from the sizes. */
+static void what_cannot_be_foreseen_is_the_least(void **state)
+{
+    static const char *const models[] = {"mlp",   "loop",     "branch", "grow",    "types",
+                                         "typed", "rankless", "joined", "function"};
+    int least = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        onnx_file file;
+        onnx_graph graph;
+        onnx_foreseen foreseen;
+        onnx_settings settings;
+        uint64_t wanted = 0;
+        weir_engine_load load = {.struct_size = sizeof load, .path = model_path(models[i])};
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        assert_ok(onnx_settings_read(NULL, 0, false, NULL, &settings));
+        assert_ok(onnx_file_open(load.path, &file));
+        assert_ok(onnx_graph_read(&file, &graph));
+        onnx_foresee(&file, &load, &settings, false, &foreseen);
+        for (size_t k = 0; k < graph.output_count; k++) {
+            uint64_t bytes = type_bytes(onnx_type_to_weir(graph.outputs[k].type));
+            for (uint32_t d = 0; d < graph.outputs[k].rank; d++)
+                bytes *= graph.outputs[k].shape[d] < 0 ? 1 : (uint64_t)graph.outputs[k].shape[d];
+            wanted += (bytes + ORT_SLACK + 255) / 256 * 256;
+        }
+        assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plan));
+        assert_int_equal(plan.bytes[WEIR_CLASS_ACTIVATIONS], foreseen.runs ? foreseen.activations : wanted);
+        least += !foreseen.runs;
+        onnx_graph_free(&graph);
+        onnx_file_close(&file);
+    }
+    assert_true(least > 0);
+}
+
+/* On cuda vectors are folded into what is computed with them, and take nothing by themselves. */
+static void vectors_count_on_the_host_alone(void **state)
+{
+    (void)state;
+    for (int cuda = 0; cuda < 2; cuda++) {
+        weir_engine_load load = {
+            .struct_size = sizeof load, .path = model_path("vector"), .provider = cuda ? "cuda" : "cpu"};
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plan));
+        assert_int_equal(plan.bytes[WEIR_CLASS_WEIGHTS], cuda ? 0 : onnx_charge(400 * sizeof(float), false));
     }
 }
 
@@ -545,12 +642,16 @@ int main(void)
         cmocka_unit_test(the_weights_are_these_bytes),
         cmocka_unit_test(packed_weights_are_held_once),
         cmocka_unit_test(what_any_kernel_packs_is_held_once),
+        cmocka_unit_test(what_no_kernel_packs_is_the_clients),
+        cmocka_unit_test(what_is_moved),
         cmocka_unit_test(constants_of_nodes_are_weights),
         cmocka_unit_test(weights_of_bytes_are_charged),
         cmocka_unit_test(what_lies_outside_is_told_or_counted),
         cmocka_unit_test(another_file_in_its_place_is_refused),
         cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),
+        cmocka_unit_test(what_cannot_be_foreseen_is_the_least),
+        cmocka_unit_test(vectors_count_on_the_host_alone),
         cmocka_unit_test(plans_are_exact_where_all_is_known),
         cmocka_unit_test(a_charge_is_whole_and_has_an_end),
         cmocka_unit_test(weights_are_foreseen),

@@ -280,6 +280,38 @@ static void a_run_that_is_cancelled_thrice_leaves_once(void **state)
     close_client(&l);
 }
 
+/* Whichever two of three that are computed together are cancelled: the call goes on for the third. */
+static void a_call_goes_on_while_one_is_left(void **state)
+{
+    (void)state;
+    static const char *const together[] = {"max_batch_size=3", "max_queue_delay_microseconds=60000000", NULL};
+    loaded l = load_model("joined", together);
+    watched.RunOptionsSetTerminate = counted_stop;
+    for (int left = 0; left < RUNS; left++) {
+        pthread_t threads[RUNS];
+        numbered runs[RUNS];
+        close_gate();
+        atomic_store(&stopped, 0);
+        for (int i = 0; i < RUNS; i++) {
+            runs[i] = (numbered){.l = &l, .id = (uint64_t)i + 1};
+            assert_int_equal(pthread_create(&threads[i], NULL, run_joined, &runs[i]), 0);
+        }
+        wait_until_inside(1);
+        for (int i = 0; i < RUNS; i++)
+            if (i != left)
+                assert_ok(l.engine->cancel(l.model, (uint64_t)i + 1));
+        assert_int_equal(atomic_load(&stopped), 0);
+        open_gate();
+        for (int i = 0; i < RUNS; i++) {
+            pthread_join(threads[i], NULL);
+            assert_int_equal(runs[i].status, i == left ? WEIR_OK : WEIR_ERR_CANCELLED);
+        }
+    }
+    check_metrics(&l, 3 * RUNS, 3 * 2);
+    unload_model(&l);
+    close_client(&l);
+}
+
 #endif
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
@@ -365,6 +397,70 @@ static void what_is_wrong_with_the_second_input_is_said(void **state)
     close_client(&l);
 }
 
+static int without_address;
+
+static ort_status *addressed_value(const ort_memory_info *info, void *data, size_t bytes, const int64_t *shape,
+                                   size_t rank, int type, ort_value **out)
+{
+    without_address += data == NULL;
+    return real->CreateTensorWithDataAsOrtValue(info, data, bytes, shape, rank, type, out);
+}
+
+/* ONNX Runtime gets an address of nothing, too. */
+static void an_empty_input_has_an_address(void **state)
+{
+    (void)state;
+    loaded l = load_model("empty", NULL);
+    weir_tensor none = tensor("x", WEIR_TYPE_F32, SHAPE(0, 3), NULL);
+    weir_outputs out;
+    watched.CreateTensorWithDataAsOrtValue = addressed_value;
+    without_address = 0;
+    assert_ok(infer(&l, &none, 1, &out));
+    l.engine->release_outputs(l.model, &out);
+    assert_int_equal(without_address, 0);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* How runs have ended is counted; what is the caller's doing says nothing of the model's health, good or bad. */
+static void runs_are_counted_by_how_they_end(void **state)
+{
+    static const struct {
+        weir_status status;
+        uint64_t failures, cancelled;
+        weir_status health, again; /* of a sound model, and of one whose device has failed */
+    } ends[] = {{WEIR_OK, 0, 0, WEIR_OK, WEIR_OK},
+                {WEIR_ERR_CANCELLED, 0, 1, WEIR_OK, WEIR_ERR_DRIVER},
+                {WEIR_ERR_INVALID, 1, 0, WEIR_OK, WEIR_ERR_DRIVER},
+                {WEIR_ERR_OUT_OF_MEMORY, 1, 0, WEIR_OK, WEIR_OK},
+                {WEIR_ERR_ENGINE, 1, 0, WEIR_OK, WEIR_OK},
+                {WEIR_ERR_DRIVER, 1, 0, WEIR_ERR_DRIVER, WEIR_ERR_DRIVER},
+                {WEIR_ERR_DEVICE_LOST, 1, 0, WEIR_ERR_DEVICE_LOST, WEIR_ERR_DEVICE_LOST}};
+    (void)state;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        loaded l = load_model("mlp", NULL);
+        weir_engine_metrics before = WEIR_INIT(weir_engine_metrics), after = WEIR_INIT(weir_engine_metrics);
+        assert_ok(l.engine->metrics(l.model, &before));
+        onnx_count_runs(l.model, ends[i].status, 1, 0.5);
+        assert_ok(l.engine->metrics(l.model, &after));
+        assert_int_equal(after.runs, before.runs + 1);
+        assert_int_equal(after.failures, before.failures + ends[i].failures);
+        assert_int_equal(after.cancelled, before.cancelled + ends[i].cancelled);
+        assert_true(after.busy_seconds == before.busy_seconds + 0.5);
+        assert_int_equal(l.engine->health(l.model), ends[i].health);
+        onnx_count_runs(l.model, WEIR_ERR_DRIVER, 1, 0);
+        onnx_count_runs(l.model, ends[i].status, 1, 0);
+        assert_int_equal(l.engine->health(l.model), ends[i].again);
+        onnx_count_runs(l.model, WEIR_ERR_ENGINE, 0,
+                        1); /* the time of a call for several, which are counted one by one */
+        assert_int_equal(l.engine->health(l.model), ends[i].again);
+        assert_ok(l.engine->metrics(l.model, &after));
+        assert_int_equal(after.runs, before.runs + 3);
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
 /* Nothing of either input stays. */
 static void a_warm_up_gives_back_every_input(void **state)
 {
@@ -415,9 +511,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_at_its_end_has_no_results, watch, unwatch),
 #ifdef WEIR_INVARIANTS
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_thrice_leaves_once, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_call_goes_on_while_one_is_left, watch, unwatch),
 #endif
         cmocka_unit_test_setup_teardown(inputs_are_taken_by_name_and_size_in_any_order, watch, unwatch),
         cmocka_unit_test_setup_teardown(what_is_wrong_with_the_second_input_is_said, watch, unwatch),
+        cmocka_unit_test_setup_teardown(an_empty_input_has_an_address, watch, unwatch),
+        cmocka_unit_test(runs_are_counted_by_how_they_end),
         cmocka_unit_test_setup_teardown(a_warm_up_gives_back_every_input, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_warm_up_gives_what_is_required, watch, unwatch),
     };

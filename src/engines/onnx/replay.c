@@ -446,6 +446,9 @@ static void *work(void *user)
         pthread_mutex_unlock(&all->lock);
         j->status = serve(model, j);
         snprintf(j->detail, sizeof j->detail, "%s", j->status == WEIR_OK ? "" : weir_detail());
+        /* What a run that failed has queued reads its inputs and writes its results, which are the caller's again. */
+        if (j->status != WEIR_OK && weir_stream_synchronize(model->slots[0].stream) != WEIR_OK)
+            weir_log(WEIR_LOG_WARNING, "onnx: copies of a run that failed may be under way: %s", weir_detail());
         pthread_mutex_lock(&all->lock);
         all->job = NULL;
         pthread_cond_broadcast(&all->changed);

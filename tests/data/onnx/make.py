@@ -63,6 +63,10 @@ def joined_default():
     onnx.save(model, HERE / "joined_default.onnx")
 
 
+def vector():
+    save("vector", [h.make_node("Add", ["x", "v"], ["y"])], [value("x", T.FLOAT, ["n", 400])], [value("y", T.FLOAT, ["n", 400])], [weight("v", 400)])
+
+
 def doubled():
     """Results that have not as many rows as the input."""
     save("doubled", [h.make_node("Concat", ["x", "x"], ["y"], axis=0)], [value("x", T.FLOAT, ["n", 2])], [value("y", T.FLOAT, ["m", 2])])
@@ -390,7 +394,7 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
-                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, doubled, recurrent, inner,
+                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, vector, doubled, recurrent, inner,
                  bytes_of, unpacked, picky):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
