@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/syscall.h>
 
 #include "engines/llm/wl.h"
 
@@ -143,23 +142,6 @@ static void start(asker *to, const bench *it, int which)
     assert_int_equal(pthread_create(&to->thread, NULL, ask, to), 0);
 }
 
-/* Its thread sleeps: in the line, as nothing else makes it wait while the engine is held. */
-static void until_it_sleeps(const asker *it)
-{
-    char file[64], state = 0;
-    for (int seen = 0; seen < 20;) {
-        usleep(2000);
-        long number = atomic_load(&it->number);
-        snprintf(file, sizeof file, "/proc/self/task/%ld/stat", number);
-        FILE *stat = number ? fopen(file, "r") : NULL;
-        if (stat && fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
-            state = 0;
-        if (stat)
-            fclose(stat);
-        seen = state == 'S' ? seen + 1 : 0;
-    }
-}
-
 /* The first one is alone in the engine, in its first step; the others are in the line in this order. */
 static void hold_one_before_others(asker *all, const bench *it)
 {
@@ -168,7 +150,7 @@ static void hold_one_before_others(asker *all, const bench *it)
         if (i == 0)
             until_inside();
         else
-            until_it_sleeps(&all[i]);
+            until_asleep(&all[i].number);
     }
 }
 
