@@ -622,7 +622,8 @@ static void test_templates_wherever_they_are(void **state)
     (void)state;
     wl_folder read;
     char *longer = letters(1025, "{{", "}}"), *quoted = letters(1025, "\"{{", "}}\""),
-         *object = letters(1025, "{\"chat_template\": \"{{", "}}\"}");
+         *object = letters(1025, "{\"chat_template\": \"{{", "}}\"}"), *most = letters(65536, "", ""),
+         *past = letters(65537, "", "");
     with("tokenizer_config.json", good_words, "\"{% for m in messages %}{{ m }}{% endfor %}\"", quoted);
     refused(NOT, "tokenizer_config.json: the chat template has a tag");
     write_file("tokenizer_config.json", good_words);
@@ -630,6 +631,11 @@ static void test_templates_wherever_they_are(void **state)
     refused(NOT, "chat_template.jinja: the chat template has a tag");
     write_file("chat_template.jinja", "");
     OK(wl_folder_read(folder, &read));
+    write_file("chat_template.jinja", most);
+    OK(wl_folder_read(folder, &read));
+    write_file("chat_template.jinja", past);
+    refused(NOT, "chat_template.jinja: the chat template is longer than 65536 bytes");
+    write_file("chat_template.jinja", "");
     write_file("chat_template.json", object);
     refused(NOT, "chat_template.json: the chat template has a tag");
     write_file("chat_template.json", "{\"chat_template\": \"x\"}");
@@ -639,6 +645,8 @@ static void test_templates_wherever_they_are(void **state)
     write_file("chat_template.json", "{}");
     write_file("tokenizer_module.json", "{}");
     refused(NOT, "tokenizer_module.json: a part of a tokenizer");
+    free(past);
+    free(most);
     free(object);
     free(quoted);
     free(longer);
@@ -702,6 +710,53 @@ static void test_a_folder_is_read_once(void **state)
     later = 0;
 }
 
+/* What lies in a folder of it may change without a trace in the folder itself. */
+static void test_a_folder_with_folders_is_read_anew(void **state)
+{
+    (void)state;
+    wl_folder read;
+    char inner[128], path[160];
+    snprintf(inner, sizeof inner, "%s/inner", folder);
+    snprintf(path, sizeof path, "%s/model.onnx", inner);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    graph_write(path, &good_graph);
+    with("genai_config.json", good_config, "\"model.onnx\"", "\"inner/model.onnx\"");
+    later = 60;
+    look(&read, 1);
+    look(&read, 1);
+    assert_int_equal(wl_folder_cache(&read, 1), 2 * 2 * 3 * 8 * sizeof(float));
+    graph_shape shape = good_graph;
+    shape.cache[1] = 4;
+    graph_write(path, &shape);
+    look(&read, 1);
+    assert_int_equal(wl_folder_cache(&read, 1), 2 * 2 * 4 * 8 * sizeof(float));
+    later = 0;
+    unlink(path);
+    rmdir(inner);
+}
+
+/* Several are remembered, each by its own name. */
+static void test_folders_are_told_apart(void **state)
+{
+    char first[sizeof folder];
+    wl_folder read;
+    memcpy(first, folder, sizeof first);
+    write_folder(state);
+    with("genai_config.json", good_config, "\"top_k\": 7", "\"top_k\": 9");
+    char second[sizeof folder];
+    memcpy(second, folder, sizeof second);
+    later = 60;
+    for (int i = 0; i < 4; i++) {
+        memcpy(folder, i % 2 ? second : first, sizeof folder);
+        look(&read, i < 2);
+        assert_string_equal(read.path, folder);
+        assert_int_equal(read.top_k, i % 2 ? 9 : 7);
+    }
+    later = 0;
+    assert_int_equal(drop_folder(state), 0);
+    memcpy(folder, first, sizeof folder);
+}
+
 int main(void)
 {
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, write_folder, drop_folder)
@@ -723,6 +778,8 @@ int main(void)
         WITH_FOLDER(test_templates_wherever_they_are),
         WITH_FOLDER(test_a_template_that_is_no_file),
         WITH_FOLDER(test_a_folder_is_read_once),
+        WITH_FOLDER(test_a_folder_with_folders_is_read_anew),
+        WITH_FOLDER(test_folders_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,10 +165,8 @@ static void begin(struct wl_batch *batch, wl_seat *seat)
     wl_phase_begin(&phase, WL_RUNNING, batch->model->account);
     if (status == WEIR_OK && !begin_request(batch, seat, text, sizeof text))
         status = wl_generation_refused(seat->run, &phase, text);
-    if (status != WEIR_OK) {
+    if (status != WEIR_OK)
         fail(seat, status);
-        close_request(batch, seat);
-    }
     wl_phase_end(&phase);
 }
 
