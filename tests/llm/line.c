@@ -332,10 +332,12 @@ static void test_an_idle_engine_is_given_up(void **state)
     asker one;
     it.model->folder.paged = true;
     watch(&it, 0);
+    held_step = 2;
     uint64_t weights = stats_of(&it).live;
     start(&one, &it, 0);
     until_inside();
     uint64_t cache = stats_of(&it).live_class[WEIR_CLASS_KV];
+    assert_true(cache > 0);
     OK(it.engine->trim(it.model, 1, &released));
     assert_int_equal(released, 0);
     has_engines(0, 0);

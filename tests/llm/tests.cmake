@@ -16,6 +16,12 @@ foreach(call dlopen dlsym wi_pointer_map_put weir_onnxruntime_create weir_onnxru
   target_link_options(test-llm-account PRIVATE -Wl,--wrap=${call})
 endforeach()
 
+weir_test(llm-table llm/table.c ${llm_sources}/table.c ${llm_sources}/memory.c LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads LABELS engine)
+target_include_directories(test-llm-table PRIVATE ${PROJECT_SOURCE_DIR}/src)
+foreach(call create destroy info enter leave)
+  target_link_options(test-llm-table PRIVATE -Wl,--wrap=weir_onnxruntime_${call})
+endforeach()
+
 # Nor its library for CUDA.
 weir_test(llm-devices llm/devices.c ${llm_sources}/devices.c LIBS ${CMAKE_DL_LIBS} Threads::Threads LABELS engine)
 target_include_directories(test-llm-devices PRIVATE ${PROJECT_SOURCE_DIR}/src)
