@@ -393,12 +393,10 @@ static void test_tokens_that_are_added_to_texts(void **state)
     /* "other" is a model that llama.cpp takes no tokens for by itself. */
     static const rule of_others[] = {
 #define OTHER(which, number, adds, words)                                                                              \
-    {                                                                                                                  \
-        {{"tokenizer.ggml.model", TEXT, 0, 0, "other"},                                                                \
-         {"tokenizer.ggml.add_" which "_token", BOOL, adds, 0, NULL},                                                  \
-         {"tokenizer.ggml." which "_token_id", U32, number, 0, NULL}},                                                 \
-            words                                                                                                      \
-    }
+    {{{"tokenizer.ggml.model", TEXT, 0, 0, "other"},                                                                   \
+      {"tokenizer.ggml.add_" which "_token", BOOL, adds, 0, NULL},                                                     \
+      {"tokenizer.ggml." which "_token_id", U32, number, 0, NULL}},                                                    \
+     words}
         OTHER("bos", 2, 1, NULL), OTHER("bos", 3, 1, none), OTHER("bos", 3, 0, NULL),
         OTHER("eos", 2, 1, NULL), OTHER("eos", 3, 1, none), OTHER("eos", 3, 0, NULL),
     };
@@ -502,11 +500,11 @@ static void test_tensors_that_every_model_has(void **state)
         const char *name;
         uint64_t first, second;
         bool right;
-    } shapes[] = {{"token_embd.weight", 32, 286, true},       {"token_embd.weight", 32, 285, false},
-                  {"token_embd.weight", 31, 286, false},      {"token_embd.weight", 32, 0, false},
-                  {"output_norm.weight", 32, 0, true},        {"output_norm.weight", 33, 0, false},
-                  {"output_norm.weight", 32, 2, false},       {"blk.1.attn_norm.weight", 32, 0, true},
-                  {"blk.1.attn_norm.weight", 16, 0, false},   {"blk.1.ffn_norm.weight", 16, 0, false}};
+    } shapes[] = {{"token_embd.weight", 32, 286, true},     {"token_embd.weight", 32, 285, false},
+                  {"token_embd.weight", 31, 286, false},    {"token_embd.weight", 32, 0, false},
+                  {"output_norm.weight", 32, 0, true},      {"output_norm.weight", 33, 0, false},
+                  {"output_norm.weight", 32, 2, false},     {"blk.1.attn_norm.weight", 32, 0, true},
+                  {"blk.1.attn_norm.weight", 16, 0, false}, {"blk.1.ffn_norm.weight", 16, 0, false}};
     (void)state;
     for (int i = 0; i < 5; i++)
         for (int bert = 0; bert < 2; bert++) {
@@ -682,8 +680,12 @@ int main(void)
 {
     snprintf(path, sizeof path, "/tmp/weir-check-%d.gguf", (int)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_files), cmocka_unit_test(test_missing_keys), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_header),     cmocka_unit_test(test_keys),         cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_good_files),
+        cmocka_unit_test(test_missing_keys),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_header),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_numbers_of_a_llama),
         cmocka_unit_test(test_how_a_llama_rotates),

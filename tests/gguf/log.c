@@ -38,12 +38,8 @@ static void test_the_first_error_is_the_reason(void **state)
 static void test_a_reason_begins_behind_the_name(void **state)
 {
     (void)state;
-    static const char *const lines[][2] = {{"f2_x: y", "y"},
-                                           {"a b: y", "a b: y"},
-                                           {": y", ": y"},
-                                           {"name: ", "name: "},
-                                           {"name:y", "name:y"},
-                                           {"Name: y", "Name: y"},
+    static const char *const lines[][2] = {{"f2_x: y", "y"},     {"a b: y", "a b: y"}, {": y", ": y"},
+                                           {"name: ", "name: "}, {"name:y", "name:y"}, {"Name: y", "Name: y"},
                                            {"plain", "plain"}};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         wg_log_forget();
@@ -59,12 +55,9 @@ static void test_levels(void **state)
     static const struct {
         enum ggml_log_level theirs;
         weir_log_level ours;
-    } levels[] = {{GGML_LOG_LEVEL_ERROR, WEIR_LOG_ERROR},
-                  {GGML_LOG_LEVEL_WARN, WEIR_LOG_WARNING},
-                  {GGML_LOG_LEVEL_INFO, WEIR_LOG_DEBUG},
-                  {GGML_LOG_LEVEL_DEBUG, WEIR_LOG_OFF},
-                  {GGML_LOG_LEVEL_CONT, WEIR_LOG_OFF},
-                  {GGML_LOG_LEVEL_NONE, WEIR_LOG_OFF}};
+    } levels[] = {{GGML_LOG_LEVEL_ERROR, WEIR_LOG_ERROR}, {GGML_LOG_LEVEL_WARN, WEIR_LOG_WARNING},
+                  {GGML_LOG_LEVEL_INFO, WEIR_LOG_DEBUG},  {GGML_LOG_LEVEL_DEBUG, WEIR_LOG_OFF},
+                  {GGML_LOG_LEVEL_CONT, WEIR_LOG_OFF},    {GGML_LOG_LEVEL_NONE, WEIR_LOG_OFF}};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         heard last = {.count = 0};
         OK(weir_log_set(hear, &last, WEIR_LOG_DEBUG));

@@ -398,11 +398,11 @@ static void test_a_plan_of_mapped_weights_has_none(void **state)
 /* Settings that take other memory have another number, and those that do not have the same. */
 static void test_settings_have_a_number(void **state)
 {
-    static const weir_setting settings[][2] = {{{"threads", "1"}, {"context", "64"}}, {{"threads", "2"}, {"context", "64"}},
-                                               {{"temperature", "1"}, {"context", "64"}},
-                                               {{"threads", "1"}, {"context", "65"}}, {{"batch", "7"}, {"context", "64"}},
-                                               {{"sequences", "2"}, {"context", "64"}},
-                                               {{"cache_k", "f32"}, {"context", "64"}}};
+    static const weir_setting settings[][2] = {
+        {{"threads", "1"}, {"context", "64"}},     {{"threads", "2"}, {"context", "64"}},
+        {{"temperature", "1"}, {"context", "64"}}, {{"threads", "1"}, {"context", "65"}},
+        {{"batch", "7"}, {"context", "64"}},       {{"sequences", "2"}, {"context", "64"}},
+        {{"cache_k", "f32"}, {"context", "64"}}};
     enum { ALL = sizeof settings / sizeof *settings, SAME = 3 };
     uint64_t numbers[ALL];
     (void)state;

@@ -40,7 +40,7 @@ typedef struct model_shape {
     uint32_t replacement;
     uint64_t seed; /* of the weights; 0: the usual one */
     const char *chat_template;
-    const char *architecture; /* instead of llama: a file of that name with a llama's tensors */
+    const char *architecture;      /* instead of llama: a file of that name with a llama's tensors */
     void (*more)(gguf_writer *to); /* called when all else is there */
 } model_shape;
 

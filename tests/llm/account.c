@@ -145,8 +145,8 @@ enum { STREAM = 77 };
 typedef struct device_calls {
     bool here, knows_no_streams, has_no_scopes;
     int streams, synchronized, entered;
-    weir_kind kind;          /* of the last request */
-    size_t bytes;            /* likewise */
+    weir_kind kind; /* of the last request */
+    size_t bytes;   /* likewise */
     uint64_t stream, freed_on;
     wi_cuda_scope *scope;
 } device_calls;

@@ -453,13 +453,28 @@ static void test_each_number_has_its_limits(void **state)
 /* Of lists the last item counts as the first one does. */
 static const wrong last_items[] = {
     {DECODER, DECODER "\"layer_types\": [\"conv\", 7], ", BAD, "layer_types[]\" is no short text"},
-    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 8, \"layers\": [0, -1]}, ", BAD, "sliding_window.layers[]"},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 8, \"layers\": [0, -1]}, ", BAD,
+     "sliding_window.layers[]"},
     {"{\"qnn\": {\"backend_path\": \"/a.so\"}}", "7", BAD, "provider_options[]\" is no object"},
     {"{\"qnn\": {\"backend_path\": \"/a.so\"}}", "{\"CUDA\": {\"device_id\": \"1\"}}", NOT, "reach out of the model"},
     {"\"eos_token_id\": [1, 2]", "\"eos_token_id\": [1, 2.5]", BAD, "eos_token_id"},
     {"\"pad_token_id\": 2", "\"colour\": {\"of\": [\"red\", \"../red\"]}", NOT, "does not know \"model.colour.of[]\""},
     {"\"pad_token_id\": 2", "\"colour\": {\"one\": 1, \"other\": \"%s\"}", NOT, "\"model.colour.other\""},
 };
+
+static void test_parts_beside_the_decoder_are_refused(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"encoder", "vision",  "speech", "embedding",           "draft", "mtp", "joiner",
+                                        "vad",     "dflash2", "dspark", "encoder_decoder_init"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char part[64], told[64];
+        snprintf(part, sizeof part, "\"%s\": {}", parts[i]);
+        snprintf(told, sizeof told, "a part \"%s\"", parts[i]);
+        with("genai_config.json", good_config, "\"pad_token_id\": 2", part);
+        refused(NOT, told);
+    }
+}
 
 static void test_the_last_item_has_its_rule(void **state)
 {
@@ -925,6 +940,7 @@ int main(void)
         WITH_FOLDER(test_each_word_of_a_config_has_its_rule),
         WITH_FOLDER(test_each_number_has_its_limits),
         WITH_FOLDER(test_the_last_item_has_its_rule),
+        WITH_FOLDER(test_parts_beside_the_decoder_are_refused),
         WITH_FOLDER(test_configs_as_genai_takes_them),
         WITH_FOLDER(test_a_config_that_is_no_file),
         WITH_FOLDER(test_the_graph_is_as_the_config_has_it),

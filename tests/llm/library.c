@@ -160,10 +160,10 @@ static void test_what_is_missing_is_said(void **state)
 
 /* Files that can be read, which is all that is asked before one is opened. */
 enum { GENAI = 1, RUNTIME = 2, GENAI_CUDA = 4, RUNTIME_CUDA = 8, PLACES = 4 };
-static const char *const places[PLACES] = {
-    "engines/onnxruntime-genai/current/libonnxruntime-genai.so", "engines/onnxruntime/current/libonnxruntime.so",
-    "engines/onnxruntime-genai-cuda/current/libonnxruntime-genai.so",
-    "engines/onnxruntime-cuda/current/libonnxruntime.so"};
+static const char *const places[PLACES] = {"engines/onnxruntime-genai/current/libonnxruntime-genai.so",
+                                           "engines/onnxruntime/current/libonnxruntime.so",
+                                           "engines/onnxruntime-genai-cuda/current/libonnxruntime-genai.so",
+                                           "engines/onnxruntime-cuda/current/libonnxruntime.so"};
 
 static void make_file(const char *home, const char *name)
 {
@@ -220,9 +220,9 @@ static bool is_chosen(const weir_engine *engine, const char *home, const choice 
     if (!it->cuda)
         return good && cuda.state == WEIR_PROVIDER_NOT_BUILT && strstr(cuda.missing, "has no CUDA; run ");
     /* Whether CUDA's libraries are here is the machine's. */
-    return good && (cuda.state == WEIR_PROVIDER_HERE ? !cuda.missing[0]
-                                                     : cuda.state == WEIR_PROVIDER_NOT_LOADABLE &&
-                                                           strstr(cuda.missing, "need lib") != NULL);
+    return good && (cuda.state == WEIR_PROVIDER_HERE
+                        ? !cuda.missing[0]
+                        : cuda.state == WEIR_PROVIDER_NOT_LOADABLE && strstr(cuda.missing, "need lib") != NULL);
 }
 
 static int each_store(void)

@@ -71,9 +71,8 @@ typedef struct planned {
     uint32_t sequences;
 } planned;
 
-#define SAME "\"search\": {", "\"search\": {"
-#define BLOCKS                                                                                                         \
-    "\"search\": {", "\"engine\": {\"dynamic_batching\": {\"block_size\": 100}}, \"search\": {"
+#define SAME   "\"search\": {", "\"search\": {"
+#define BLOCKS "\"search\": {", "\"engine\": {\"dynamic_batching\": {\"block_size\": 100}}, \"search\": {"
 
 static const planned all_planned[] = {
     {SHARED, SAME, {{0}}, 0, 2, 256, 256, 1},
@@ -145,8 +144,10 @@ static void test_what_is_planned(void **state)
 static void test_settings_have_a_number(void **state)
 {
     (void)state;
-    static const weir_setting settings[][2] = {{{"threads", "0"}, {"context", "0"}}, {{"threads", "5"}, {"seed", "3"}},
-                                               {{"threads", "0"}, {"context", "9"}}, {{"threads", "0"}, {"batch", "9"}},
+    static const weir_setting settings[][2] = {{{"threads", "0"}, {"context", "0"}},
+                                               {{"threads", "5"}, {"seed", "3"}},
+                                               {{"threads", "0"}, {"context", "9"}},
+                                               {{"threads", "0"}, {"batch", "9"}},
                                                {{"threads", "0"}, {"sequences", "9"}}};
     uint64_t numbers[5];
     for (int i = 0; i < 5; i++) {

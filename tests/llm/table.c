@@ -15,9 +15,9 @@ static union {
     void (*slots[SLOTS])(void);
 } theirs;
 
-static char made[512];              /* a line for each call */
-static char session, status;        /* what functions answer */
-static const char *fails;           /* an entry of a session that is refused */
+static char made[512];       /* a line for each call */
+static char session, status; /* what functions answer */
+static const char *fails;    /* an entry of a session that is refused */
 static bool cannot_be_made, cannot_be_entered;
 static ort_allocator its_allocator;
 
@@ -33,9 +33,7 @@ static void was_made(const char *expected)
     made[0] = 0;
 }
 
-static void some_function(void)
-{
-}
+static void some_function(void) {}
 
 static ort_status *a_status(void)
 {
@@ -236,7 +234,8 @@ static void test_the_table_is_as_long_as_theirs(void **state)
     assert_null(OrtGetApiBase()->GetApi(ORT_API_WANTED + 1));
     assert_string_equal(OrtGetApiBase()->GetVersionString(), "1.31.1");
     /* What is not replaced is theirs. */
-    const void *const *here = (const void *const *)(const void *)table, *const *there = (const void *const *)(void *)&theirs;
+    const void *const *here = (const void *const *)(const void *)table, *const *there =
+                                                                            (const void *const *)(void *)&theirs;
     int others = 0;
     for (size_t i = 0; i < SLOTS; i++)
         others += here[i] != there[i];
@@ -334,10 +333,8 @@ static void test_options_of_cuda_are_passed_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_table_is_as_long_as_theirs),
-        cmocka_unit_test(test_sessions_of_a_load_get_the_bridge),
-        cmocka_unit_test(test_tensors_are_told_by_their_rank),
-        cmocka_unit_test(test_allocators_are_weirs),
+        cmocka_unit_test(test_the_table_is_as_long_as_theirs), cmocka_unit_test(test_sessions_of_a_load_get_the_bridge),
+        cmocka_unit_test(test_tensors_are_told_by_their_rank), cmocka_unit_test(test_allocators_are_weirs),
         cmocka_unit_test(test_options_of_cuda_are_passed_on),
     };
     return cmocka_run_group_tests(tests, begin, finish);
