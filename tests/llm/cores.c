@@ -1,5 +1,6 @@
 /* cores.c: steps compute with leased cores, alone and together; a reader holds none, and a cancel ends a wait for them. */
 #include "common.h"
+#include "folders.h"
 
 #include <weir/cores.h>
 
@@ -101,6 +102,31 @@ static void test_a_setting_says_how_many(void **state)
     assert_int_equal(line(0).least, 1);
     assert_int_equal(line(0).most, 1);
     bench_close(&it);
+}
+
+/* The setting, else the model's config, else the process's cores. */
+static void test_who_says_how_many(void **state)
+{
+    (void)state;
+    char path[FOLDER_NAME];
+    static const char *const asked[] = {"0", "1", "4"};
+    folder_copy(the_model(SHARED), path);
+    OK(weir_option_set("cores", "2"));
+    for (int config = 0; config < 2; config++) {
+        for (int i = 0; i < 3; i++) {
+            const weir_setting load[] = {{"threads", asked[i]}};
+            bench it = bench_on(path, 1ull << 30, NULL);
+            OK(bench_load(&it, load, 1));
+            uint32_t expected = i > 0 ? (uint32_t)atoi(asked[i]) : config ? 3 : 2;
+            assert_int_equal(line(0).least, expected);
+            assert_int_equal(line(0).most, expected);
+            bench_close(&it);
+        }
+        if (config == 0)
+            folder_replace(path, "genai_config.json", "\"session_options\": {",
+                           "\"session_options\": {\"intra_op_num_threads\": 3, ");
+    }
+    folder_drop(path);
 }
 
 /* ---- what ONNX Runtime is told ----------------------------------------------------------------------------------- */
@@ -212,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_leases_its_threads),
         cmocka_unit_test(test_a_setting_says_how_many),
+        cmocka_unit_test(test_who_says_how_many),
         cmocka_unit_test(test_threads_sleep_between_steps),
         cmocka_unit_test(test_a_run_that_waits_for_cores_can_be_cancelled),
     };
