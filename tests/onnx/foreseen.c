@@ -264,6 +264,47 @@ static void kernels_lay_weights_out(void **state)
     AGREE(cases);
 }
 
+/* ---- plans ---------------------------------------------------------------------------------------------------------- */
+
+/* Of a graph whose shapes do not follow the outputs are what a run takes at least, with every open extent at 1. */
+static void what_does_not_follow_is_the_least(void **state)
+{
+    (void)state;
+    for (int cuda = 0; cuda < 2; cuda++)
+        for (int outputs = 1; outputs < 3; outputs++) {
+            weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+            weir_engine_load load = {.struct_size = sizeof load, .provider = cuda ? "cuda" : NULL};
+            uint64_t least = onnx_charge(3 * 300 * 4, cuda) + (outputs > 1 ? onnx_charge(700 * 8, cuda) : 0);
+            load.path = written(outputs > 1 ? "in x f32 n m; weight s i64 2 = 1 33; Reshape x s > r; Neg r > y; Shape r > z; "
+                                              "out y f32 3 k 300; out z i64 700 ? k"
+                                            : "in x f32 n m; weight s i64 2 = 1 33; Reshape x s > r; Neg r > y; "
+                                              "out y f32 3 k 300");
+            assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plan));
+            assert_int_equal(plan.bytes[WEIR_CLASS_ACTIVATIONS], least);
+            assert_int_equal(plan.passing[WEIR_CLASS_ACTIVATIONS], least);
+            assert_int_equal(plan.passing[WEIR_CLASS_WEIGHTS], 0);
+        }
+}
+
+/* What a run takes passes; weights stay. */
+static void runs_pass(void **state)
+{
+    (void)state;
+    const foreseen_case its = {PRODUCT "Add m b > y; out y f32 n 17", .places = {68}, .packed = {2048}};
+    weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+    weir_engine_load load = {.struct_size = sizeof load, .path = written(its.text)};
+    assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plan));
+    assert_int_equal(plan.bytes[WEIR_CLASS_WEIGHTS], charges(its.packed, false));
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
+        bool of_runs = i == WEIR_CLASS_ACTIVATIONS;
+        assert_int_equal(plan.passing[i], of_runs ? charges(its.places, false) : 0);
+        if (i != WEIR_CLASS_WEIGHTS)
+            assert_int_equal(plan.bytes[i], plan.passing[i]);
+        assert_int_equal(plan.exact[i], !of_runs && i != WEIR_CLASS_WEIGHTS);
+        assert_int_equal(plan.source[i], WEIR_PREDICTED_METADATA);
+    }
+}
+
 /* ---- what is taken --------------------------------------------------------------------------------------------------- */
 
 static uint64_t taken_by_a_run(const foreseen_case *it)
@@ -343,6 +384,8 @@ int main(void)
         cmocka_unit_test(what_is_unpacked_for_a_product_vanishes),
         cmocka_unit_test(kernels_work_in_memory),
         cmocka_unit_test(kernels_lay_weights_out),
+        cmocka_unit_test(what_does_not_follow_is_the_least),
+        cmocka_unit_test(runs_pass),
         cmocka_unit_test(what_a_run_takes_is_foreseen),
     };
     return cmocka_run_group_tests(tests, NULL, clear);

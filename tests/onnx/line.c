@@ -313,6 +313,46 @@ static void a_run_that_is_cancelled_while_its_group_is_made_leaves(void **state)
     close_client(&l);
 }
 
+/* One has left while the group was made; when the others are cancelled as well nobody wants the call any more. */
+static void a_call_ends_with_the_last_that_is_left(void **state)
+{
+    (void)state;
+    loaded l =
+        load_model("joined", (const char *const[]){"max_batch_size=3", "max_queue_delay_microseconds=60000000", NULL});
+    watched.RunOptionsSetTerminate = counted_stop;
+    for (int victim = 0; victim < 3; victim++) {
+        asker all[3];
+        inside = copying = 0;
+        run_open = copy_open = false;
+        atomic_store(&stopped, 0);
+        for (int i = 0; i < 3; i++) {
+            start(&all[i], &l, (uint64_t)i + 1, WIDTH);
+            if (i + 1 < 3)
+                until_there(&l, i + 1);
+        }
+        bool made = come(&copying, 1);
+        weir_status found = l.engine->cancel(l.model, (uint64_t)victim + 1);
+        open_gate(&copy_open);
+        bool computed = come(&inside, 1);
+        int stops[3] = {0};
+        for (int i = 0; i < 3; i++)
+            if (i != victim) {
+                (void)!l.engine->cancel(l.model, (uint64_t)i + 1);
+                stops[i] = atomic_load(&stopped);
+            }
+        open_gate(&run_open);
+        join_all(all, 3);
+        assert_true(made && computed);
+        assert_ok(found);
+        assert_int_equal(stops[victim == 0], 0);
+        assert_int_equal(stops[victim == 2 ? 1 : 2], 1);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(all[i].status, WEIR_ERR_CANCELLED);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* Three failed together and are computed one by one: each can be stopped in its own call. */
 static void a_run_that_is_tried_alone_is_stopped_alone(void **state)
 {
@@ -404,6 +444,43 @@ static void who_follows_a_cancelled_run_waits_in_its_place(void **state)
     close_client(&l);
 }
 
+/* Nobody but the run that leaves wakes the one behind it. */
+static void who_leaves_wakes_the_next(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    doubling all[2];
+    loaded l =
+        load_model("doubled", (const char *const[]){"max_batch_size=4", "max_queue_delay_microseconds=2000000", NULL});
+    open_gate(&run_open);
+    for (int i = 0; i < 2; i++) {
+        all[i] = (doubling){.l = &l, .x = {(float)i, 2}, .id = (uint64_t)i + 1};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_doubled, &all[i]), 0);
+        until_there(&l, i + 1);
+    }
+    for (bool gone = false; !gone; gone = pthread_tryjoin_np(threads[0], NULL) == 0) { /* as a cancel would do to it alone */
+        pthread_mutex_lock(&l.model->lock);
+        for (onnx_run *run = l.model->runs; run; run = run->next)
+            if (run->id == 1) {
+                run->cancelled = true;
+                pthread_cond_signal(run->wake);
+            }
+        pthread_mutex_unlock(&l.model->lock);
+        usleep(500);
+    }
+    struct timespec until = soon();
+    bool came_back = pthread_timedjoin_np(threads[1], NULL, &until) == 0;
+    if (!came_back) {
+        (void)l.engine->cancel(l.model, 0);
+        pthread_join(threads[1], NULL);
+    }
+    assert_true(came_back);
+    assert_int_equal(all[0].status, WEIR_ERR_CANCELLED);
+    assert_int_equal(all[1].status, WEIR_OK);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* A run that waits for others waits until so long after it came, by a time that is one. */
 static void a_wait_ends_when_its_delay_is_over(void **state)
 {
@@ -478,9 +555,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_next_group_begins_beside_the_first, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
+        cmocka_unit_test_setup_teardown(a_call_ends_with_the_last_that_is_left, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),
         cmocka_unit_test_setup_teardown(inputs_of_different_rows_go_with_nobody, hold, let_go),
         cmocka_unit_test_setup_teardown(who_follows_a_cancelled_run_waits_in_its_place, hold, let_go),
+        cmocka_unit_test_setup_teardown(who_leaves_wakes_the_next, hold, let_go),
         cmocka_unit_test_setup_teardown(a_wait_ends_when_its_delay_is_over, hold, let_go),
         cmocka_unit_test_setup_teardown(who_waits_when_results_cannot_be_split_is_computed, hold, let_go),
     };

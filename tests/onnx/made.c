@@ -311,7 +311,7 @@ static void nothing_stays(const char *after)
 /* Rows of `mlp` and `chain`, or an input that they do not take. */
 static weir_status ask(const loaded *l, int64_t rows, int64_t width)
 {
-    static float x[8 * 20];
+    static float x[12 * 20];
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(rows, width), x);
     weir_outputs out;
     weir_status status = infer(l, &in, 1, &out);
@@ -421,7 +421,7 @@ static void so_many_graphs_are_kept(void **state)
         skip();
     loaded l = load_model("mlp", (const char *const[]){"cuda_graph=on", NULL});
     int before = made[BINDINGS];
-    for (int64_t rows = 1; rows <= 8; rows++) {
+    for (int64_t rows = 1; rows <= 11; rows++) {
         assert_ok(ask(&l, rows, 16));
         assert_ok(ask(&l, rows, 16));
         assert_int_equal(made[BINDINGS], before + (rows < ONNX_REPLAYS_MOST ? (int)rows : ONNX_REPLAYS_MOST));
@@ -429,6 +429,29 @@ static void so_many_graphs_are_kept(void **state)
     unload_model(&l);
     close_client(&l);
     nothing_stays("graphs");
+}
+
+/* A graph is one of the inputs that were given, whichever was first. */
+static void graphs_are_told_apart_by_their_inputs(void **state)
+{
+    (void)state;
+    if (!on_cuda())
+        skip();
+    for (size_t first_count = 1; first_count < 3; first_count++) {
+        float x[3] = {1, 2, 3}, ten = 10;
+        weir_tensor both[] = {tensor("x", WEIR_TYPE_F32, SHAPE(3), x), tensor("scale", WEIR_TYPE_F32, SHAPE(1), &ten)};
+        loaded l = load_model("default", (const char *const[]){"cuda_graph=on", NULL});
+        int before = made[BINDINGS];
+        for (int i = 0; i < 6; i++) {
+            weir_outputs out;
+            assert_ok(infer(&l, both, i % 2 ? 3 - first_count : first_count, &out));
+            l.engine->release_outputs(l.model, &out);
+            assert_int_equal(made[BINDINGS], before + (i ? 2 : 1));
+        }
+        unload_model(&l);
+        close_client(&l);
+    }
+    nothing_stays("graphs of several inputs");
 }
 
 int main(void)
@@ -440,6 +463,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),
         cmocka_unit_test_setup_teardown(so_many_graphs_are_kept, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(graphs_are_told_apart_by_their_inputs, count_all, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
