@@ -11,6 +11,7 @@
 #include <weir/onnxruntime.h>
 
 #include "engines/onnx/buckets.h"
+#include "written.h"
 
 enum { SLOTS = 4, MORE = 3, RUNS = SLOTS + MORE };
 
@@ -181,6 +182,22 @@ static void what_is_not_shared_is_all_that_there_is_more(void **state)
         snprintf(setting, sizeof setting, "concurrency=%d", slots);
         assert_int_equal(weights_with("mlp", setting), one + (uint64_t)(slots - 1) * (one - shared));
     }
+}
+
+/* What is compared by pieces, of which each is another one. */
+static void large_weights_are_there_once(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"in x f32 n 16; weight w f32 16 16384; MatMul x w > y; out y f32 n 16384",
+                                         "in x f32 n 16; weight w f32 16 17000; MatMul x w > y; out y f32 n 17000",
+                                         "in x f32 n 16; weight w f32 16 40000; MatMul x w > y; out y f32 n 40000"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        uint64_t one = weights_with(written(models[i]), "concurrency=1");
+        assert_true(one >= 1 << 20);
+        assert_int_equal(weights_with(written(models[i]), "concurrency=3"), one);
+        assert_int_equal(weights_with(written(models[i]), "buckets=2"), one);
+    }
+    written_clear();
 }
 
 /* ---- runs at a time ------------------------------------------------------------------------------------------------------- */
@@ -619,6 +636,7 @@ int main(void)
         return status;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_there_once),
+        cmocka_unit_test(large_weights_are_there_once),
         cmocka_unit_test(what_is_not_shared_is_all_that_there_is_more),
         cmocka_unit_test_setup_teardown(so_many_runs_are_inside_at_once, hold, let_go),
         cmocka_unit_test_setup_teardown(those_that_wait_are_served_as_they_came, hold, let_go),
