@@ -57,7 +57,8 @@ static void agree(const foreseen_case *cases, size_t count)
         onnx_foreseen is = foresee(&cases[i]);
         uint64_t activations = charges(cases[i].places, cases[i].cuda) + cases[i].work;
         uint64_t packed = charges(cases[i].packed, false), replaced = charges(cases[i].replaced, false);
-        if (is.runs == !cases[i].open && is.activations == activations && is.packed == packed && is.replaced == replaced)
+        if (is.runs == !cases[i].open && is.activations == activations && is.packed == packed &&
+            is.replaced == replaced)
             continue;
         print_error("%s: %s, %llu for %llu in a run, %llu for %llu packed, %llu for %llu replaced\n", cases[i].text,
                     is.runs ? "all shapes follow" : "it is open", (unsigned long long)is.activations,
@@ -104,9 +105,8 @@ static void open_dimensions_have_sizes(void **state)
 static void lists_of_sizes(void **state)
 {
     (void)state;
-    static const char *const good[] = {"",     "n=1",         "n=1,m=2", "n=1 m=2", " n=1 , m=2 ",
-                                       "n=1,,m=2", "n=2147483647"};
-    static const char *const bad[] = {"n",     "n=",    "=1",     "n=0",     "n=-1",        "n=1x",
+    static const char *const good[] = {"", "n=1", "n=1,m=2", "n=1 m=2", " n=1 , m=2 ", "n=1,,m=2", "n=2147483647"};
+    static const char *const bad[] = {"n",     "n=",      "=1",    "n=0",     "n=-1",         "n=1x",
                                       "n=1.5", "n=1;m=2", "n=1,m", "n=1,m=0", "n=2147483648", "n 1"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_true(onnx_dims_good(good[i]));
@@ -117,7 +117,7 @@ static void lists_of_sizes(void **state)
 /* ---- places --------------------------------------------------------------------------------------------------------- */
 
 #define PRODUCT "in x f32 n 16; weight w f32 16 17; weight b f32 17; MatMul x w > m; "
-#define BACK "in x f32 16 16; weight at i64 16; Transpose x > a; Concat a a > b | axis=0; Concat b b > c | axis=0; "
+#define BACK    "in x f32 16 16; weight at i64 16; Transpose x > a; Concat a a > b | axis=0; Concat b b > c | axis=0; "
 
 /* A sum behind a product of two matrices is in its place, of three dimensions it is not. */
 static void values_share_places(void **state)
@@ -125,24 +125,13 @@ static void values_share_places(void **state)
     (void)state;
     static const foreseen_case cases[] = {
         {PRODUCT "Add m b > y; out y f32 n 17", .places = {68}, .packed = {2048}, .replaced = {1088}},
-        {PRODUCT "Add m b > y; out y f32 n 17",
-         .places = {68, 68},
-         .packed = {2048},
-         .replaced = {1088},
-         .cuda = true},
-        {PRODUCT "Add m b > y; out y f32 n 17; out m f32 n 17",
-         .places = {68, 68},
-         .packed = {2048},
+        {PRODUCT "Add m b > y; out y f32 n 17", .places = {68, 68}, .packed = {2048}, .replaced = {1088}, .cuda = true},
+        {PRODUCT "Add m b > y; out y f32 n 17; out m f32 n 17", .places = {68, 68}, .packed = {2048},
          .replaced = {1088}},
-        {PRODUCT "HardSwish m > y; out y f32 n 17",
-         .places = {68, 68},
-         .work = 68,
-         .packed = {2048},
+        {PRODUCT "HardSwish m > y; out y f32 n 17", .places = {68, 68}, .work = 68, .packed = {2048},
          .replaced = {1088}},
         {"in x f32 n s 16; weight w f32 16 17; weight b f32 17; MatMul x w > m; Add m b > y; out y f32 n s 17",
-         .places = {1088, 1088},
-         .packed = {2048},
-         .replaced = {1088}},
+         .places = {1088, 1088}, .packed = {2048}, .replaced = {1088}},
         {"in x f32 16 16; Transpose x > a; Transpose a > b; Transpose b > y; out y f32 16 16",
          .places = {1024, 1024, 1024}},
         {"in x f32 16 16; Transpose x > a; Transpose a > b; Transpose b > y; out y f32 16 16",
@@ -165,7 +154,7 @@ static void what_is_unpacked_for_a_product_vanishes(void **state)
 {
     (void)state;
 #define UNPACKED                                                                                                       \
-    "in x f32 n 600; weight s f32; weight z u8; weight q u8 600 300; QuantizeLinear x s z > i; "                      \
+    "in x f32 n 600; weight s f32; weight z u8; weight q u8 600 300; QuantizeLinear x s z > i; "                       \
     "DequantizeLinear i s z > a; DequantizeLinear q s z > b; "
     static const foreseen_case cases[] = {
         {UNPACKED "MatMul a b > y; out y f32 n 300", .places = {600, 1200}},
@@ -193,19 +182,14 @@ static void kernels_work_in_memory(void **state)
         {"in x f32 1 3 8 8; weight k f32 65 3 1 1; Conv x k > y; out y f32 1 65 8 8", .places = {65 * 256}},
         {"in x f32 1 3 8 8; weight k f32 65 3 3 3; weight j f32 4 65 1 1; Conv x k > m | pads=1,1,1,1; Conv m j > y; "
          "out y f32 1 4 8 8",
-         .places = {65 * 256, 4 * 256},
-         .work = 64 * 27 * 4},
+         .places = {65 * 256, 4 * 256}, .work = 64 * 27 * 4},
         {"in x f32 5 2 32; weight w f32 1 60 32; weight r f32 1 60 15; LSTM x w r > y | hidden_size=15; "
          "out y f32 5 1 2 15",
-         .places = {600},
-         .work = 10 * 60 * 4,
-         .packed = {64 * 32 * 4, 64 * 15 * 4},
+         .places = {600}, .work = 10 * 60 * 4, .packed = {64 * 32 * 4, 64 * 15 * 4},
          .replaced = {60 * 32 * 4, 60 * 15 * 4}},
         {"in x f32 5 2 32; weight w f32 2 45 32; weight r f32 2 45 15; "
          "GRU x w r > y | hidden_size=15 direction=bidirectional; out y f32 5 2 2 15",
-         .places = {1200},
-         .work = 10 * 45 * 4,
-         .packed = {2 * 48 * 32 * 4, 2 * 48 * 15 * 4},
+         .places = {1200}, .work = 10 * 45 * 4, .packed = {2 * 48 * 32 * 4, 2 * 48 * 15 * 4},
          .replaced = {2 * 45 * 32 * 4, 2 * 45 * 15 * 4}},
     };
     AGREE(cases);
@@ -214,7 +198,8 @@ static void kernels_work_in_memory(void **state)
 /* ---- weights -------------------------------------------------------------------------------------------------------- */
 
 #define NORMED(more)                                                                                                   \
-    "in x f32 1 3 8 8; weight k f32 300 3 1 1; weight s f32 300; weight b f32 300; weight m f32 300; weight v f32 300; "   \
+    "in x f32 1 3 8 8; weight k f32 300 3 1 1; weight s f32 300; weight b f32 300; weight m f32 300; weight v f32 "    \
+    "300; "                                                                                                            \
     "Conv x k > c; BatchNormalization c s b m v > y; out y f32 1 300 8 8" more
 #define OF_300 1200, 1200, 1200, 1200
 
@@ -223,39 +208,28 @@ static void kernels_lay_weights_out(void **state)
 {
     (void)state;
     static const foreseen_case cases[] = {
-        {"in x f32 n 6; weight w f32 6 300; Gemm x w > y; out y f32 n 300",
-         .places = {1200},
-         .packed = {304 * 6 * 4},
+        {"in x f32 n 6; weight w f32 6 300; Gemm x w > y; out y f32 n 300", .places = {1200}, .packed = {304 * 6 * 4},
          .replaced = {7200}},
+        {"in x f32 n 6; weight w f32 300 6; Gemm x w > y | transB=1; out y f32 n 300", .places = {1200},
+         .packed = {304 * 6 * 4}, .replaced = {7200}},
         {"in x f32 n 6; weight w f32 300 6; Gemm x w > y | transB=1; out y f32 n 300",
-         .places = {1200},
-         .packed = {304 * 6 * 4},
-         .replaced = {7200}},
-        {"in x f32 n 6; weight w f32 300 6; Gemm x w > y | transB=1; out y f32 n 300", {"prepack=off"}, .places = {1200}},
-        {"in x u8 n 6; weight w u8 6 300; MatMulInteger x w > y; out y i32 n 300",
-         .places = {1200},
-         .packed = {304 * 4 + 304 * 8},
-         .replaced = {1800}},
-        {"in x u8 n 8; weight w i8 8 304; MatMulInteger x w > y; out y i32 n 304",
-         .places = {1216},
-         .packed = {304 * 4 + 304 * 8},
-         .replaced = {304 * 8}},
+         {"prepack=off"},
+         .places = {1200}},
+        {"in x u8 n 6; weight w u8 6 300; MatMulInteger x w > y; out y i32 n 300", .places = {1200},
+         .packed = {304 * 4 + 304 * 8}, .replaced = {1800}},
+        {"in x u8 n 8; weight w i8 8 304; MatMulInteger x w > y; out y i32 n 304", .places = {1216},
+         .packed = {304 * 4 + 304 * 8}, .replaced = {304 * 8}},
         /* the left-hand side, and one that is small */
         {"in x f32 17 n; weight w f32 16 17; MatMul w x > y; out y f32 16 n", .places = {64}},
         {"in x f32 n 4; weight w f32 4 16; MatMul x w > y; out y f32 n 16", .places = {64}, .packed = {256}},
         /* who reads it as it is, whether it is an output, and how often it is packed */
-        {"in x f32 n 16; weight w f32 16 16; MatMul x w > a; Add a w > y; out y f32 16 16",
-         .places = {64, 1024},
+        {"in x f32 n 16; weight w f32 16 16; MatMul x w > a; Add a w > y; out y f32 16 16", .places = {64, 1024},
          .packed = {1024}},
         {PRODUCT "Add m b > y; out y f32 n 17; out w f32 16 17", .places = {68, 1088}, .packed = {2048}},
-        {PRODUCT "MatMul x w > o; Add m o > y; out y f32 n 17",
-         .places = {68, 68},
-         .packed = {2048},
+        {PRODUCT "MatMul x w > o; Add m o > y; out y f32 n 17", .places = {68, 68}, .packed = {2048},
          .replaced = {1088}},
         {"in x f32 n 16; weight w f32 16 17; Identity w > v; Identity v > u; MatMul x u > y; out y f32 n 17",
-         .places = {68},
-         .packed = {2048},
-         .replaced = {1088}},
+         .places = {68}, .packed = {2048}, .replaced = {1088}},
         /* a normalisation behind a convolution makes other filters */
         {NORMED(""), .places = {300 * 256}, .replaced = {3600, OF_300}},
         {NORMED(""), {"optimization=disable"}, .places = {300 * 256}},
@@ -275,10 +249,11 @@ static void what_does_not_follow_is_the_least(void **state)
             weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
             weir_engine_load load = {.struct_size = sizeof load, .provider = cuda ? "cuda" : NULL};
             uint64_t least = onnx_charge(3 * 300 * 4, cuda) + (outputs > 1 ? onnx_charge(700 * 8, cuda) : 0);
-            load.path = written(outputs > 1 ? "in x f32 n m; weight s i64 2 = 1 33; Reshape x s > r; Neg r > y; Shape r > z; "
-                                              "out y f32 3 k 300; out z i64 700 ? k"
-                                            : "in x f32 n m; weight s i64 2 = 1 33; Reshape x s > r; Neg r > y; "
-                                              "out y f32 3 k 300");
+            load.path =
+                written(outputs > 1 ? "in x f32 n m; weight s i64 2 = 1 33; Reshape x s > r; Neg r > y; Shape r > z; "
+                                      "out y f32 3 k 300; out z i64 700 ? k"
+                                    : "in x f32 n m; weight s i64 2 = 1 33; Reshape x s > r; Neg r > y; "
+                                      "out y f32 3 k 300");
             assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->plan(&load, &plan));
             assert_int_equal(plan.bytes[WEIR_CLASS_ACTIVATIONS], least);
             assert_int_equal(plan.passing[WEIR_CLASS_ACTIVATIONS], least);
@@ -331,7 +306,7 @@ static uint64_t taken_by_a_run(const foreseen_case *it)
 /* Values are large, so that what ONNX Runtime has of small ones for itself does not count. */
 #define LARGE "in x f32 256 256; weight at i64 256; "
 #define IN_BYTES                                                                                                       \
-    "in x f32 300 600; weight s f32; weight z u8; weight q u8 600 300; QuantizeLinear x s z > i; "                    \
+    "in x f32 300 600; weight s f32; weight z u8; weight q u8 600 300; QuantizeLinear x s z > i; "                     \
     "DequantizeLinear i s z > a; DequantizeLinear q s z > b; MatMul a b > y; out y f32 300 300; "
 
 static void what_a_run_takes_is_foreseen(void **state)
@@ -339,16 +314,20 @@ static void what_a_run_takes_is_foreseen(void **state)
     static const foreseen_case cases[] = {
         {.text = LARGE "Gather x at > a; Gather a at > b; Gather b at > y; out y f32 256 256"},
         {.text = LARGE "Gather x at > a; Gather a at > b; Gather b at > c; Gather c at > y; out y f32 256 256"},
-        {.text = LARGE "Gather x at > a; Gather a at > b; Gather b at > y; out y f32 256 256", .settings = {"memory_pattern=off"}},
-        {.text = LARGE "Gather x at > a; Concat a a > b | axis=0; Concat b b > c | axis=0; Gather c at > d; Gather d at > y; "
-               "out y f32 256 256"},
+        {.text = LARGE "Gather x at > a; Gather a at > b; Gather b at > y; out y f32 256 256",
+         .settings = {"memory_pattern=off"}},
+        {.text = LARGE
+         "Gather x at > a; Concat a a > b | axis=0; Concat b b > c | axis=0; Gather c at > d; Gather d at > y; "
+         "out y f32 256 256"},
         {.text = LARGE "weight w f32 256 300; weight b f32 300; MatMul x w > m; Add m b > y; out y f32 256 300"},
         {.text = LARGE "weight w f32 256 300; weight b f32 300; MatMul x w > m; Add m b > a; Relu a > y; "
                        "out y f32 256 300"},
         {.text = LARGE "weight w f32 256 300; MatMul x w > m; HardSwish m > y; out y f32 256 300"},
         {.text = "in x f32 2 128 256; weight w f32 256 300; MatMul x w > m; Relu m > y; out y f32 2 128 300"},
-        {.text = "in x f32 1 3 64 64; weight k f32 16 3 3 3; Conv x k > c | pads=1,1,1,1; Relu c > y; out y f32 1 16 64 64"},
-        {.text = "in x f32 1 3 16 16; weight k f32 300 3 3 3; Conv x k > c | pads=1,1,1,1; Relu c > y; out y f32 1 300 16 16"},
+        {.text = "in x f32 1 3 64 64; weight k f32 16 3 3 3; Conv x k > c | pads=1,1,1,1; Relu c > y; out y f32 1 16 "
+                 "64 64"},
+        {.text = "in x f32 1 3 16 16; weight k f32 300 3 3 3; Conv x k > c | pads=1,1,1,1; Relu c > y; out y f32 1 300 "
+                 "16 16"},
         {.text = IN_BYTES},
         {.text = IN_BYTES "Neg a > v; out v f32 300 600"},
     };

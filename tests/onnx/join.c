@@ -148,7 +148,8 @@ static void settings_that_would_do_nothing(void **state)
 static void an_input_with_a_value_need_not_be_open(void **state)
 {
     (void)state;
-    loaded l = load_model(written("in x f32 n 2; in s f32 1 2; weight s f32 1 2 = 16 24; Mul x s > y; out y f32 n 2"), three);
+    loaded l =
+        load_model(written("in x f32 n 2; in s f32 1 2; weight s f32 1 2 = 16 24; Mul x s > y; out y f32 n 2"), three);
     float x[3][2] = {{1, 2}, {3, 4}, {5, 6}}, s[2] = {10, 20};
     runner all[3], alone;
     for (int i = 0; i < 3; i++) {

@@ -458,7 +458,8 @@ static void who_leaves_wakes_the_next(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, ask_doubled, &all[i]), 0);
         until_there(&l, i + 1);
     }
-    for (bool gone = false; !gone; gone = pthread_tryjoin_np(threads[0], NULL) == 0) { /* as a cancel would do to it alone */
+    for (bool gone = false; !gone;
+         gone = pthread_tryjoin_np(threads[0], NULL) == 0) { /* as a cancel would do to it alone */
         pthread_mutex_lock(&l.model->lock);
         for (onnx_run *run = l.model->runs; run; run = run->next)
             if (run->id == 1) {

@@ -320,7 +320,8 @@ static void the_heap_is_all_of_it(void **state)
         uint64_t before = onnx_heap_used();
         for (int k = 0; k < PIECES; k++)
             assert_non_null(pieces[k] = malloc(sizes[i]));
-        assert_in_range(onnx_heap_used() - before, PIECES / 2 * sizes[i], PIECES * (sizes[i] + 8192)); /* small ones may come of what was kept */
+        assert_in_range(onnx_heap_used() - before, PIECES / 2 * sizes[i],
+                        PIECES * (sizes[i] + 8192)); /* small ones may come of what was kept */
         for (int k = 0; k < PIECES; k++)
             free(pieces[k]);
         assert_in_range(onnx_heap_used(), before - 65536, before + 65536);

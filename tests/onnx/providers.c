@@ -231,8 +231,8 @@ static void clear_folder(const char *folder, const char *inside, const char *nam
 static void a_library_says_where_others_are(void **state)
 {
     static const struct {
-        const char *inside;                /* where the other library is: there, as RPATH has it, or other, as RUNPATH has it */
-        bool runpath, rpath, rpath_alone;  /* which there are; rpath_alone: by the tag of the other */
+        const char *inside; /* where the other library is: there, as RPATH has it, or other, as RUNPATH has it */
+        bool runpath, rpath, rpath_alone; /* which there are; rpath_alone: by the tag of the other */
         int missing;
     } cases[] = {{"other", true, false, false, 0},  {"there", true, false, false, 1}, {"there", true, true, false, 1},
                  {"other", true, true, false, 0},   {"there", false, true, false, 0}, {"other", false, true, false, 1},

@@ -290,20 +290,20 @@ static void numbers_have_their_ends(void **state)
         const char *key, *other; /* without which it would do nothing */
         int least, most;
         size_t at;
-    } keys[] = {
-        {"threads", "prepack", 0, 256, offsetof(onnx_settings, threads)},
-        {"concurrency", "prepack", 0, 256, offsetof(onnx_settings, concurrency)},
-        {"buckets", "prepack", 1, 64, offsetof(onnx_settings, buckets)},
-        {"bucket_granularity", "buckets", 1, 1 << 20, offsetof(onnx_settings, granularity)},
-        {"bucket_dims", "buckets", 1, WEIR_MAX_RANK, offsetof(onnx_settings, bucket_dims)},
-        {"max_batch_size", "prepack", 0, 1024, offsetof(onnx_settings, batch)},
-        {"max_queue_delay_microseconds", "max_batch_size", 0, 60000000, offsetof(onnx_settings, batch_delay)}};
+    } keys[] = {{"threads", "prepack", 0, 256, offsetof(onnx_settings, threads)},
+                {"concurrency", "prepack", 0, 256, offsetof(onnx_settings, concurrency)},
+                {"buckets", "prepack", 1, 64, offsetof(onnx_settings, buckets)},
+                {"bucket_granularity", "buckets", 1, 1 << 20, offsetof(onnx_settings, granularity)},
+                {"bucket_dims", "buckets", 1, WEIR_MAX_RANK, offsetof(onnx_settings, bucket_dims)},
+                {"max_batch_size", "prepack", 0, 1024, offsetof(onnx_settings, batch)},
+                {"max_queue_delay_microseconds", "max_batch_size", 0, 60000000, offsetof(onnx_settings, batch_delay)}};
     static const char *const none[] = {"", " 2", "+2", "2 ", "2x", "0x2", "2.0", "2,", "-0", "two"};
     (void)state;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char text[32];
         onnx_settings read;
-        weir_setting both[] = {{keys[i].other, strcmp(keys[i].other, "prepack") == 0 ? "off" : "2"}, {keys[i].key, text}};
+        weir_setting both[] = {{keys[i].other, strcmp(keys[i].other, "prepack") == 0 ? "off" : "2"},
+                               {keys[i].key, text}};
         for (int number = keys[i].least - 1; number <= keys[i].most + 1;
              number += number == keys[i].least + 1 ? keys[i].most - keys[i].least - 2 : 1) {
             bool good = number >= keys[i].least && number <= keys[i].most;

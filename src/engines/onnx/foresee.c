@@ -179,8 +179,7 @@ static uint32_t free_place(const sharing *it, const graph_value *value, const we
     uint32_t found = it->count;
     for (uint32_t i = 0; i < it->count; i++)
         if (it->places[i].bytes > 0 && !it->places[i].output && same_shape(it->places[i].of, value) &&
-            it->places[i].end <= buffer->begin &&
-            (found == it->count || it->places[i].end > it->places[found].end))
+            it->places[i].end <= buffer->begin && (found == it->count || it->places[i].end > it->places[found].end))
             found = i;
     return found;
 }
