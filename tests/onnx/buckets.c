@@ -633,6 +633,38 @@ static void without_memory_the_oldest_goes_first(void **state)
     close_client(&l);
 }
 
+/* In whichever slot it is. */
+static void the_oldest_of_any_slot_makes_room(void **state)
+{
+    (void)state;
+    static float x[2 * 16];
+    onnx_turn turn;
+    onnx_run its = {.id = 1};
+    loaded l = load_model("mlp", (const char *const[]){"concurrency=2", "buckets=2", NULL});
+    weir_tensor rows[] = {tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x), tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x)};
+    for (size_t slot = 0; slot < 2; slot++) /* its own session is for a row */
+        for (size_t shape = 0; shape <= slot; shape++) {
+            weir_inference inference = {.struct_size = sizeof inference, .inputs = &rows[shape], .input_count = 1};
+            assert_ok(onnx_turn_take(l.model, &inference, &its, &l.model->slots[slot], &turn));
+            assert_int_equal(turn.bucket != NULL, shape);
+            onnx_turn_give(l.model, turn);
+        }
+    assert_int_equal(onnx_buckets_look(l.model).made, 1);
+    fail_next(1, WEIR_ERR_OUT_OF_MEMORY);
+    weir_inference two = {.struct_size = sizeof two, .inputs = &rows[1], .input_count = 1};
+    assert_ok(onnx_turn_take(l.model, &two, &its, &l.model->slots[0], &turn));
+    assert_non_null(turn.bucket);
+    onnx_turn_give(l.model, turn);
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    assert_int_equal(attempts, 2);
+    assert_int_equal(stats.made, 2);
+    assert_int_equal(stats.ended, 1);
+    assert_int_equal(stats.failed, 0);
+    assert_int_equal(stats.now, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void what_buckets_cannot_be_is_said(void **state)
 {
     (void)state;
@@ -683,8 +715,12 @@ int main(void)
     };
     enum { ON_HOST = 7 };
     const size_t everywhere = sizeof tests / sizeof *tests - ON_HOST;
+    const struct CMUnitTest of_cuda[] = {
+        cmocka_unit_test_setup_teardown(the_oldest_of_any_slot_makes_room, watch, unwatch),
+    };
     int status = on_cuda() ? need_cuda_build() : need_onnxruntime();
-    return status
-               ? status
-               : _cmocka_run_group_tests("buckets", tests, on_cuda() ? everywhere : everywhere + ON_HOST, NULL, NULL);
+    if (status)
+        return status;
+    status = _cmocka_run_group_tests("buckets", tests, on_cuda() ? everywhere : everywhere + ON_HOST, NULL, NULL);
+    return on_cuda() ? status + cmocka_run_group_tests(of_cuda, NULL, NULL) : status;
 }

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engines/onnx/model.h"
+#include "engines/onnx/join.h"
 
 enum { RUNS = 4, WIDTH = 6 };
 
@@ -276,6 +276,62 @@ static void the_next_group_begins_beside_the_first(void **state)
         assert_int_equal(all[i].status, WEIR_OK);
     unload_model(&l);
     close_client(&l);
+}
+
+static bool returns(asker *it)
+{
+    struct timespec until = soon();
+    return pthread_timedjoin_np(it->thread, NULL, &until) == 0;
+}
+
+/* While as many calls are under way as there may be, the next group waits, full as it is: a cancel takes it out of the line. */
+static void no_more_groups_begin_than_there_may_be(void **state)
+{
+    (void)state;
+    static const char *const settings[][4] = {
+        {"max_batch_size=2", "max_queue_delay_microseconds=60000000", "concurrency=1", NULL},
+        {"max_batch_size=2", "max_queue_delay_microseconds=60000000", "concurrency=2", NULL},
+        {"max_batch_size=2", "max_queue_delay_microseconds=60000000", NULL}};
+    for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
+        asker all[6];
+        int limit = s == 1 ? 2 : 1, begun = 0;
+        loaded l = load_model("joined", settings[s]);
+        inside = copying = 0;
+        run_open = false;
+        copy_open = true;
+        for (; begun < 2 * limit; begun++) {
+            start(&all[begun], &l, (uint64_t)begun + 1, 2 + begun / 2);
+            if (begun % 2 == 0)
+                until_there(&l, begun + 1);
+        }
+        bool full = come(&inside, limit);
+        pthread_mutex_lock(&lock);
+        copy_open = false;
+        int copied = copying;
+        pthread_mutex_unlock(&lock);
+        for (int i = 0; i < 2; i++) {
+            start(&all[begun + i], &l, (uint64_t)(begun + i) + 1, WIDTH);
+            until_there(&l, begun + i + 1);
+        }
+        onnx_join_wake(l.model); /* whoever has come stands in the line by then */
+        for (int i = 0; i < 2; i++)
+            (void)!l.engine->cancel(l.model, (uint64_t)(begun + i) + 1);
+        bool left[] = {returns(&all[begun]), returns(&all[begun + 1])};
+        int more = copying;
+        open_gate(&copy_open);
+        open_gate(&run_open);
+        join_all(all, begun);
+        for (int i = 0; i < 2; i++)
+            if (!left[i])
+                pthread_join(all[begun + i].thread, NULL);
+        assert_true(full && left[0] && left[1]);
+        assert_int_equal(more, copied);
+        assert_int_equal(inside, limit);
+        for (int i = 0; i < begun + 2; i++)
+            assert_int_equal(all[i].status, i < begun ? WEIR_OK : WEIR_ERR_CANCELLED);
+        unload_model(&l);
+        close_client(&l);
+    }
 }
 
 /* Whichever of three: its inputs are still read when it is cancelled, and it returns while the others are computed; but the
@@ -555,6 +611,7 @@ int main(void)
         return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_next_group_begins_beside_the_first, hold, let_go),
+        cmocka_unit_test_setup_teardown(no_more_groups_begin_than_there_may_be, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
         cmocka_unit_test_setup_teardown(a_call_ends_with_the_last_that_is_left, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),

@@ -413,6 +413,43 @@ static void what_is_made_is_given_back_whichever_call_fails(void **state)
     }
 }
 
+/* The client's memory, from nothing up to enough: whichever request of a load or a run is refused. */
+static void what_is_made_is_given_back_whatever_is_refused(void **state)
+{
+    static const char *const settings[][3] = {{NULL},
+                                              {"prepack=off", NULL},
+                                              {"buckets=3", NULL},
+                                              {"concurrency=2", "buckets=2", NULL},
+                                              {"cuda_graph=on", NULL}};
+    (void)state;
+    for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
+        if (keeps_graphs(settings[s]) && !on_cuda())
+            continue;
+        int refused = 0;
+        bool enough = false;
+        loaded l = open_client(0);
+        for (uint64_t most = 256; !enough; most += 256) {
+            assert_true(most < 1 << 20);
+            assert_ok(weir_client_set_limits(l.client, 0, most));
+            weir_status status = load_into(&l, "mlp", settings[s]);
+            enough = status == WEIR_OK;
+            for (int64_t rows = 1; rows < 4 && l.model; rows++) {
+                weir_status ran = ask(&l, rows, 16);
+                enough &= ran == WEIR_OK;
+                status = status == WEIR_OK ? ran : status;
+            }
+            assert_true(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
+            refused += status != WEIR_OK;
+            if (l.model)
+                unload_model(&l);
+            assert_int_equal(live(&l), 0);
+            nothing_stays(settings[s][0] ? settings[s][0] : "no settings");
+        }
+        assert_true(refused > 5);
+        close_client(&l);
+    }
+}
+
 /* Shapes beyond are served without a graph. */
 static void so_many_graphs_are_kept(void **state)
 {
@@ -462,6 +499,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whatever_is_refused, count_all, unwatch),
         cmocka_unit_test_setup_teardown(so_many_graphs_are_kept, count_all, unwatch),
         cmocka_unit_test_setup_teardown(graphs_are_told_apart_by_their_inputs, count_all, unwatch),
     };

@@ -31,7 +31,7 @@ if(TARGET weir_onnx_objects)
   include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
   weir_onnx_test(device ${CMAKE_CURRENT_LIST_DIR}/device.c ${common}
                  ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
-  target_link_options(test-onnx-device PRIVATE -Wl,--wrap=weir_copy)
+  target_link_options(test-onnx-device PRIVATE -Wl,--wrap=weir_copy,--wrap=weir_capture_begin)
   add_dependencies(test-onnx-device stub-provider)
   weir_onnx_test(concurrency ${CMAKE_CURRENT_LIST_DIR}/concurrency.c ${CMAKE_CURRENT_LIST_DIR}/watch.c ${common}
                  ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
