@@ -61,9 +61,9 @@ weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_c
     return WEIR_OK;
 }
 
-weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *redirect, const weir_runtime *of)
+weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *redirect, const weir_runtime *runtime)
 {
-    (void)of;
+    (void)runtime;
     assert_ptr_equal(redirect, &its);
     return its.client;
 }
