@@ -42,7 +42,7 @@ typedef struct redirects {
     weir_client *client; /* its own */
 } redirects;
 static redirects its;
-static weir_runtime *runtime, *other;
+static weir_runtime *first, *other;
 static weir_client *client, *others;
 static int ordinal;
 
@@ -118,9 +118,9 @@ static weir_client *client_on(weir_runtime *on)
 static int begin(void **state)
 {
     (void)state;
-    OK(weir_runtime_create("host", NULL, &runtime));
+    OK(weir_runtime_create("host", NULL, &first));
     OK(weir_runtime_create("host", NULL, &other));
-    client = client_on(runtime);
+    client = client_on(first);
     others = client_on(other);
     OK(weir_log_set(keep_word, NULL, WEIR_LOG_ERROR));
     return 0;
@@ -134,7 +134,7 @@ static int finish(void **state)
     OK(weir_client_destroy(client));
     OK(weir_client_destroy(others));
     OK(weir_runtime_destroy(other));
-    OK(weir_runtime_destroy(runtime));
+    OK(weir_runtime_destroy(first));
     return 0;
 }
 
