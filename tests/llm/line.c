@@ -120,6 +120,8 @@ static void let_go(void)
 
 typedef struct asker {
     const bench *it;
+    const char *tokens;
+    size_t pieces, most; /* most: it reads so many; 0: it does not read */
     int32_t prompt[PROMPT];
     weir_tensor input;
     pthread_t thread;
@@ -129,13 +131,23 @@ typedef struct asker {
     size_t made;
 } asker;
 
+static bool on_piece(const weir_piece *piece, void *user)
+{
+    asker *it = user;
+    (void)piece;
+    return ++it->pieces < it->most;
+}
+
 static void *ask(void *user)
 {
-    static const weir_setting settings[] = {GREEDY("4"), {"ignore_eos", "1"}};
     asker *it = user;
-    weir_outputs outputs;
+    const weir_setting settings[] = {GREEDY(it->tokens), {"ignore_eos", "1"}};
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    weir_inference inference = inference_of(&it->input, settings, 3);
+    const weir_engine *engine = it->it->engine;
     atomic_store(&it->number, (long)syscall(SYS_gettid));
-    it->status = infer(it->it, &it->input, settings, 3, &outputs);
+    it->status = it->most > 0 ? engine->infer_stream(it->it->model, &inference, on_piece, it, &outputs)
+                              : engine->infer(it->it->model, &inference, &outputs);
     snprintf(it->detail, sizeof it->detail, "%s", it->status == WEIR_OK ? "" : weir_detail());
     if (it->status != WEIR_OK)
         return NULL;
@@ -144,13 +156,18 @@ static void *ask(void *user)
     return NULL;
 }
 
-static void start(asker *to, const bench *it, int which)
+static void start_reading(asker *to, const bench *it, int which, const char *tokens, size_t most)
 {
-    *to = (asker){.it = it};
+    *to = (asker){.it = it, .tokens = tokens, .most = most};
     fill_prompt(to->prompt, PROMPT, 1);
     to->prompt[0] = 100 + which;
     to->input = token_input(to->prompt, PROMPT);
     assert_int_equal(pthread_create(&to->thread, NULL, ask, to), 0);
+}
+
+static void start(asker *to, const bench *it, int which)
+{
+    start_reading(to, it, which, "4", 0);
 }
 
 /* The first one is alone in the engine, in its first step; the others are in the line in this order. */
@@ -251,6 +268,27 @@ static void test_what_ended_a_run_first_is_told(void **state)
     unwatch(&it);
     assert_int_equal(one.status, WEIR_ERR_ENGINE);
     assert_words(one.detail, "failed on purpose");
+    bench_close(&it);
+}
+
+/* A reader that has enough while the engine is in a step: no more steps are made for it. */
+static void test_no_step_is_made_for_who_has_enough(void **state)
+{
+    (void)state;
+    bench it = bench_of("2");
+    asker one;
+    watch(&it, 0);
+    held_step = 3;
+    start_reading(&one, &it, 0, "100", 1);
+    until_inside();
+    until_asleep(&one.number);
+    assert_int_equal(one.pieces, 1);
+    let_go();
+    pthread_join(one.thread, NULL);
+    unwatch(&it);
+    assert_int_equal(step_count, 3);
+    assert_int_equal(one.status, WEIR_OK);
+    assert_int_equal(one.made, 1);
     bench_close(&it);
 }
 
@@ -390,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_all_that_wait_begin_in_the_order_in_which_they_came),
         cmocka_unit_test(test_a_step_that_fails_fails_all_of_its_runs),
         cmocka_unit_test(test_what_ended_a_run_first_is_told),
+        cmocka_unit_test(test_no_step_is_made_for_who_has_enough),
         cmocka_unit_test(test_a_run_of_no_tokens_asks_for_nothing),
         cmocka_unit_test(test_an_engine_with_blocks_stays_until_a_run_fails),
         cmocka_unit_test(test_an_idle_engine_is_given_up),
