@@ -132,11 +132,12 @@ static void test_who_says_how_many(void **state)
 /* ---- what ONNX Runtime is told ----------------------------------------------------------------------------------- */
 
 static ort_status *(*real_entry)(ort_session_options *options, const char *key, const char *value);
-static int rests;
+static int rests, short_spins;
 
 static ort_status *noted_entry(ort_session_options *options, const char *key, const char *value)
 {
     rests += strcmp(key, "session.force_spinning_stop") == 0 && strcmp(value, "1") == 0;
+    short_spins += strcmp(key, "session.intra_op.spin_duration_us") == 0 && strcmp(value, "50") == 0;
     return real_entry(options, key, value);
 }
 
@@ -182,6 +183,7 @@ static void test_threads_sleep_between_steps(void **state)
     table->AddSessionConfigEntry = real_entry;
     bench_close(&it);
     assert_int_equal(rests, 1);
+    assert_int_equal(short_spins, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */

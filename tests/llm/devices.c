@@ -42,7 +42,7 @@ typedef struct redirects {
     weir_client *client; /* its own */
 } redirects;
 static redirects its;
-static weir_runtime *runtime, *other;
+static weir_runtime *first, *other;
 static weir_client *client, *others;
 static int ordinal;
 
@@ -61,9 +61,9 @@ weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_c
     return WEIR_OK;
 }
 
-weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *redirect, const weir_runtime *of)
+weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *redirect, const weir_runtime *runtime)
 {
-    (void)of;
+    (void)runtime;
     assert_ptr_equal(redirect, &its);
     return its.client;
 }
@@ -118,9 +118,9 @@ static weir_client *client_on(weir_runtime *on)
 static int begin(void **state)
 {
     (void)state;
-    OK(weir_runtime_create("host", NULL, &runtime));
+    OK(weir_runtime_create("host", NULL, &first));
     OK(weir_runtime_create("host", NULL, &other));
-    client = client_on(runtime);
+    client = client_on(first);
     others = client_on(other);
     OK(weir_log_set(keep_word, NULL, WEIR_LOG_ERROR));
     return 0;
@@ -134,7 +134,7 @@ static int finish(void **state)
     OK(weir_client_destroy(client));
     OK(weir_client_destroy(others));
     OK(weir_runtime_destroy(other));
-    OK(weir_runtime_destroy(runtime));
+    OK(weir_runtime_destroy(first));
     return 0;
 }
 

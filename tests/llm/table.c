@@ -248,7 +248,8 @@ static ort_status *make_session(ort_session **out)
     return table->CreateSession(NULL, "a.onnx", (const ort_session_options *)(const void *)&theirs, out);
 }
 
-#define ENTRIES "session.use_env_allocators=1\nsession.force_spinning_stop=1\n"
+#define TWO     "session.use_env_allocators=1\nsession.force_spinning_stop=1\n"
+#define ENTRIES TWO "session.intra_op.spin_duration_us=50\n"
 
 /* Sessions of a load have the model's bridge; others are a program's own. */
 static void test_sessions_of_a_load_get_the_bridge(void **state)
@@ -275,6 +276,9 @@ static void test_sessions_of_a_load_get_the_bridge(void **state)
     assert_ptr_equal(make_session(&out), &status);
     was_made("session.use_env_allocators=1\n");
     fails = "session.force_spinning_stop";
+    assert_ptr_equal(make_session(&out), &status);
+    was_made(TWO);
+    fails = "session.intra_op.spin_duration_us";
     assert_ptr_equal(make_session(&out), &status);
     was_made(ENTRIES);
     fails = NULL;
