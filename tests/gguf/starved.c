@@ -93,14 +93,14 @@ static const question questions[] = {
 };
 
 static weir_status ask(const fixture *its, const question *what, const weir_tensor *input, unsigned char *made,
-                       size_t *bytes)
+                       size_t *made_bytes)
 {
     weir_outputs outputs;
     weir_status status = infer(its, input, what->settings, what->count, &outputs);
     if (status != WEIR_OK)
         return status;
     const weir_tensor *out = output_named(&outputs, what->embeds ? "embeddings" : "tokens");
-    *bytes = out->bytes;
+    *made_bytes = out->bytes;
     memcpy(made, out->data, out->bytes < 1024 ? out->bytes : 1024);
     release(its, &outputs);
     return WEIR_OK;

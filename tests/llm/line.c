@@ -271,27 +271,6 @@ static void test_what_ended_a_run_first_is_told(void **state)
     bench_close(&it);
 }
 
-/* A reader that has enough while the engine is in a step: no more steps are made for it. */
-static void test_no_step_is_made_for_who_has_enough(void **state)
-{
-    (void)state;
-    bench it = bench_of("2");
-    asker one;
-    watch(&it, 0);
-    held_step = 3;
-    start_reading(&one, &it, 0, "100", 1);
-    until_inside();
-    until_asleep(&one.number);
-    assert_int_equal(one.pieces, 1);
-    let_go();
-    pthread_join(one.thread, NULL);
-    unwatch(&it);
-    assert_int_equal(step_count, 3);
-    assert_int_equal(one.status, WEIR_OK);
-    assert_int_equal(one.made, 1);
-    bench_close(&it);
-}
-
 /* Whether it has a reader or not, the engine is not asked. */
 static void test_a_run_of_no_tokens_asks_for_nothing(void **state)
 {
@@ -428,7 +407,6 @@ int main(void)
         cmocka_unit_test(test_all_that_wait_begin_in_the_order_in_which_they_came),
         cmocka_unit_test(test_a_step_that_fails_fails_all_of_its_runs),
         cmocka_unit_test(test_what_ended_a_run_first_is_told),
-        cmocka_unit_test(test_no_step_is_made_for_who_has_enough),
         cmocka_unit_test(test_a_run_of_no_tokens_asks_for_nothing),
         cmocka_unit_test(test_an_engine_with_blocks_stays_until_a_run_fails),
         cmocka_unit_test(test_an_idle_engine_is_given_up),

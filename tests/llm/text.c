@@ -553,12 +553,12 @@ static void on_progress(double fraction, void *user)
 static void test_a_load_tells_its_end(void **state)
 {
     (void)state;
-    const weir_setting wrong[] = {{"context", "257"}};
+    const weir_setting too_long[] = {{"context", "257"}};
     double told = 0;
     bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
     it.load.progress = on_progress;
     it.load.progress_user = &told;
-    assert_int_equal(bench_load(&it, wrong, 1), WEIR_ERR_INVALID);
+    assert_int_equal(bench_load(&it, too_long, 1), WEIR_ERR_INVALID);
     assert_true(told == 0);
     OK(bench_load(&it, one_thread, 1));
     assert_true(told == 1);
