@@ -163,7 +163,7 @@ static bool fits(const char *pattern, const char *place)
     size_t length = strlen(pattern);
     if (length == 0 || pattern[length - 1] != '*')
         return strcmp(pattern, place) == 0;
-    return strncmp(pattern, place, length - 1) == 0;
+    return strncmp(pattern, place, length - 1) == 0 && !strpbrk(place + length - 1, ".[");
 }
 
 static const rule *rule_of(const char *place)
