@@ -30,7 +30,7 @@ typedef struct onnx_run {
 typedef struct onnx_ports {
     weir_port *list;
     const char **names; /* the same names, as ONNX Runtime wants them */
-    bool *any_rank;     /* the model leaves even the rank open */
+    bool *any_rank;     /* of inputs: the model leaves even the rank open, which then is 0 here */
     size_t count;
 } onnx_ports;
 
