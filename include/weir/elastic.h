@@ -69,8 +69,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_elastic_commit(weir_elastic *elastic, s
 /* Gives back the pages that lie wholly in [offset, offset + bytes), ordered behind the work on `stream`: they are
  * pending until the device is past that (WEIR_STREAM_HOST: nothing is waited for but declared uses), and then go back
  * to the promise, or to the budget. Unused pages stay unused. Errors, each of which changes nothing: WEIR_ERR_INVALID
- * (a range beyond the end), WEIR_ERR_BUSY (a launch that uses one of the pages has not ended),
- * WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER. Never waits for the device. Any thread. */
+ * (a range beyond the end), WEIR_ERR_BUSY (a launch that uses one of the pages has not ended, or copies of a suspend that
+ * failed use one, as weir/residency.h says), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER. Never waits for the device,
+ * but for such copies. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_release(weir_elastic *elastic, size_t offset, size_t bytes,
                                                          weir_stream stream);
 

@@ -107,8 +107,10 @@ typedef struct weir_resume_options {
  * WEIR_ERR_BUSY (suspended already; a launch that uses a block has not ended; the work was not done within `wait`),
  * WEIR_ERR_STREAM_MISUSE (one of the streams is being captured), WEIR_ERR_OUT_OF_MEMORY (the host's ledger),
  * WEIR_ERR_SYSTEM (no host memory, or the file cannot be written), WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST,
- * WEIR_ERR_INVALID, WEIR_ERR_FORKED. One case is none of these: a driver that fails, and then does not put back what
- * it had taken, leaves the client suspended, with nothing lost; weir_client_residency tells. Any thread. */
+ * WEIR_ERR_INVALID, WEIR_ERR_FORKED. Where the driver does not say then whether copies are done, a free of what they
+ * read waits for them, or is WEIR_ERR_BUSY until they are known to be. One case is none of these: a driver that fails,
+ * and then does not put back what it had taken, leaves the client suspended, with nothing lost; weir_client_residency
+ * tells. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_suspend(weir_client *client, const weir_suspend_options *options,
                                                         weir_residency *out);
 

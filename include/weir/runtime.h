@@ -45,7 +45,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, const w
  * back to the driver; WEIR_ERR_BUSY while a client is open, a stream acquired or registered, a trace open or another
  * runtime has it for its host, and inside of a function that weir calls; WEIR_ERR_DRIVER while the driver does not take
  * back pages of elastic blocks that have ended, of which the log tells by client and tag (on a lost device they are
- * told, and left); WEIR_ERR_INVALID for one that weir_runtime_get made. Calls that begin while it ends are
+ * told, and left); WEIR_ERR_INVALID for one that weir_runtime_get made. Other memory that the driver does not take back
+ * even then is its own from there on, and the log tells how much it is. Calls that begin while it ends are
  * WEIR_ERR_INVALID; afterwards there must be none. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, const weir_runtime_options *options,
                                                         weir_runtime **out);

@@ -30,17 +30,49 @@ static void print_cell(const table_cell_data *cell, size_t width, bool last, FIL
     fputs(last ? "\n" : "  ", file);
 }
 
-void table_print(const table *grid, FILE *file)
+static void find_widths(const table *grid, size_t *widths)
 {
-    size_t widths[TABLE_COLUMNS] = {0};
     for (size_t i = 0; i < grid->count; i++)
         for (size_t j = 0; j < grid->rows[i].count; j++) {
             size_t columns = text_columns(grid->rows[i].cells[j].text);
             widths[j] = columns > widths[j] ? columns : widths[j];
         }
+}
+
+void table_print(const table *grid, FILE *file)
+{
+    size_t widths[TABLE_COLUMNS] = {0};
+    find_widths(grid, widths);
     for (size_t i = 0; i < grid->count; i++)
         for (size_t j = 0; j < grid->rows[i].count; j++)
             print_cell(&grid->rows[i].cells[j], widths[j], j + 1 == grid->rows[i].count, file);
+}
+
+/* In lines of at most `room` columns, the second and later ones behind `before` blanks. */
+static void print_folded(const char *text, size_t before, size_t room, FILE *file)
+{
+    const char *rest = text;
+    do {
+        size_t length = text_line(rest, room);
+        fprintf(file, "%*s%.*s\n", rest == text ? 0 : (int)before, "", (int)length, rest);
+        rest += length;
+        rest += *rest == ' ';
+    } while (*rest != '\0');
+}
+
+void table_print_within(const table *grid, size_t columns, size_t least, FILE *file)
+{
+    size_t widths[TABLE_COLUMNS] = {0}, before = 0;
+    find_widths(grid, widths);
+    size_t last = grid->count > 0 ? grid->rows[0].count - 1 : 0;
+    for (size_t j = 0; j < last; j++)
+        before += widths[j] + 2;
+    size_t room = columns > before + least ? columns - before : least;
+    for (size_t i = 0; i < grid->count; i++) {
+        for (size_t j = 0; j < last; j++)
+            print_cell(&grid->rows[i].cells[j], widths[j], false, file);
+        print_folded(grid->rows[i].cells[last].text, before, room, file);
+    }
 }
 
 void table_clear(table *grid)

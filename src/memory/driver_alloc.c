@@ -656,12 +656,18 @@ static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
+/* What the driver does not take back even now stays in the ledger, and is its driver's alone: the records go. */
 static void driver_alloc_destroy(wi_resource *resource)
 {
     driver_alloc *s = driver_alloc_of(resource);
     if (resource->ledger) {
         (void)driver_alloc_release_kept(resource);
         (void)driver_alloc_trim(resource, 0);
+    }
+    for (wi_block *block = s->unwanted, *next; block; block = next) {
+        next = block->pending_next;
+        wi_stream_uses_free(block->stream_uses);
+        free(piece_of(block));
     }
     if (s->own && s->own->destroy && driver_alloc_enter(s) == WEIR_OK) {
         s->own->destroy(s->state);

@@ -549,7 +549,8 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     if (status == WEIR_OK)
         do
             status = wi_claim(stack->base, account_in(client, stack), pointer, generation, &block);
-        while (wi_unlikely(status == WEIR_ERR_BUSY) && wi_residency_wait(client, &moves));
+        while (wi_unlikely(status == WEIR_ERR_BUSY) &&
+               (wi_residency_wait(client, &moves) || wi_residency_found_done(client)));
     if (status != WEIR_OK)
         return status;
     bool shown = block->shown;
@@ -690,7 +691,9 @@ static weir_status alloc_resize(weir_client *client, void *pointer, size_t bytes
     if (status == WEIR_OK)
         status = wi_elastic_refuse_page(runtime, stack, pointer, "weir_resize");
     if (status == WEIR_OK)
-        status = wi_claim(base, account_in(client, stack), pointer, 0, &block);
+        do
+            status = wi_claim(base, account_in(client, stack), pointer, 0, &block);
+        while (wi_unlikely(status == WEIR_ERR_BUSY) && wi_residency_found_done(client));
     if (status != WEIR_OK)
         return status;
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;

@@ -55,9 +55,8 @@ static weir_status pages_list_range(const wi_elastic_range *range, wi_away *page
         if (!block)
             continue;
         if (wi_stream_uses_held(block->stream_uses))
-            status = weir_fail(WEIR_ERR_BUSY,
-                               "%s cannot be suspended: a page of \"%s\" is used by a launch that has not ended",
-                               range->account->name, range->tag);
+            status = weir_fail(WEIR_ERR_BUSY, "%s cannot be suspended: a page of \"%s\" is used by %s",
+                               range->account->name, range->tag, wi_stream_uses_holder(block->stream_uses));
         for (uint32_t k = 0; wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, k, &event); k++)
             point(event, user);
         /* Another block may end where this one begins. */
@@ -168,7 +167,7 @@ static void pages_each(weir_client *client, const wi_away *pages,
 }
 
 typedef struct move {
-    wi_event event;
+    const wi_event *event;
     weir_status status;
 } move;
 
@@ -180,7 +179,7 @@ static void page_moved(const wi_elastic_range *range, uint64_t index, void *user
         m->status = wi_stream_uses_moved(&block->stream_uses, m->event);
 }
 
-weir_status wi_elastic_away_moved(weir_client *client, const wi_away *pages, wi_event event)
+weir_status wi_elastic_away_moved(weir_client *client, const wi_away *pages, const wi_event *event)
 {
     move m = {event, WEIR_OK};
     pages_each(client, pages, page_moved, &m);

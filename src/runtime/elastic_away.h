@@ -13,9 +13,9 @@ weir_status wi_elastic_away_list(weir_client *client, wi_away *pages, void (*poi
 weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages);
 /* Commits those that are not there. On failure some are; the refusal is weir_elastic_commit's. */
 weir_status wi_elastic_away_commit(weir_client *client, const wi_away *pages);
-/* What uses them, and what gives them back, comes behind the event, and behind uses that were declared meanwhile.
- * WEIR_ERR_SYSTEM: no host memory. */
-weir_status wi_elastic_away_moved(weir_client *client, const wi_away *pages, wi_event event);
+/* What uses them, and what gives them back, comes behind the event (NULL: they are held), and behind uses that were declared
+ * meanwhile. WEIR_ERR_SYSTEM: no host memory. */
+weir_status wi_elastic_away_moved(weir_client *client, const wi_away *pages, const wi_event *event);
 /* The client gives pages in [low, high) back, or ends their block: they will not be committed again. Returns their
  * bytes. */
 uint64_t wi_elastic_away_forget(wi_away *pages, const char *low, const char *high);

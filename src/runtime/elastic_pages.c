@@ -391,13 +391,13 @@ void wi_elastic_unclaim(wi_resource *base, wi_block *list)
  * claimed. */
 static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_block ***end)
 {
-    bool used = false;
+    const char *used = NULL;
     wi_resource_lock(range->base);
     for (uint64_t i = pages.first; i < pages.end && !used; i++) {
         wi_block *block = wi_elastic_live(range, i);
         if (!block)
             continue;
-        used = wi_stream_uses_held(block->stream_uses);
+        used = wi_stream_uses_holder(block->stream_uses);
         if (used || !wi_block_claim(block, atomic_load(&block->word), WI_CLAIMED))
             continue;
         block->pending_next = NULL;
@@ -407,8 +407,7 @@ static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_blo
     wi_resource_unlock(range->base);
     if (!used)
         return WEIR_OK;
-    return weir_fail(WEIR_ERR_BUSY, "a page of \"%s\" is used by a launch that has not ended; end or abort it first",
-                     range->tag);
+    return weir_fail(WEIR_ERR_BUSY, "a page of \"%s\" is used by %s", range->tag, used);
 }
 
 /* The pages that lie in the range as a whole. */
@@ -483,7 +482,9 @@ weir_status weir_elastic_release(weir_elastic *elastic, size_t offset, size_t by
         return WEIR_OK;
     wi_residency_forget(elastic->client, wi_elastic_at(elastic->range, pages.first),
                         wi_elastic_at(elastic->range, pages.end));
-    status = release_pages(elastic, pages, stream);
+    do
+        status = release_pages(elastic, pages, stream);
+    while (status == WEIR_ERR_BUSY && wi_residency_found_done(elastic->client));
     return wi_recorded_failure(elastic->client->runtime, status, WEIR_ACTION_DEALLOCATE,
                                wi_elastic_at(elastic->range, pages.first), 0, stream);
 }

@@ -22,6 +22,7 @@ struct wi_residence {
     weir_residency receipt;     /* of the last suspend, for the one who has the record; `away` is counted when asked */
     weir_residency told;        /* the same, for all */
     atomic_uint_fast64_t moves; /* how often the state became WEIR_MOVING, and another one; changed under the lock */
+    atomic_bool adrift;         /* copies are under way without a point behind them: what they use is held */
     uint64_t pressure;          /* id of the callback that gives copies up; 0: none */
     pthread_t mover;
 };
@@ -46,11 +47,11 @@ weir_status wi_residence_wait_streams(weir_client *client, uint64_t deadline);
 weir_status wi_residence_wait_uses(weir_client *client, const wi_residence *r, uint64_t deadline);
 /* In nanoseconds of wi_now; `wait` 0: never. */
 uint64_t wi_residence_deadline(uint64_t wait);
-/* wi_stream_rests of the copies that are under way. */
-bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r);
+/* wi_stream_rests of the copies that are under way. If so, they hold no block any more. */
+bool wi_residence_copies_rest(const weir_client *client, wi_residence *r);
 /* They do not rest: a free waits for them as for declared uses, where it is of a page of an elastic block, and with `blocks`
- * also of a claimed block. The thread's detail stays. */
-void wi_residence_copies_are_uses(weir_client *client, const wi_residence *r, bool blocks);
+ * also of a claimed block. Without a point to wait for, it is refused until they rest. The thread's detail stays. */
+void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blocks);
 
 /* In resume.c: what the base asks for about copies that are shown. */
 weir_status wi_residence_hide(wi_away *away, wi_piece *piece, void *client);

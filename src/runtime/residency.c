@@ -430,25 +430,67 @@ static weir_status residency_take_all(const weir_client *client, wi_residence *r
     return status;
 }
 
-bool wi_residence_copies_rest(const weir_client *client, const wi_residence *r)
+static void residency_let_go(wi_block *block, void *user)
 {
-    return !r->stream || wi_stream_rests(client->runtime, r->stream);
+    wi_block seen = wi_look_at(block);
+    if (seen.account == user && wi_block_is_live(&seen))
+        wi_stream_uses_rest(block->stream_uses);
 }
 
-void wi_residence_copies_are_uses(weir_client *client, const wi_residence *r, bool blocks)
+/* Lets go what copies have held that are done. */
+static void residency_copies_done(const weir_client *client, wi_residence *r)
+{
+    const weir_runtime *runtime = client->runtime;
+    wi_resource *elastic = atomic_load(&runtime->elastic), *stacks[] = {runtime->resource, elastic};
+    if (!atomic_exchange(&r->adrift, false))
+        return;
+    for (int i = 0; i < 2 && stacks[i]; i++) {
+        wi_resource *base = stacks[i]->base;
+        wi_resource_lock(base);
+        base->table->each(base, residency_let_go, r->away.account);
+        wi_resource_unlock(base);
+    }
+}
+
+bool wi_residence_copies_rest(const weir_client *client, wi_residence *r)
+{
+    bool rest = !r->stream || wi_stream_rests(client->runtime, r->stream);
+    if (rest)
+        residency_copies_done(client, r);
+    return rest;
+}
+
+bool wi_residency_found_done(weir_client *client)
+{
+    wi_residence *r = residence_of(client);
+    weir_residency_state from = WEIR_RESIDENT;
+    if (!r || !atomic_load(&r->adrift))
+        return false;
+    if (!wi_residence_take_now(r, from)) {
+        from = WEIR_SUSPENDED;
+        if (!wi_residence_take_now(r, from)) /* whoever has it finds out */
+            return false;
+    }
+    bool rest = wi_residence_copies_rest(client, r);
+    wi_residence_set(r, from);
+    return rest;
+}
+
+void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blocks)
 {
     const weir_runtime *runtime = client->runtime;
     wi_resource *base = runtime->resource->base;
     wi_event event;
     wi_kept_detail kept;
     wi_detail_keep(&kept);
-    if (runtime->driver->record(runtime->device, r->stream, &event) == WEIR_OK) {
-        wi_resource_lock(base);
-        for (size_t i = 0; blocks && i < r->away.block_count; i++)
-            (void)!wi_stream_uses_moved(&r->away.blocks[i]->stream_uses, event);
-        wi_resource_unlock(base);
-        (void)!wi_elastic_away_moved(client, &r->pages, event);
-    }
+    bool point = runtime->driver->record(runtime->device, r->stream, &event) == WEIR_OK;
+    if (!point)
+        atomic_store(&r->adrift, true);
+    wi_resource_lock(base);
+    for (size_t i = 0; blocks && i < r->away.block_count; i++)
+        (void)!wi_stream_uses_moved(&r->away.blocks[i]->stream_uses, point ? &event : NULL);
+    wi_resource_unlock(base);
+    (void)!wi_elastic_away_moved(client, &r->pages, point ? &event : NULL);
     wi_detail_restore(&kept);
 }
 
@@ -525,6 +567,8 @@ static weir_status residency_prepare(weir_client *client, wi_residence *r, const
         status = runtime->driver->stream_synchronize(runtime->device, r->stream);
     else if (status == WEIR_OK)
         status = runtime->driver->stream_create(runtime->device, &r->stream);
+    if (status == WEIR_OK)
+        residency_copies_done(client, r);
     wi_resource *pinned;
     if (status == WEIR_OK && !r->copies.to_file)
         status = wi_kinds_stack(runtime, WEIR_KIND_PINNED, &pinned);

@@ -17,6 +17,9 @@ uint64_t wi_residency_moves(const weir_client *client);
 bool wi_residency_wait(weir_client *client, uint64_t *moves);
 /* The client gives addresses of an elastic block back: what was there need not come back. */
 void wi_residency_forget(weir_client *client, const char *low, const char *high);
+/* Asks whether the copies are done that hold blocks of the client's, which a call has found held. True: they hold nothing any more,
+ * and the call may try again. */
+bool wi_residency_found_done(weir_client *client);
 /* A block that was shown was freed: its memory goes, unless the client is on its way. */
 void wi_residency_sweep(weir_client *client);
 /* Waits for contents that a resume has put on their way. */

@@ -76,7 +76,7 @@ static weir_status residency_arrive(weir_client *client, wi_residence *r, void *
         status = native ? runtime->driver->order(runtime->device, native, event)
                         : runtime->driver->wait(runtime->device, event, UINT64_MAX);
     if (status == WEIR_OK && native)
-        status = wi_elastic_away_moved(client, &r->pages, event);
+        status = wi_elastic_away_moved(client, &r->pages, &event);
     return status == WEIR_OK ? base->table->away->arrive(base, &r->away, native ? &event : NULL) : status;
 }
 
@@ -163,6 +163,8 @@ static weir_status residency_resume(weir_client *client, wi_residence *r, weir_s
     uint64_t deadline = wi_residence_deadline(wait);
     void *native;
     weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_client_resume", &native);
+    if (status == WEIR_OK && atomic_load(&r->adrift))
+        (void)wi_residence_copies_rest(client, r);
     if (status == WEIR_OK)
         status = base->table->away->sweep(base, &r->away);
     if (status == WEIR_OK && r->away.show && !wi_has_bug(WI_BUG_EXCHANGE_EARLY))

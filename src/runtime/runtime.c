@@ -354,6 +354,16 @@ static void runtime_unlist(weir_runtime *runtime)
     pthread_rwlock_unlock(&list_lock);
 }
 
+/* With the stacks gone. */
+static void runtime_tell_left(weir_runtime *runtime)
+{
+    char text[24];
+    uint64_t held = wi_ledger_look(&runtime->ledger).held;
+    if (held > 0)
+        weir_log(WEIR_LOG_WARNING, "not given back: %s of %s, which its driver did not take back",
+                 weir_size_format(held, text, sizeof text), runtime->name);
+}
+
 weir_status weir_runtime_destroy(weir_runtime *runtime)
 {
     WI_ENTER();
@@ -375,6 +385,7 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     wi_members_remove(&runtime->members[WEIR_KIND_DEVICE]);
     wi_resource_destroy(runtime->resource);
     wi_pending_destroy(&runtime->pending);
+    runtime_tell_left(runtime);
     runtime->driver->close(runtime->device);
     wi_ledger_destroy(&runtime->ledger);
     while (runtime->closed_first) {

@@ -47,7 +47,8 @@ class Case(unittest.TestCase):
         return path
 
     def environment(self, more):
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
+        kept = {key: value for key, value in os.environ.items()
+                if not key.startswith("WEIR_") and not key.endswith("_VISIBLE_DEVICES") and key != "CUDA_DEVICE_ORDER"}
         # Without a budget, how much there is would depend on what else the machine does.
         kept.update({"WEIR_BUDGET": "1GiB", "WEIR_ENGINE_PATH": self.engines, "WEIR_HOME": str(self.folder / "store"), "LC_ALL": "C.UTF-8",
                      "WEIR_PREDICTIONS": "0", "WEIR_SERVER": ""})  # whoever serves on this machine is not asked
@@ -129,6 +130,7 @@ class StoreCase(Case):
         return super().environment({"WEIR_HOME": str(STORE), **more})
 
 
+PACKAGES = (BUILD / "tests/test-manifest-packages").exists()  # which is built where libarchive is
 CLASSES = ("weights", "activations", "kv", "scratch", "other")
 
 

@@ -1,5 +1,6 @@
 """weir devices: on this machine, and on others that are directories with stubs of NVIDIA's libraries."""
 
+import ctypes
 import shutil
 import unittest
 from pathlib import Path
@@ -13,18 +14,18 @@ DEVICE_KEYS = {"kind", "key", "parent", "pci", "name", "runtime", "ordinal", "to
                "capability", "driver", "driver_runtime", "usable", "remark"}
 
 
+def driver_is_here():
+    try:
+        return bool(ctypes.CDLL("libnvidia-ml.so.1"))
+    except OSError:
+        return False
+
+
 class Devices(harness.Case):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         harness.compile_engine(harness.SOURCE / "tests/cli/lacking.c", cls.engines)
-
-    def environment(self, more):
-        kept = super().environment(more)
-        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-            kept.pop(name, None)
-        kept.update(more)
-        return kept
 
     def machine(self, gpus=None):
         """A machine with 64 GiB and what the stubs make of `gpus`; answers its directory."""
@@ -54,7 +55,9 @@ class Devices(harness.Case):
         self.assertTrue(all(isinstance(line, str) for line in answer["remarks"]))
 
     def test_a_library_that_does_not_open(self):
-        """It lies where only the linker's search finds it, and is not called missing."""
+        """It lies where only the linker's search finds it, and is not called missing. A good one beside it would be taken."""
+        if driver_is_here():
+            self.skipTest("NVIDIA's driver is here")
         broken = self.folder / "libnvidia-ml.so.1"
         broken.write_text("no library at all")
         remarks = self.weir_json("devices", LD_LIBRARY_PATH=str(self.folder))["remarks"]

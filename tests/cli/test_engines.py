@@ -154,7 +154,8 @@ class Engines(harness.Case):
             self.assertEqual((answer["live_at_end"], answer["clients"]), (0, []))
 
     @unittest.skipUnless((MODELS / "tiny-llm").exists() and (STORE / "engines/onnxruntime-genai/current").exists() and
-                         (harness.BUILD / "lib/weir/weir-engine-llm.so").exists(), "tiny-llm or its engine is not here")
+                         (STORE / "venv").exists() and (harness.BUILD / "lib/weir/weir-engine-llm.so").exists(),
+                         "tiny-llm, its engine or the store's Python is not here")
     def test_demo(self):
         done = subprocess.run([sys.executable, SOURCE / "scripts/demo", COMMAND.parents[1]], capture_output=True, text=True,
                               env=self.environment({}), timeout=1000, check=False)

@@ -64,6 +64,12 @@ class Explain(harness.Case):
         self.assertRegex(rest, r"\n +llm +any +any +OTHER_FORMAT ")
         self.assertTrue(all(len(line) <= 120 for line in out.splitlines()), out)
 
+    def test_a_table_with_long_names(self):
+        hidden = self.weir("explain", "a.toy", "--sysroot", self.machine(self.gpu()), CUDA_VISIBLE_DEVICES="-1")[0]
+        self.assertRegex(hidden, r"\n +toy +cuda +" + test_devices.UUID[:20] + " ")
+        self.assertTrue(all(len(line) <= 120 for line in hidden.splitlines()), hidden)
+        self.assertEqual(max(map(len, hidden.splitlines())), 120)
+
     def test_a_manifest_and_words_over_it(self):
         self.write("m.json", '{"model_file": "a.toy", "framework": "toy", "hardware_requirements": '
                              '{"preferred_provider": "cuda", "fallback_providers": ["openvino"], "min_memory_mb": 10}}')

@@ -6,6 +6,10 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#ifndef HEAP_REFUSES
+#define HEAP_REFUSES 0 /* whether the realloc that is asked for fails */
+#endif
+
 static atomic_long heap_pieces;
 
 static inline void *heap_counted(void *piece)
@@ -19,6 +23,8 @@ void *__real_realloc(void *old, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void *__wrap_realloc(void *old, size_t size)
 {
+    if (HEAP_REFUSES)
+        return NULL;
     return old ? __real_realloc(old, size) : heap_counted(__real_realloc(NULL, size));
 }
 

@@ -8,6 +8,7 @@
     ```c norun      a fragment that does not compile by itself: only for declarations quoted from headers
     ```sh run       run by sh in a scratch folder with the build's `weir` first in PATH; each must exit with 0
     ```sh run engines   the same, skipped where the store has no engines and models, or not the models that are named
+    ```sh run packages  the same, skipped where libarchive was not there when weir was built
     ```python run   run by Python in a scratch folder with the package of python/ over the build's libweir; it must exit with 0
     ```python run engines   the same, by the store's Python, which has NumPy, with the models that are named in the folder
     ```json         must parse
@@ -23,6 +24,7 @@ from pathlib import Path
 
 SOURCE, BUILD = Path(sys.argv[1]), Path(sys.argv[2])
 SCRATCH = BUILD / "docs"
+PACKAGES = (BUILD / "tests/test-manifest-packages").exists()  # which is built where libarchive is
 STORE = Path(os.environ.get("WEIR_HOME") or SCRATCH)
 # A fragment may leave what it got to the reader.
 STRICT = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable"]
@@ -122,7 +124,7 @@ def main():
             if words[0] == "c" and "norun" not in words:
                 complaint = try_c(text, words, name)
             elif words[0] == "sh" and "run" in words:
-                if not (BUILD / "bin/weir").exists() or ("engines" in words and lacks_models(text)):
+                if not (BUILD / "bin/weir").exists() or ("engines" in words and lacks_models(text)) or ("packages" in words and not PACKAGES):
                     skipped += 1
                     continue
                 complaint = try_sh(text, words, name)

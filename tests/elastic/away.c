@@ -47,6 +47,7 @@ static bool copied; /* since it was planned */
 static void (*meanwhile)(scene *s); /* NULL: nothing */
 static scene *meanwhile_scene;
 static int waits_fail;
+static bool no_points;      /* on that stream */
 static void *copies_stream; /* of the last copy that was queued */
 static gate held_copies;
 static bool holds_copies; /* the next copy that is queued waits at the gate */
@@ -77,6 +78,13 @@ static void do_meanwhile(void)
 }
 
 static int order_count; /* how often a stream was put behind another's point */
+
+static weir_status away_record(wi_device *device, void *stream, wi_event *out)
+{
+    if (stream && stream == copies_stream && no_points)
+        return weir_fail(WEIR_ERR_DRIVER, "no point on the stream of copies");
+    return faulty_driver.record(device, stream, out);
+}
 
 static weir_status away_order(wi_device *device, void *stream, wi_event event)
 {
@@ -474,13 +482,20 @@ static void begin_to_write(scene *s)
     writer = begin_use(s, WEIR_ACCESS_WRITE);
 }
 
-static void open_meanwhile(scene *s, const layout *shape, void (*what)(scene *s))
+static void open_plain(scene *s, const layout *shape)
 {
     tried = faulty_driver;
     tried.copy = away_copy;
     tried.stream_synchronize = away_synchronize;
     tried.order = away_order;
+    tried.record = away_record;
+    fault.status = WEIR_ERR_DRIVER;
     open_scene(s, shape);
+}
+
+static void open_meanwhile(scene *s, const layout *shape, void (*what)(scene *s))
+{
+    open_plain(s, shape);
     ok(weir_stream_acquire(s->f.runtime, &worker));
     work = held_copies = (gate)GATE;
     meanwhile_scene = s;
@@ -556,17 +571,31 @@ static void a_read_while_a_resume_ends(void **state)
     close_meanwhile(&s);
 }
 
-/* Of single pages -------------------------------------------------------------------------------------------------- */
-
-static void open_plain(scene *s, const layout *shape)
+/* Copies that are under way, and of which there is neither word nor point, hold what they read: it is not given back before they are
+ * known to be done. */
+static void copies_without_a_point_hold_their_pages(void **state)
 {
-    tried = faulty_driver;
-    tried.copy = away_copy;
-    tried.stream_synchronize = away_synchronize;
-    tried.order = away_order;
-    fault.status = WEIR_ERR_DRIVER;
-    open_scene(s, shape);
+    (void)state;
+    scene s;
+    open_meanwhile(&s, &layouts[0], NULL);
+    holds_copies = no_points = true;
+    waits_fail = 3 + 2;
+    fails(WEIR_ERR_DRIVER, try_suspend(&s));
+    fails(WEIR_ERR_BUSY, weir_elastic_release(s.blocks[0], 0, GRANULE, WEIR_STREAM_HOST));
+    detail_names("copies");
+    fails(WEIR_ERR_BUSY, weir_elastic_destroy(s.blocks[0], WEIR_STREAM_HOST));
+    assert_int_equal(waits_fail, 0);
+    pages_are(&s.f, s.blocks[0], 2, 0);
+    fails(WEIR_ERR_BUSY, weir_client_destroy(s.f.client));
+    open_gate(&held_copies);
+    release(&s.f, s.blocks[0], 0, 1, WEIR_STREAM_HOST);
+    pages_are(&s.f, s.blocks[0], 1, 0);
+    page_holds(&s.f, s.blocks[0], 1, value_of(0, 1));
+    no_points = false;
+    close_meanwhile(&s);
 }
+
+/* Of single pages -------------------------------------------------------------------------------------------------- */
 
 /* The block that is being ended has nothing to do with a suspend that begins then. */
 static void a_block_that_ends_does_not_leave(void **state)
@@ -679,6 +708,7 @@ int main(void)
         cmocka_unit_test(a_read_while_a_suspend_fails),
         cmocka_unit_test(a_write_around_a_suspend_that_fails),
         cmocka_unit_test(a_read_while_a_resume_ends),
+        cmocka_unit_test(copies_without_a_point_hold_their_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

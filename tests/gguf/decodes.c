@@ -297,6 +297,22 @@ static void test_a_decode_that_nobody_wants_is_stopped(void **state)
     close_watched(&its);
 }
 
+/* However small a batch is to be, a token of each fits into it. */
+static void test_a_step_has_room_for_every_sequence(void **state)
+{
+    (void)state;
+    static const weir_setting narrow[] = {{"threads", "1"}, {"context", "256"}, {"batch", "1"}, {"sequences", "3"}};
+    fixture its = open_watched_of(path, narrow, 4);
+    asker all[RUNS];
+    assert_int_equal(its.model->step, RUNS);
+    hold_three_in_a_decode(&its, all);
+    let_go(0);
+    join_all(all);
+    for (int i = 0; i < RUNS; i++)
+        assert_int_equal(all[i].status, WEIR_OK);
+    close_watched(&its);
+}
+
 static bool (*remove_cells)(llama_memory_t memory, llama_seq_id sequence, llama_pos from, llama_pos to);
 static void (*end_it)(const char *file, int line, const char *format, ...); /* ggml's assertion, which throws */
 static int throws_for; /* a removal of this sequence throws; -1: none does */
@@ -480,6 +496,7 @@ int main(void)
     write_llama(wide_path, &shape);
     fill_prompts();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_has_room_for_every_sequence),
         cmocka_unit_test(test_a_decode_of_several_is_not_stopped_for_one),
         cmocka_unit_test(test_a_decode_is_not_stopped_while_one_is_left),
         cmocka_unit_test(test_a_decode_that_nobody_wants_is_stopped),

@@ -45,6 +45,8 @@ static void test_grammars_that_llama_cpp_takes_are_taken(void **state)
         "root ::= ws root-2\nroot-2 ::= ws \"x\"\nws ::= [ \\t\\n]*",
         "root ::= \"a\"** \"b\"",
         "root ::= \"a\"{2000}",
+        "root ::= \"a\"{2000,}",
+        "root ::= \"a\"{0,2000}",
         "root ::= \"Ã¤â¬ð\"",
         "root ::= b\nroot ::= \"a\"\nb ::= \"x\"",
     };
@@ -81,6 +83,9 @@ static void test_bad_grammars_are_refused_with_their_line(void **state)
         {"root ::= \"a\"{2", "'}'"},
         {"root ::= \"a\"{5,2}", "fewer"},
         {"root ::= \"a\"{3000}", "2000"},
+        {"root ::= \"a\"{2001}", "2000"},
+        {"root ::= \"a\"{2001,}", "2000"},
+        {"root ::= \"a\"{0,2001}", "2000"},
         {"root ::= \"a\"{99999999999999999999999}", "2000"},
         {"root ::= \"\\q\"", "escape"},
         {"root ::= \"\\x4\"", "hexadecimal"},

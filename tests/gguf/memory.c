@@ -370,6 +370,57 @@ static void test_mapped(void **state)
     bench_close(&it);
 }
 
+/* By the file alone, and laid out by llama.cpp; the rest of it is what the load takes. */
+static void test_a_plan_of_mapped_weights_has_none(void **state)
+{
+    static const weir_setting mapped[] = {{"mmap", "1"}, {"cache_memory", "whole"}};
+    const char *const paths[] = {llama_path, bert_path};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bench it = bench_open(paths[i], 1ull << 28);
+        weir_engine_model *model = NULL;
+        OK(bench_load(&it, mapped, 2, &model));
+        weir_client_stats stats = stats_of(&it);
+        it.engine->unload(model);
+        for (int quick = 0; quick < 2; quick++) {
+            weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+            it.load.quick = quick;
+            OK(it.engine->plan(&it.load, &plan));
+            assert_int_equal(plan.bytes[WEIR_CLASS_WEIGHTS], 0);
+            assert_false(plan.exact[WEIR_CLASS_WEIGHTS]);
+            for (int k = 0; k < WEIR_CLASS_COUNT && !quick; k++)
+                assert_int_equal(plan.bytes[k], stats.live_class[k]);
+        }
+        bench_close(&it);
+    }
+}
+
+/* Settings that take other memory have another number, and those that do not have the same. */
+static void test_settings_have_a_number(void **state)
+{
+    static const weir_setting settings[][2] = {
+        {{"threads", "1"}, {"context", "64"}},     {{"threads", "2"}, {"context", "64"}},
+        {{"temperature", "1"}, {"context", "64"}}, {{"threads", "1"}, {"context", "65"}},
+        {{"batch", "7"}, {"context", "64"}},       {{"sequences", "2"}, {"context", "64"}},
+        {{"cache_k", "f32"}, {"context", "64"}}};
+    enum { ALL = sizeof settings / sizeof *settings, SAME = 3 };
+    uint64_t numbers[ALL];
+    (void)state;
+    for (int i = 0; i < ALL; i++) {
+        weir_engine_load load = WEIR_INIT(weir_engine_load);
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        load.path = llama_path;
+        load.settings = settings[i];
+        load.setting_count = 2;
+        load.quick = true;
+        OK(the_engine()->plan(&load, &plan));
+        numbers[i] = plan.settings;
+        assert_true(numbers[i] != 0);
+        for (int k = 0; k < i; k++)
+            assert_int_equal(numbers[i] == numbers[k], i < SAME);
+    }
+}
+
 int main(void)
 {
     snprintf(llama_path, sizeof llama_path, "/tmp/weir-memory-%d-l.gguf", (int)getpid());
@@ -394,6 +445,8 @@ int main(void)
         cmocka_unit_test(test_growing_output_fails),
         cmocka_unit_test(test_others_keep_theirs),
         cmocka_unit_test(test_mapped),
+        cmocka_unit_test(test_a_plan_of_mapped_weights_has_none),
+        cmocka_unit_test(test_settings_have_a_number),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(llama_path);

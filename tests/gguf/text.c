@@ -447,6 +447,61 @@ static void test_wrong_samplers_are_refused(void **state)
     fixture_close(&its);
 }
 
+/* A setting with its least and most, and what is beyond; "" where that is no number. */
+typedef struct bound {
+    const char *name, *least, *most, *below, *above;
+} bound;
+
+static const bound bounds[] = {
+    {"tokens", "-1", "1", "-2", "2147483648"},
+    {"temperature", "0", "1000", "-0.1", "1000.1"},
+    {"top_k", "0", "2147483647", "-1", "2147483648"},
+    {"top_p", "0", "1", "-0.1", "1.1"},
+    {"min_p", "0", "1", "-0.1", "1.1"},
+    {"typical_p", "0", "1", "-0.1", "1.1"},
+    {"top_n_sigma", "-1", "1000", "-1.1", "1000.1"},
+    {"dynatemp_range", "0", "1000", "-0.1", "1000.1"},
+    {"dynatemp_exponent", "0", "1000", "-0.1", "1000.1"},
+    {"xtc_probability", "0", "1", "-0.1", "1.1"},
+    {"xtc_threshold", "0", "1", "-0.1", "1.1"},
+    {"mirostat", "0", "2", "-1", "3"},
+    {"mirostat_tau", "0", "1000", "-0.1", "1000.1"},
+    {"mirostat_eta", "0", "1000", "-0.1", "1000.1"},
+    {"repeat_penalty", "0.01", "100", "0.009", "100.1"},
+    {"repeat_last_n", "-1", "2147483647", "-2", "2147483648"},
+    {"frequency_penalty", "-100", "100", "-100.1", "100.1"},
+    {"presence_penalty", "-100", "100", "-100.1", "100.1"},
+    {"dry_multiplier", "0", "1000", "-0.1", "1000.1"},
+    {"dry_base", "1", "1000", "0.9", "1000.1"},
+    {"dry_allowed_length", "0", "2147483647", "-1", "2147483648"},
+    {"dry_penalty_last_n", "-1", "2147483647", "-2", "2147483648"},
+    {"seed", "0", "4294967295", "-1", "4294967296"},
+    {"ignore_eos", "0", "1", "-1", "2"},
+    {"chat", "0", "0", "-1", "2"},
+    {"logprobs", "0", "286", "-1", "1001"},
+    {"logits", "0", "1", "-1", "2"},
+    {"state", "0", "1", "-1", "2"},
+};
+
+static void test_settings_end_where_they_say(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(path, load, 2);
+    weir_tensor input = token_input(prompt, 0, PROMPT);
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        const char *const values[] = {bounds[i].least, bounds[i].most};
+        for (int k = 0; k < 2; k++) {
+            const weir_setting settings[] = {{"tokens", "1"}, {bounds[i].name, values[k]}};
+            weir_outputs outputs;
+            OK(infer(&its, &input, settings, 2, &outputs));
+            release(&its, &outputs);
+        }
+        refused_with(&its, &input, (weir_setting){bounds[i].name, bounds[i].below}, bounds[i].name);
+        refused_with(&its, &input, (weir_setting){bounds[i].name, bounds[i].above}, bounds[i].name);
+    }
+    fixture_close(&its);
+}
+
 /* ---- grammars --------------------------------------------------------------------------------------------------- */
 
 static void test_a_grammar_leaves_only_its_texts(void **state)
@@ -757,6 +812,7 @@ int main(void)
         cmocka_unit_test(test_every_sampler_chooses_as_llama_cpp_does_alone),
         cmocka_unit_test(test_penalties_see_the_prompt),
         cmocka_unit_test(test_wrong_samplers_are_refused),
+        cmocka_unit_test(test_settings_end_where_they_say),
         cmocka_unit_test(test_a_grammar_leaves_only_its_texts),
         cmocka_unit_test(test_bad_grammars_are_refused_in_words),
         cmocka_unit_test(test_grammars_without_measure_are_refused),

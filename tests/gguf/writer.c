@@ -32,9 +32,14 @@ static void put_text(bytes *to, const char *text)
     put(to, text, length);
 }
 
+static bool is_left_out(const char *name)
+{
+    return writing && writing->skip_key && strcmp(writing->skip_key, name) == 0;
+}
+
 static void key(gguf_writer *to, const char *name, uint32_t kind, const void *value, size_t size)
 {
-    if (writing && writing->skip_key && strcmp(writing->skip_key, name) == 0)
+    if (is_left_out(name))
         return;
     if (writing && writing->replace_u32 && strcmp(writing->replace_u32, name) == 0)
         value = &writing->replacement;
@@ -114,21 +119,36 @@ static void pad(bytes *to)
     put(to, zeros, (32 - to->count % 32) % 32);
 }
 
-void tensor(gguf_writer *to, const char *name, uint64_t first, uint64_t second, float middle)
+static void entry(gguf_writer *to, const char *name, uint32_t type, uint64_t first, uint64_t second)
 {
-    uint32_t dims = second ? 2 : 1, type = 0;
+    uint32_t dims = second ? 2 : 1;
     uint64_t ne[2] = {first, second}, offset = to->data.count;
     put_text(&to->tensors, name);
     put(&to->tensors, &dims, 4);
     put(&to->tensors, ne, sizeof *ne * dims);
     put(&to->tensors, &type, 4);
     put(&to->tensors, &offset, 8);
+    to->tensor_count++;
+}
+
+void tensor(gguf_writer *to, const char *name, uint64_t first, uint64_t second, float middle)
+{
+    if (is_left_out(name))
+        return;
+    entry(to, name, 0, first, second);
     for (uint64_t i = 0; i < first * (second ? second : 1); i++) {
         float value = middle + random_float(to);
         put(&to->data, &value, 4);
     }
     pad(&to->data);
-    to->tensor_count++;
+}
+
+void typed_tensor(gguf_writer *to, const char *name, uint32_t type, uint64_t first, uint64_t second, size_t size)
+{
+    entry(to, name, type, first, second);
+    for (size_t i = 0; i < size; i++)
+        put(&to->data, "", 1);
+    pad(&to->data);
 }
 
 void write_gguf(gguf_writer *from, const char *path)
@@ -152,6 +172,14 @@ void write_gguf(gguf_writer *from, const char *path)
     free(from->data.data);
     *from = (gguf_writer){0};
     writing = NULL;
+}
+
+static void write_whole(gguf_writer *from, const char *path, const model_shape *shape)
+{
+    writing = NULL;
+    if (shape->more)
+        shape->more(from);
+    write_gguf(from, path);
 }
 
 /* ---- the two models --------------------------------------------------------------------------------------------- */
@@ -227,7 +255,7 @@ void write_llama(const char *path, const model_shape *shape)
         layer_tensor(&it, i, "ffn_down.weight", shape->wide, n, 0);
         layer_tensor(&it, i, "ffn_up.weight", n, shape->wide, 0);
     }
-    write_gguf(&it, path);
+    write_whole(&it, path, shape);
 }
 
 void write_windowed(const char *path, const model_shape *shape, uint32_t window)
@@ -367,5 +395,5 @@ void write_bert(const char *path, const model_shape *shape)
         layer_tensor(&it, i, "ffn_down.weight", shape->wide, n, 0);
         layer_tensor(&it, i, "ffn_down.bias", n, 0, 0);
     }
-    write_gguf(&it, path);
+    write_whole(&it, path, shape);
 }

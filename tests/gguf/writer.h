@@ -28,17 +28,20 @@ void key_texts(gguf_writer *to, const char *name, const char *const *values, siz
 void key_numbers(gguf_writer *to, const char *name, uint32_t kind, const void *values, size_t count);
 /* An f32 tensor: of random numbers around `middle`. */
 void tensor(gguf_writer *to, const char *name, uint64_t first, uint64_t second, float middle);
+/* Of zeros, of any type: so many bytes. */
+void typed_tensor(gguf_writer *to, const char *name, uint32_t type, uint64_t first, uint64_t second, size_t size);
 /* Writes the file and gives the writer's memory back. */
 void write_gguf(gguf_writer *from, const char *path);
 
 typedef struct model_shape {
     uint32_t layers, width, heads, heads_kv, wide, context;
-    const char *skip_key;    /* left out */
+    const char *skip_key;    /* left out: a key, or a tensor */
     const char *replace_u32; /* this key gets `replacement` */
     uint32_t replacement;
     uint64_t seed; /* of the weights; 0: the usual one */
     const char *chat_template;
-    const char *architecture; /* instead of llama: a file of that name with a llama's tensors */
+    const char *architecture;      /* instead of llama: a file of that name with a llama's tensors */
+    void (*more)(gguf_writer *to); /* called when all else is there */
 } model_shape;
 
 extern const model_shape small_shape;

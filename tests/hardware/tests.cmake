@@ -46,5 +46,6 @@ file(CREATE_LINK ../hardware/libcuda.so ${own}/libcuda.so.1 SYMBOLIC)
 weir_test(hardware-gpu hardware/gpu.c hardware/witness.c LIBS ${CMAKE_DL_LIBS})
 add_test(NAME hardware-gpu-stub COMMAND test-hardware-gpu)
 set_tests_properties(hardware-gpu PROPERTIES SKIP_RETURN_CODE 77)
-set_tests_properties(hardware-gpu-stub PROPERTIES ENVIRONMENT "LD_LIBRARY_PATH=${own}")
+set_tests_properties(hardware-gpu-stub PROPERTIES ENVIRONMENT "LD_LIBRARY_PATH=${own}"
+  ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=unset:)
 add_dependencies(test-hardware-gpu stub-hardware-nvml stub-hardware-cuda)

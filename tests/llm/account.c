@@ -90,6 +90,148 @@ bool __wrap_wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_
     return !note_fails && __real_wi_pointer_map_put(map, pointer, value);
 }
 
+/* ---- a bridge, and a device, that are made up -------------------------------------------------------------------- */
+
+typedef struct bridge_calls {
+    int made, ended;
+    bool cannot_be_made, stays;
+    weir_onnxruntime_options options;
+    uint64_t refused; /* as it says, and as it was asked about */
+    uint64_t asked;
+} bridge_calls;
+static bridge_calls bridges;
+
+weir_status __wrap_weir_onnxruntime_create(const weir_onnxruntime_options *options, weir_onnxruntime **out);
+weir_status __wrap_weir_onnxruntime_destroy(weir_onnxruntime *it);
+weir_status __wrap_weir_onnxruntime_info(weir_onnxruntime *it, weir_onnxruntime_details *out);
+weir_status __wrap_weir_onnxruntime_explain(weir_onnxruntime *it, uint64_t refused, char *text, size_t capacity);
+
+weir_status __wrap_weir_onnxruntime_create(const weir_onnxruntime_options *options, weir_onnxruntime **out)
+{
+    if (bridges.cannot_be_made)
+        return weir_fail(WEIR_ERR_SYSTEM, "no bridge");
+    bridges.made++;
+    bridges.options = *options;
+    *out = (weir_onnxruntime *)(void *)&bridges;
+    return WEIR_OK;
+}
+
+weir_status __wrap_weir_onnxruntime_destroy(weir_onnxruntime *it)
+{
+    assert_ptr_equal(it, &bridges);
+    bridges.ended++;
+    return bridges.stays ? weir_fail(WEIR_ERR_BUSY, "blocks are live") : WEIR_OK;
+}
+
+weir_status __wrap_weir_onnxruntime_info(weir_onnxruntime *it, weir_onnxruntime_details *out)
+{
+    assert_ptr_equal(it, &bridges);
+    out->refused = bridges.refused;
+    return WEIR_OK;
+}
+
+weir_status __wrap_weir_onnxruntime_explain(weir_onnxruntime *it, uint64_t refused, char *text, size_t capacity)
+{
+    bridges.asked = refused;
+    if (!it || refused == bridges.refused)
+        return WEIR_OK;
+    snprintf(text, capacity, "the bridge has refused");
+    return WEIR_ERR_OUT_OF_MEMORY;
+}
+
+/* The runtime says that it is on cuda, and its streams and scopes are noted. What is asked for on the stream is the host's all the
+ * same. */
+enum { STREAM = 77 };
+typedef struct device_calls {
+    bool here, knows_no_streams, has_no_scopes;
+    int streams, synchronized, entered;
+    weir_kind kind; /* of the last request */
+    size_t bytes;   /* likewise */
+    uint64_t stream, freed_on;
+    wi_cuda_scope *scope;
+} device_calls;
+static device_calls on_device;
+
+weir_status __real_weir_runtime_info(const weir_runtime *of, weir_runtime_details *out);
+weir_status __wrap_weir_runtime_info(const weir_runtime *of, weir_runtime_details *out);
+weir_status __wrap_weir_stream_register(weir_runtime *on, void *native, weir_stream *out);
+weir_status __wrap_weir_stream_unregister(weir_stream stream);
+weir_status __wrap_weir_stream_synchronize(weir_stream stream);
+weir_status __wrap_wi_cuda_scope_enter(wi_cuda_redirect *redirect, wi_cuda_scope *scope);
+void __wrap_wi_cuda_scope_leave(wi_cuda_scope *scope);
+weir_status __real_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
+weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
+weir_status __real_weir_free(weir_client *client, void *pointer, weir_stream stream);
+weir_status __wrap_weir_free(weir_client *client, void *pointer, weir_stream stream);
+
+weir_status __wrap_weir_runtime_info(const weir_runtime *of, weir_runtime_details *out)
+{
+    weir_status status = __real_weir_runtime_info(of, out);
+    if (on_device.here)
+        out->device = "cuda:0";
+    return status;
+}
+
+weir_status __wrap_weir_stream_register(weir_runtime *on, void *native, weir_stream *out)
+{
+    (void)on;
+    assert_ptr_equal(native, &on_device);
+    if (on_device.knows_no_streams)
+        return weir_fail(WEIR_ERR_STREAM_MISUSE, "no such stream");
+    on_device.streams++;
+    *out = (weir_stream){STREAM};
+    return WEIR_OK;
+}
+
+weir_status __wrap_weir_stream_unregister(weir_stream stream)
+{
+    assert_int_equal(stream.id, STREAM);
+    on_device.streams--;
+    return WEIR_OK;
+}
+
+weir_status __wrap_weir_stream_synchronize(weir_stream stream)
+{
+    assert_int_equal(stream.id, STREAM);
+    on_device.synchronized++;
+    return WEIR_OK;
+}
+
+weir_status __wrap_wi_cuda_scope_enter(wi_cuda_redirect *redirect, wi_cuda_scope *scope)
+{
+    assert_null(redirect);
+    if (on_device.has_no_scopes)
+        return weir_fail(WEIR_ERR_INVALID, "no redirect");
+    on_device.entered++;
+    on_device.scope = scope;
+    return WEIR_OK;
+}
+
+void __wrap_wi_cuda_scope_leave(wi_cuda_scope *scope)
+{
+    assert_ptr_equal(scope, on_device.scope);
+    on_device.entered--;
+}
+
+weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out)
+{
+    weir_request asked = *request;
+    on_device.kind = request->kind;
+    on_device.bytes = (size_t)request->bytes;
+    on_device.stream = request->stream.id;
+    asked.stream = WEIR_STREAM_HOST;
+    asked.kind = WEIR_KIND_DEVICE;
+    return __real_weir_alloc_with(client, &asked, out);
+}
+
+weir_status __wrap_weir_free(weir_client *client, void *pointer, weir_stream stream)
+{
+    on_device.freed_on = stream.id;
+    return __real_weir_free(client, pointer, WEIR_STREAM_HOST);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 static int said; /* errors in the log */
 static char said_last[512];
 
@@ -143,6 +285,8 @@ static int begin(void **state)
     OK(weir_log_set(keep_word, NULL, WEIR_LOG_WARNING));
     of_host.live = of_host.all = of_device.live = of_device.all = said = 0;
     note_fails = false;
+    bridges = (bridge_calls){0};
+    on_device = (device_calls){0};
     return 0;
 }
 
@@ -390,6 +534,168 @@ static void test_what_outlives_its_model_is_told(void **state)
     wl_account_drop(NULL);
 }
 
+/* ---- bridges ----------------------------------------------------------------------------------------------------- */
+
+static void test_an_account_has_one_bridge(void **state)
+{
+    (void)state;
+    owner one = owner_of("one"), other = owner_of("other");
+    drop(&other);
+    assert_int_equal(bridges.ended, 0); /* where there was none */
+    bridges.cannot_be_made = true;
+    assert_null(wl_account_bridge(one.account));
+    bridges.cannot_be_made = false;
+    for (int i = 0; i < 2; i++)
+        assert_ptr_equal(wl_account_bridge(one.account), &bridges);
+    assert_int_equal(bridges.made, 1);
+    assert_ptr_equal(bridges.options.api, &api);
+    assert_null(bridges.options.env);
+    assert_int_equal(bridges.options.version, 1);
+    assert_ptr_equal(bridges.options.client, one.client);
+    assert_int_equal(bridges.options.stream.id, WEIR_STREAM_HOST.id);
+    drop(&one);
+    assert_int_equal(bridges.ended, 1);
+    assert_int_equal(said, 0);
+    one = owner_of("one");
+    wl_account_bridge(one.account);
+    bridges.stays = true;
+    drop(&one);
+    assert_int_equal(said, 1);
+    assert_words(said_last, "a session of ONNX Runtime stays: blocks are live");
+}
+
+/* What a bridge has refused before a phase is not what has failed in it. */
+static void test_a_bridge_is_asked_from_the_phase_on(void **state)
+{
+    (void)state;
+    owner one = owner_of("one");
+    wl_phase phase;
+    char text[64] = "as it was";
+    wl_account_bridge(one.account);
+    bridges.refused = 5;
+    wl_phase_begin(&phase, WL_RUNNING, one.account);
+    assert_int_equal(wl_phase_refused(&phase, text, sizeof text), WEIR_OK);
+    assert_int_equal(bridges.asked, 5);
+    assert_string_equal(text, "as it was");
+    bridges.refused = 6;
+    assert_int_equal(wl_phase_refused(&phase, text, sizeof text), WEIR_ERR_OUT_OF_MEMORY);
+    assert_string_equal(text, "the bridge has refused");
+    wl_phase_end(&phase);
+    drop(&one);
+}
+
+/* ---- on a device ------------------------------------------------------------------------------------------------- */
+
+static void test_a_model_on_a_device_has_memory_there(void **state)
+{
+    (void)state;
+    ort_allocator *host = wl_memory_of_host(), *there = wl_memory_of_device(&of_device.table);
+    wl_phase phase;
+    on_device.here = true;
+    owner one = owner_of("one");
+    wl_phase_begin(&phase, WL_RUNNING, one.account);
+    assert_int_equal(on_device.entered, 1);
+    assert_ptr_equal(on_device.scope->clients[0], one.client);
+    assert_int_equal(on_device.scope->client_count, 1);
+    assert_int_equal(on_device.scope->memory_class, WEIR_CLASS_SCRATCH);
+    assert_string_equal(on_device.scope->tag, "search");
+    void *a = ask(there, 1000);
+    assert_int_equal(on_device.kind, WEIR_KIND_DEVICE);
+    assert_int_equal(on_device.bytes, 1000); /* there is nothing that reads past it */
+    void *b = ask(host, 1000);
+    assert_int_equal(on_device.kind, WEIR_KIND_HOST);
+    assert_int_equal(on_device.bytes, 1000 + SLACK);
+    assert_int_equal(of_device.all + of_host.all, 0);
+    there->Free(there, a);
+    host->Free(host, b);
+    wl_phase_end(&phase);
+    assert_int_equal(on_device.entered, 0);
+    on_device.has_no_scopes = true;
+    wl_phase_begin(&phase, WL_RUNNING, one.account);
+    wl_phase_end(&phase);
+    assert_int_equal(on_device.entered, 0);
+    drop(&one);
+    on_device.here = false;
+    one = owner_of("one");
+    wl_phase_begin(&phase, WL_RUNNING, one.account);
+    b = ask(host, 1000);
+    assert_int_equal(on_device.kind, WEIR_KIND_DEVICE); /* of the host's runtime */
+    host->Free(host, b);
+    wl_phase_end(&phase);
+    drop(&one);
+}
+
+static void test_what_a_scope_has_refused_is_told(void **state)
+{
+    (void)state;
+    on_device.here = true;
+    for (int scoped = 0; scoped < 2; scoped++) {
+        owner one = owner_of("one");
+        wl_phase phase;
+        char text[64] = "as it was";
+        on_device.has_no_scopes = !scoped;
+        wl_phase_begin(&phase, WL_RUNNING, one.account);
+        phase.scope.status = WEIR_ERR_OUT_OF_MEMORY;
+        snprintf(phase.scope.refusal, sizeof phase.scope.refusal, "no room");
+        assert_int_equal(wl_phase_refused(&phase, text, sizeof text), WEIR_OK);
+        phase.scope.refused = 1;
+        assert_int_equal(wl_phase_refused(&phase, text, sizeof text), scoped ? WEIR_ERR_OUT_OF_MEMORY : WEIR_OK);
+        assert_string_equal(text, scoped ? "no room" : "as it was");
+        wl_phase_end(&phase);
+        drop(&one);
+    }
+}
+
+/* GenAI has one for the process. A model that comes before it is known learns it in its phase, a later one at once. */
+static void test_the_stream_is_known_to_all_models_on_the_device(void **state)
+{
+    (void)state;
+    ort_allocator *there = wl_memory_of_device(&of_device.table);
+    wl_phase phase;
+    owner on_host = owner_of("host");
+    on_device.here = true;
+    owner first = owner_of("first");
+    wl_account_settle(first.account);
+    assert_int_equal(on_device.synchronized, 0);
+    on_device.knows_no_streams = true;
+    wl_phase_begin(&phase, WL_LOADING, first.account);
+    wl_memory_stream(&on_device);
+    assert_words(said_last, "frees wait for the device: no such stream");
+    on_device.knows_no_streams = false;
+    assert_int_equal(on_device.streams, 0);
+    for (int i = 0; i < 2; i++) {
+        wl_memory_stream(&on_device);
+        assert_int_equal(on_device.streams, 1);
+    }
+    void *block = ask(there, 1000);
+    assert_int_equal(on_device.stream, STREAM);
+    wl_phase_end(&phase);
+    there->Free(there, block);
+    assert_int_equal(on_device.freed_on, STREAM);
+    wl_account_settle(first.account);
+    assert_int_equal(on_device.synchronized, 1);
+    wl_account_bridge(first.account);
+    assert_int_equal(bridges.options.stream.id, STREAM);
+    owner second = owner_of("second");
+    assert_int_equal(on_device.streams, 2);
+    on_device.here = false;
+    wl_phase_begin(&phase, WL_LOADING, on_host.account);
+    wl_memory_stream(&on_device);
+    wl_phase_end(&phase);
+    wl_account_settle(on_host.account);
+    assert_int_equal(on_device.streams, 2);
+    assert_int_equal(on_device.synchronized, 1);
+    drop(&second);
+    assert_int_equal(on_device.streams, 1);
+    drop(&first);
+    assert_int_equal(on_device.streams, 0);
+    drop(&on_host);
+    assert_int_equal(said, 0);
+    wl_memory_stream(NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 typedef struct worker {
     owner one;
     int wrong;
@@ -443,6 +749,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_cannot_be_had_is_refused_and_nothing_else, begin, finish),
         cmocka_unit_test_setup_teardown(test_a_block_that_cannot_be_noted_is_given_back, begin, finish),
         cmocka_unit_test_setup_teardown(test_what_outlives_its_model_is_told, begin, finish),
+        cmocka_unit_test_setup_teardown(test_an_account_has_one_bridge, begin, finish),
+        cmocka_unit_test_setup_teardown(test_a_bridge_is_asked_from_the_phase_on, begin, finish),
+        cmocka_unit_test_setup_teardown(test_a_model_on_a_device_has_memory_there, begin, finish),
+        cmocka_unit_test_setup_teardown(test_what_a_scope_has_refused_is_told, begin, finish),
+        cmocka_unit_test_setup_teardown(test_the_stream_is_known_to_all_models_on_the_device, begin, finish),
         cmocka_unit_test_setup_teardown(test_threads_have_phases_of_their_own, begin, finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

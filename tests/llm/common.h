@@ -4,12 +4,14 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -233,6 +235,25 @@ static inline void fill_prompt(int32_t *tokens, size_t count, int seed)
 {
     for (size_t i = 0; i < count; i++)
         tokens[i] = 60 + (int32_t)((i * 37 + (size_t)seed * 101) % 300);
+}
+
+/* Until the thread of that number sleeps: it waits, where nothing else makes it wait while the rest is held; or has ended. */
+static inline void until_asleep(const atomic_long *number)
+{
+    char file[64], state = 0;
+    for (int seen = 0; seen < 20;) {
+        usleep(2000);
+        long thread = atomic_load(number);
+        snprintf(file, sizeof file, "/proc/self/task/%ld/stat", thread);
+        FILE *stat = thread ? fopen(file, "r") : NULL;
+        if (thread && !stat)
+            return;
+        if (stat && fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
+            state = 0;
+        if (stat)
+            fclose(stat);
+        seen = state == 'S' ? seen + 1 : 0;
+    }
 }
 
 #endif

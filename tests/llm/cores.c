@@ -1,5 +1,6 @@
 /* cores.c: steps compute with leased cores, alone and together; a reader holds none, and a cancel ends a wait for them. */
 #include "common.h"
+#include "folders.h"
 
 #include <weir/cores.h>
 
@@ -103,14 +104,40 @@ static void test_a_setting_says_how_many(void **state)
     bench_close(&it);
 }
 
+/* The setting, else the model's config, else the process's cores. */
+static void test_who_says_how_many(void **state)
+{
+    (void)state;
+    char path[FOLDER_NAME];
+    static const char *const asked[] = {"0", "1", "4"};
+    folder_copy(the_model(SHARED), path);
+    OK(weir_option_set("cores", "2"));
+    for (int config = 0; config < 2; config++) {
+        for (int i = 0; i < 3; i++) {
+            const weir_setting load[] = {{"threads", asked[i]}};
+            bench it = bench_on(path, 1ull << 30, NULL);
+            OK(bench_load(&it, load, 1));
+            uint32_t expected = i > 0 ? (uint32_t)atoi(asked[i]) : config ? 3 : 2;
+            assert_int_equal(line(0).least, expected);
+            assert_int_equal(line(0).most, expected);
+            bench_close(&it);
+        }
+        if (config == 0)
+            folder_replace(path, "genai_config.json", "\"session_options\": {",
+                           "\"session_options\": {\"intra_op_num_threads\": 3, ");
+    }
+    folder_drop(path);
+}
+
 /* ---- what ONNX Runtime is told ----------------------------------------------------------------------------------- */
 
 static ort_status *(*real_entry)(ort_session_options *options, const char *key, const char *value);
-static int rests;
+static int rests, short_spins;
 
 static ort_status *noted_entry(ort_session_options *options, const char *key, const char *value)
 {
     rests += strcmp(key, "session.force_spinning_stop") == 0 && strcmp(value, "1") == 0;
+    short_spins += strcmp(key, "session.intra_op.spin_duration_us") == 0 && strcmp(value, "50") == 0;
     return real_entry(options, key, value);
 }
 
@@ -156,6 +183,7 @@ static void test_threads_sleep_between_steps(void **state)
     table->AddSessionConfigEntry = real_entry;
     bench_close(&it);
     assert_int_equal(rests, 1);
+    assert_int_equal(short_spins, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
@@ -210,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_leases_its_threads),
         cmocka_unit_test(test_a_setting_says_how_many),
+        cmocka_unit_test(test_who_says_how_many),
         cmocka_unit_test(test_threads_sleep_between_steps),
         cmocka_unit_test(test_a_run_that_waits_for_cores_can_be_cancelled),
     };

@@ -197,6 +197,26 @@ static void test_paths(void **state)
     assert_words(weir_detail(), "/tmp/genai_config.json is not there");
 }
 
+/* The longest path, and those that are of the folder that the process is in. */
+static void test_paths_of_the_folder_one_is_in(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"genai_config.json", "./genai_config.json", "."};
+    wl_folder read;
+    char before[512], longest[512];
+    snprintf(longest, sizeof longest, "%s", folder);
+    while (strlen(longest) + 1 < sizeof longest)
+        strcat(longest, "/");
+    OK(wl_folder_read(longest, &read));
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    for (int i = 0; i < 3; i++) {
+        OK(wl_folder_read(own[i], &read));
+        assert_string_equal(read.path, ".");
+    }
+    assert_int_equal(chdir(before), 0);
+}
+
 /* ---- genai_config.json ------------------------------------------------------------------------------------------- */
 
 typedef struct wrong {
@@ -323,6 +343,148 @@ static const char *const right_configs[][2] = {
     {DECODER, DECODER "\"sliding_window\": {\"slide_key_value_cache\": false, \"slide_inputs\": false}, "},
 };
 
+/* Numbers at their limits and beyond, by the object in which they are. */
+typedef struct limit {
+    const char *where, *key;
+    long long least, most;
+} limit;
+
+#define IN_MODEL  "{\"model\": {"
+#define IN_SEARCH "\"search\": {"
+#define WINDOW    "\"slide_key_value_cache\": false, \"slide_inputs\": false, "
+enum { MANY_MORE = 1 << 24, INT32 = INT32_MAX };
+
+static const limit limits[] = {
+    {IN_MODEL, "vocab_size", 3, MANY_MORE}, /* not below the tokens that it names */
+    {IN_MODEL, "context_length", 1, MANY_MORE},
+    {DECODER, "num_hidden_layers", 1, 4096},
+    {DECODER, "num_key_value_heads", 1, 4096},
+    {DECODER, "head_size", 1, 65536},
+    {DECODER, "hidden_size", 0, MANY_MORE},
+    {DECODER, "num_attention_heads", 0, MANY_MORE},
+    {DECODER, "conv_cache_size", 0, MANY_MORE},
+    {DECODER, "state_update_capacity", 0, MANY_MORE},
+    {IN_MODEL, "bos_token_id", -1, 15},
+    {IN_MODEL, "eos_token_id", 0, 15},
+    {IN_MODEL, "pad_token_id", -1, 15},
+    {IN_MODEL, "sep_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "decoder_start_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "image_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "audio_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "video_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "vision_start_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "bot_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "eot_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "bor_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "eor_token_id", INT32_MIN, INT32},
+    {IN_MODEL, "unheard_of", -INT32, INT32},
+    {OPTIONS, "intra_op_num_threads", 0, 512},
+    {OPTIONS, "inter_op_num_threads", 0, 512},
+    {OPTIONS, "log_severity_level", 0, 4},
+    {OPTIONS, "log_verbosity_level", 0, 100},
+    {DECODER "\"sliding_window\": {" WINDOW, "window_size", 2, 64},
+    {DECODER "\"sliding_window\": {" WINDOW, "cache_slack", 0, 64},
+    {DECODER "\"sliding_window\": {" WINDOW, "pad_value", 0, 255},
+    {IN_SEARCH, "top_k", 0, INT32},
+    {IN_SEARCH, "random_seed", -1, INT32},
+    {IN_SEARCH, "chunk_size", 0, MANY_MORE},
+    {IN_SEARCH, "min_length", 0, INT32},
+    {IN_SEARCH, "max_length", 0, INT32},
+    {IN_SEARCH, "batch_size", 1, INT32},
+    {IN_SEARCH, "num_beams", 1, INT32},
+    {IN_SEARCH, "num_return_sequences", 1, INT32},
+    {IN_SEARCH, "no_repeat_ngram_size", 0, INT32},
+    {IN_SEARCH, "top_p", -1000000, 1000000},
+    {IN_SEARCH, "temperature", -1000000, 1000000},
+    {IN_SEARCH, "repetition_penalty", -1000000, 1000000},
+    {IN_SEARCH, "length_penalty", -1000000, 1000000},
+    {IN_SEARCH, "diversity_penalty", -1000000, 1000000},
+    {"\"engine\": {\"static_batching\": {", "max_batch_size", 1, 4096},
+    {"\"engine\": {\"dynamic_batching\": {", "block_size", 1, 65536},
+    {"\"engine\": {\"dynamic_batching\": {", "num_blocks", 1, MANY_MORE},
+    {"\"engine\": {\"dynamic_batching\": {", "max_batch_size", 1, 4096},
+    {"\"engine\": {\"dynamic_batching\": {", "max_scheduled_tokens", 1, MANY_MORE},
+    {"\"engine\": {\"dynamic_batching\": {", "gpu_utilization_factor", 0, 1},
+};
+
+/* The config with the number in the place of the one that it has, or first in its object. */
+static void write_number(const limit *it, long long value)
+{
+    char key[64], number[512], config[sizeof good_config + 512];
+    snprintf(key, sizeof key, "\"%s\": ", it->key);
+    const char *has = strstr(good_config, key);
+    if (has) {
+        const char *behind = has + strlen(key);
+        behind += behind[0] == '[' ? strcspn(behind, "]") + 1 : strspn(behind, "0123456789.");
+        snprintf(config, sizeof config, "%.*s%s%lld%s", (int)(has - good_config), good_config, key, value, behind);
+        write_file("genai_config.json", config);
+        return;
+    }
+    bool engine = strncmp(it->where, "\"engine\"", 8) == 0, window = strstr(it->where, "sliding_window") != NULL;
+    if (engine) {
+        snprintf(number, sizeof number, "%s%s%lld}}, \"search\": {", it->where, key, value);
+        with("genai_config.json", good_config, IN_SEARCH, number);
+        return;
+    }
+    const char *then = window ? "}, " : ", ";
+    snprintf(number, sizeof number, "%s%s%lld%s", it->where, key, value, then);
+    with("genai_config.json", good_config, window ? DECODER : it->where, number);
+}
+
+static void test_each_number_has_its_limits(void **state)
+{
+    (void)state;
+    graph_shape shape = good_graph;
+    shape.width = 0; /* of any vocabulary */
+    write_graph(&shape);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        for (int k = 0; k < 4; k++) {
+            const limit *it = &limits[i];
+            bool right = k < 2;
+            wl_folder read;
+            write_number(it, k == 0 ? it->least : k == 1 ? it->most : k == 2 ? it->least - 1 : it->most + 1);
+            weir_status status = wl_folder_read(folder, &read);
+            if ((status == WEIR_OK) != right)
+                print_error("%s, %d: %s\n", it->key, k, right ? weir_detail() : "taken");
+            assert_int_equal(status == WEIR_OK, right);
+        }
+}
+
+/* Of lists the last item counts as the first one does. */
+static const wrong last_items[] = {
+    {DECODER, DECODER "\"layer_types\": [\"conv\", 7], ", BAD, "layer_types[]\" is no short text"},
+    {DECODER, DECODER "\"sliding_window\": {\"window_size\": 8, \"layers\": [0, -1]}, ", BAD,
+     "sliding_window.layers[]"},
+    {"{\"qnn\": {\"backend_path\": \"/a.so\"}}", "7", BAD, "provider_options[]\" is no object"},
+    {"{\"qnn\": {\"backend_path\": \"/a.so\"}}", "{\"CUDA\": {\"device_id\": \"1\"}}", NOT, "reach out of the model"},
+    {"\"eos_token_id\": [1, 2]", "\"eos_token_id\": [1, 2.5]", BAD, "eos_token_id"},
+    {"\"pad_token_id\": 2", "\"colour\": {\"of\": [\"red\", \"../red\"]}", NOT, "does not know \"model.colour.of[]\""},
+    {"\"pad_token_id\": 2", "\"colour\": {\"one\": 1, \"other\": \"%s\"}", NOT, "\"model.colour.other\""},
+};
+
+static void test_parts_beside_the_decoder_are_refused(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"encoder", "vision",  "speech", "embedding",           "draft", "mtp", "joiner",
+                                        "vad",     "dflash2", "dspark", "encoder_decoder_init"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char part[64], told[64];
+        snprintf(part, sizeof part, "\"%s\": {}", parts[i]);
+        snprintf(told, sizeof told, "a part \"%s\"", parts[i]);
+        with("genai_config.json", good_config, "\"pad_token_id\": 2", part);
+        refused(NOT, told);
+    }
+}
+
+static void test_the_last_item_has_its_rule(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof last_items / sizeof *last_items; i++) {
+        with("genai_config.json", good_config, last_items[i].one, last_items[i].other);
+        refused(last_items[i].status, last_items[i].words);
+    }
+}
+
 static void test_each_word_of_a_config_has_its_rule(void **state)
 {
     (void)state;
@@ -381,6 +543,15 @@ static void test_the_graph_is_as_the_config_has_it(void **state)
     shape.rank = 3;
     write_graph(&shape);
     refused(BAD, "\"past_key_values.0.key\" holds no keys and values");
+    shape = good_graph;
+    shape.other = 1;
+    for (shape.other_rank = 1; shape.other_rank < 4; shape.other_rank++) {
+        write_graph(&shape);
+        if (shape.other_rank == 1) /* a length, as its name is one of the past */
+            OK(wl_folder_read(folder, &read));
+        else
+            refused(BAD, "\"past_key_values.1.value\" holds no keys and values");
+    }
     shape = good_graph;
     shape.type = 8;
     write_graph(&shape);
@@ -622,7 +793,8 @@ static void test_templates_wherever_they_are(void **state)
     (void)state;
     wl_folder read;
     char *longer = letters(1025, "{{", "}}"), *quoted = letters(1025, "\"{{", "}}\""),
-         *object = letters(1025, "{\"chat_template\": \"{{", "}}\"}");
+         *object = letters(1025, "{\"chat_template\": \"{{", "}}\"}"), *most = letters(65536, "", ""),
+         *past = letters(65537, "", "");
     with("tokenizer_config.json", good_words, "\"{% for m in messages %}{{ m }}{% endfor %}\"", quoted);
     refused(NOT, "tokenizer_config.json: the chat template has a tag");
     write_file("tokenizer_config.json", good_words);
@@ -630,6 +802,11 @@ static void test_templates_wherever_they_are(void **state)
     refused(NOT, "chat_template.jinja: the chat template has a tag");
     write_file("chat_template.jinja", "");
     OK(wl_folder_read(folder, &read));
+    write_file("chat_template.jinja", most);
+    OK(wl_folder_read(folder, &read));
+    write_file("chat_template.jinja", past);
+    refused(NOT, "chat_template.jinja: the chat template is longer than 65536 bytes");
+    write_file("chat_template.jinja", "");
     write_file("chat_template.json", object);
     refused(NOT, "chat_template.json: the chat template has a tag");
     write_file("chat_template.json", "{\"chat_template\": \"x\"}");
@@ -639,6 +816,8 @@ static void test_templates_wherever_they_are(void **state)
     write_file("chat_template.json", "{}");
     write_file("tokenizer_module.json", "{}");
     refused(NOT, "tokenizer_module.json: a part of a tokenizer");
+    free(past);
+    free(most);
     free(object);
     free(quoted);
     free(longer);
@@ -702,6 +881,53 @@ static void test_a_folder_is_read_once(void **state)
     later = 0;
 }
 
+/* What lies in a folder of it may change without a trace in the folder itself. */
+static void test_a_folder_with_folders_is_read_anew(void **state)
+{
+    (void)state;
+    wl_folder read;
+    char inner[128], path[160];
+    snprintf(inner, sizeof inner, "%s/inner", folder);
+    snprintf(path, sizeof path, "%s/model.onnx", inner);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    graph_write(path, &good_graph);
+    with("genai_config.json", good_config, "\"model.onnx\"", "\"inner/model.onnx\"");
+    later = 60;
+    look(&read, 1);
+    look(&read, 1);
+    assert_int_equal(wl_folder_cache(&read, 1), 2 * 2 * 3 * 8 * sizeof(float));
+    graph_shape shape = good_graph;
+    shape.cache[1] = 4;
+    graph_write(path, &shape);
+    look(&read, 1);
+    assert_int_equal(wl_folder_cache(&read, 1), 2 * 2 * 4 * 8 * sizeof(float));
+    later = 0;
+    unlink(path);
+    rmdir(inner);
+}
+
+/* Several are remembered, each by its own name. */
+static void test_folders_are_told_apart(void **state)
+{
+    char first[sizeof folder];
+    wl_folder read;
+    memcpy(first, folder, sizeof first);
+    write_folder(state);
+    with("genai_config.json", good_config, "\"top_k\": 7", "\"top_k\": 9");
+    char second[sizeof folder];
+    memcpy(second, folder, sizeof second);
+    later = 60;
+    for (int i = 0; i < 4; i++) {
+        memcpy(folder, i % 2 ? second : first, sizeof folder);
+        look(&read, i < 2);
+        assert_string_equal(read.path, folder);
+        assert_int_equal(read.top_k, i % 2 ? 9 : 7);
+    }
+    later = 0;
+    assert_int_equal(drop_folder(state), 0);
+    memcpy(folder, first, sizeof folder);
+}
+
 int main(void)
 {
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, write_folder, drop_folder)
@@ -710,7 +936,11 @@ int main(void)
         WITH_FOLDER(test_what_may_be_left_out_has_its_standard),
         cmocka_unit_test(test_a_cache_without_measure),
         cmocka_unit_test(test_paths),
+        WITH_FOLDER(test_paths_of_the_folder_one_is_in),
         WITH_FOLDER(test_each_word_of_a_config_has_its_rule),
+        WITH_FOLDER(test_each_number_has_its_limits),
+        WITH_FOLDER(test_the_last_item_has_its_rule),
+        WITH_FOLDER(test_parts_beside_the_decoder_are_refused),
         WITH_FOLDER(test_configs_as_genai_takes_them),
         WITH_FOLDER(test_a_config_that_is_no_file),
         WITH_FOLDER(test_the_graph_is_as_the_config_has_it),
@@ -723,6 +953,8 @@ int main(void)
         WITH_FOLDER(test_templates_wherever_they_are),
         WITH_FOLDER(test_a_template_that_is_no_file),
         WITH_FOLDER(test_a_folder_is_read_once),
+        WITH_FOLDER(test_a_folder_with_folders_is_read_anew),
+        WITH_FOLDER(test_folders_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,8 @@ static void put_cache(bytes *graph, const char *name, const graph_shape *shape, 
     int64_t extents[4];
     for (int i = 0; i < 4; i++)
         extents[i] = shape->other_cache[i] ? shape->other_cache[i] : -1;
-    put_value(graph, 11, name, shape->type, other ? extents : shape->cache, other ? 4 : shape->rank);
+    put_value(graph, 11, name, shape->type, other ? extents : shape->cache,
+              other ? (shape->other_rank ? shape->other_rank : 4) : shape->rank);
 }
 
 void graph_write(const char *path, const graph_shape *shape)

@@ -11,6 +11,7 @@ typedef struct graph_shape {
     const char *logits;
     int other;              /* 1: the values of the last layer have extents of their own, of four */
     int64_t other_cache[4]; /* of which a 0 is a name */
+    int other_rank;         /* so many of them; 0: all */
 } graph_shape;
 
 /* Writes it; the test ends where that fails. */

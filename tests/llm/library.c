@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 typedef int child(void);
@@ -155,6 +156,139 @@ static void test_what_is_missing_is_said(void **state)
     in_a_child(opened_by_the_program, "opened_by_the_program");
 }
 
+/* ---- which is taken ---------------------------------------------------------------------------------------------- */
+
+/* Files that can be read, which is all that is asked before one is opened. */
+enum { GENAI = 1, RUNTIME = 2, GENAI_CUDA = 4, RUNTIME_CUDA = 8, PLACES = 4 };
+static const char *const places[PLACES] = {"engines/onnxruntime-genai/current/libonnxruntime-genai.so",
+                                           "engines/onnxruntime/current/libonnxruntime.so",
+                                           "engines/onnxruntime-genai-cuda/current/libonnxruntime-genai.so",
+                                           "engines/onnxruntime-cuda/current/libonnxruntime.so"};
+
+static void make_file(const char *home, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", home, name);
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    fclose(fopen(path, "wb"));
+}
+
+static void drop_store(const char *home)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", home);
+    if (system(command) != 0)
+        fprintf(stderr, "%s stays\n", home);
+}
+
+typedef struct choice {
+    int here;
+    int taken; /* -1: none */
+    bool cuda;
+    const char *words; /* of what is missing */
+} choice;
+
+static const choice choices[] = {
+    {0, -1, false, "run scripts/engines onnxruntime-genai"},
+    {RUNTIME, -1, false, "run scripts/engines onnxruntime-genai"},
+    {GENAI, -1, false, "needs ONNX Runtime, which is not here: run scripts/engines onnxruntime, or"},
+    {GENAI | RUNTIME, 0, false, ""},
+    {GENAI | RUNTIME_CUDA, -1, false, "needs ONNX Runtime, which"},
+    {GENAI_CUDA, -1, true, "needs ONNX Runtime's build for CUDA, which is not here: run scripts/engines --cuda "},
+    {GENAI_CUDA | RUNTIME, -1, true, "needs ONNX Runtime's build for CUDA"},
+    {GENAI_CUDA | RUNTIME_CUDA, 2, true, ""},
+    {GENAI_CUDA | RUNTIME_CUDA | GENAI | RUNTIME, 2, true, ""},
+    {GENAI_CUDA | GENAI | RUNTIME, 0, false, ""},
+};
+
+static bool is_chosen(const weir_engine *engine, const char *home, const choice *it)
+{
+    weir_engine_provider cuda = WEIR_INIT(weir_engine_provider), cpu = WEIR_INIT(weir_engine_provider);
+    char path[256] = "";
+    if (engine->provider(0, &cuda) != WEIR_OK || engine->provider(1, &cpu) != WEIR_OK)
+        return false;
+    if (it->taken < 0)
+        return cpu.state == WEIR_PROVIDER_NO_LIBRARY && cuda.state == WEIR_PROVIDER_NO_LIBRARY &&
+               strstr(cpu.missing, it->words) && strcmp(cuda.missing, cpu.missing) == 0;
+    snprintf(path, sizeof path, "%s/%s", home, places[it->taken]);
+    bool good = cpu.state == WEIR_PROVIDER_HERE && !cpu.missing[0] && !cpu.version[0] &&
+                strcmp(cpu.library, path) == 0 && strcmp(cuda.library, path) == 0;
+    if (!it->cuda)
+        return good && cuda.state == WEIR_PROVIDER_NOT_BUILT && strstr(cuda.missing, "has no CUDA; run ");
+    /* Whether CUDA's libraries are here is the machine's. */
+    return good && (cuda.state == WEIR_PROVIDER_HERE
+                        ? !cuda.missing[0]
+                        : cuda.state == WEIR_PROVIDER_NOT_LOADABLE && strstr(cuda.missing, "need lib") != NULL);
+}
+
+static int each_store(void)
+{
+    const weir_engine *engine = engine_here();
+    int result = engine ? GOOD : NO_ENGINE;
+    if (weir_option_set("onnxruntime", "") != WEIR_OK || weir_option_set("onnxruntime_genai", "") != WEIR_OK)
+        return BAD;
+    for (size_t i = 0; engine && i < sizeof choices / sizeof *choices; i++) {
+        char home[] = "/tmp/weir-store-XXXXXX";
+        if (!mkdtemp(home) || weir_option_set("home", home) != WEIR_OK)
+            return BAD;
+        for (int k = 0; k < PLACES; k++)
+            if (choices[i].here & 1 << k)
+                make_file(home, places[k]);
+        if (!is_chosen(engine, home, &choices[i])) {
+            fprintf(stderr, "store %zu\n", i);
+            result = BAD;
+        }
+        drop_store(home);
+    }
+    return result;
+}
+
+static weir_provider_state state_of(const weir_engine *engine)
+{
+    weir_engine_provider found = WEIR_INIT(weir_engine_provider);
+    return engine->provider(1, &found) == WEIR_OK ? found.state : WEIR_PROVIDER_NOT_LOADABLE;
+}
+
+/* Beside the library that is named lies what tells that it is for CUDA; the store has the ONNX Runtime for it, unless that is
+ * named, too. */
+static int one_that_is_named(void)
+{
+    int result = GOOD;
+    const weir_engine *engine = engine_here();
+    for (int cuda = 0; engine && cuda < 2; cuda++)
+        for (int runtime = 0; runtime < 3; runtime++) {
+            char home[] = "/tmp/weir-store-XXXXXX", path[128];
+            if (!mkdtemp(home) || weir_option_set("home", home) != WEIR_OK)
+                return BAD;
+            make_file(home, "own/libonnxruntime-genai.so");
+            if (cuda)
+                make_file(home, "own/libonnxruntime-genai-cuda.so");
+            if (runtime > 0)
+                make_file(home, places[runtime == 1 ? 1 : 3]);
+            snprintf(path, sizeof path, "%s/own/libonnxruntime-genai.so", home);
+            if (weir_option_set("onnxruntime_genai", path) != WEIR_OK || weir_option_set("onnxruntime", "") != WEIR_OK)
+                return BAD;
+            bool found = state_of(engine) == WEIR_PROVIDER_HERE;
+            if (weir_option_set("onnxruntime", "/named/libonnxruntime.so") != WEIR_OK)
+                return BAD;
+            if (found != (runtime == cuda + 1) || state_of(engine) != WEIR_PROVIDER_HERE)
+                result = BAD;
+            drop_store(home);
+        }
+    return engine ? result : NO_ENGINE;
+}
+
+static void test_which_is_taken(void **state)
+{
+    (void)state;
+    in_a_child(each_store, "each_store");
+    in_a_child(one_that_is_named, "one_that_is_named");
+}
+
 /* ---- what is left alone ------------------------------------------------------------------------------------------ */
 
 static int entries(const char *path)
@@ -226,6 +360,31 @@ static int nothing_is_printed(void)
     return BAD;
 }
 
+/* Words of the environment that are set for GenAI are the program's again, and what it has said itself counts. */
+static int the_environment_is_left(void)
+{
+    weir_engine_probe probe;
+    setenv("ORT_DISABLE_TELEMETRY", "0", 1);
+    unsetenv("ORT_LIB_PATH");
+    const weir_engine *engine = engine_here();
+    if (!engine || !genai_of(engine, &probe))
+        return NO_ENGINE;
+    const char *told = getenv("ORT_DISABLE_TELEMETRY");
+    return !getenv("ORT_LIB_PATH") && told && strcmp(told, "0") == 0 ? GOOD : BAD;
+}
+
+static int a_path_of_its_own_is_left(void)
+{
+    weir_engine_probe probe;
+    unsetenv("ORT_DISABLE_TELEMETRY");
+    setenv("ORT_LIB_PATH", "/its/own.so", 1);
+    const weir_engine *engine = engine_here();
+    if (!engine || !genai_of(engine, &probe))
+        return NO_ENGINE;
+    const char *path = getenv("ORT_LIB_PATH"), *told = getenv("ORT_DISABLE_TELEMETRY");
+    return path && strcmp(path, "/its/own.so") == 0 && told && strcmp(told, "1") == 0 ? GOOD : BAD;
+}
+
 static void test_what_is_the_users_is_left_alone(void **state)
 {
     (void)state;
@@ -233,12 +392,15 @@ static void test_what_is_the_users_is_left_alone(void **state)
     the_model(CONCAT);
     in_a_child(nothing_is_written, "nothing_is_written");
     in_a_child(nothing_is_printed, "nothing_is_printed");
+    in_a_child(the_environment_is_left, "the_environment_is_left");
+    in_a_child(a_path_of_its_own_is_left, "a_path_of_its_own_is_left");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_missing_is_said),
+        cmocka_unit_test(test_which_is_taken),
         cmocka_unit_test(test_what_is_the_users_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

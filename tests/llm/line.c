@@ -2,9 +2,9 @@
  * the next step, and that a step that fails fails all that it was for. */
 #include "common.h"
 
+#include <weir/residency.h>
+
 #include <pthread.h>
-#include <stdatomic.h>
-#include <sys/syscall.h>
 
 #include "engines/llm/wl.h"
 
@@ -18,7 +18,8 @@ static wl_library real;
 /* With the lock. */
 static int32_t begun[MOST];                           /* by the first tokens of their prompts */
 static size_t begun_count, step_count, at_step[MOST]; /* at_step: runs that had begun at each of the first steps */
-static size_t held_step, fails_step, engines;         /* the steps that are held, and that fail, from 1; 0: none */
+static size_t held_step, fails_step;                  /* the steps that are held, and that fail, from 1; 0: none */
+static size_t engines, engines_gone;
 static bool inside, open_it;
 static int failure; /* stands for the result of the step that fails */
 
@@ -57,6 +58,14 @@ static oga_result *watched_engine(oga_model *model, oga_engine **out)
     return real.OgaCreateEngine(model, out);
 }
 
+static void watched_end(oga_engine *engine)
+{
+    pthread_mutex_lock(&lock);
+    engines_gone++;
+    pthread_mutex_unlock(&lock);
+    real.OgaDestroyEngine(engine);
+}
+
 static const char *watched_words(const oga_result *result)
 {
     return (const void *)result == &failure ? "failed on purpose" : real.OgaResultGetError(result);
@@ -74,13 +83,14 @@ static void watch(const bench *it, size_t fails)
     wl_library *library = (wl_library *)(uintptr_t)it->model->library;
     if (!real.OgaEngineRun)
         real = *library;
-    begun_count = step_count = engines = 0;
+    begun_count = step_count = engines = engines_gone = 0;
     held_step = 1;
     fails_step = fails;
     inside = open_it = false;
     library->OgaRequestBeginTurn = watched_begin;
     library->OgaEngineRun = watched_run;
     library->OgaCreateEngine = watched_engine;
+    library->OgaDestroyEngine = watched_end;
     library->OgaResultGetError = watched_words;
     library->OgaDestroyResult = watched_destroy;
 }
@@ -143,23 +153,6 @@ static void start(asker *to, const bench *it, int which)
     assert_int_equal(pthread_create(&to->thread, NULL, ask, to), 0);
 }
 
-/* Its thread sleeps: in the line, as nothing else makes it wait while the engine is held. */
-static void until_it_sleeps(const asker *it)
-{
-    char file[64], state = 0;
-    for (int seen = 0; seen < 20;) {
-        usleep(2000);
-        long number = atomic_load(&it->number);
-        snprintf(file, sizeof file, "/proc/self/task/%ld/stat", number);
-        FILE *stat = number ? fopen(file, "r") : NULL;
-        if (stat && fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
-            state = 0;
-        if (stat)
-            fclose(stat);
-        seen = state == 'S' ? seen + 1 : 0;
-    }
-}
-
 /* The first one is alone in the engine, in its first step; the others are in the line in this order. */
 static void hold_one_before_others(asker *all, const bench *it)
 {
@@ -168,7 +161,7 @@ static void hold_one_before_others(asker *all, const bench *it)
         if (i == 0)
             until_inside();
         else
-            until_it_sleeps(&all[i]);
+            until_asleep(&all[i].number);
     }
 }
 
@@ -283,6 +276,114 @@ static void test_a_run_of_no_tokens_asks_for_nothing(void **state)
     bench_close(&it);
 }
 
+/* ---- what an idle engine keeps ----------------------------------------------------------------------------------- */
+
+static void has_engines(size_t made, size_t gone)
+{
+    pthread_mutex_lock(&lock);
+    size_t now_made = engines, now_gone = engines_gone;
+    pthread_mutex_unlock(&lock);
+    assert_int_equal(now_made, made);
+    assert_int_equal(now_gone, gone);
+}
+
+static weir_status ask_once(const bench *it)
+{
+    asker one;
+    start(&one, it, 0);
+    pthread_join(one.thread, NULL);
+    return one.status;
+}
+
+/* One with a table of blocks, as it says of this one, has them from run to run; what has failed in it, or got no memory in it, is
+ * gone with it. */
+static void test_an_engine_with_blocks_stays_until_a_run_fails(void **state)
+{
+    (void)state;
+    bench it = bench_of("2");
+    it.model->folder.paged = true;
+    watch(&it, 0);
+    let_go();
+    for (int i = 0; i < 3; i++)
+        OK(ask_once(&it));
+    has_engines(0, 0);
+    fails_step = step_count + 1;
+    assert_int_equal(ask_once(&it), WEIR_ERR_ENGINE);
+    has_engines(0, 1);
+    OK(ask_once(&it));
+    has_engines(1, 1);
+    OK(weir_client_set_limits(it.client, 0, stats_of(&it).live));
+    assert_int_equal(ask_once(&it), WEIR_ERR_OUT_OF_MEMORY);
+    has_engines(1, 2);
+    OK(weir_client_set_limits(it.client, 0, 0));
+    OK(ask_once(&it));
+    has_engines(2, 2);
+    unwatch(&it);
+    it.model->folder.paged = false;
+    bench_close(&it);
+}
+
+/* What an idle one has is given up where it is asked for, as often as that is; one that computes gives nothing up. */
+static void test_an_idle_engine_is_given_up(void **state)
+{
+    (void)state;
+    uint64_t released = 1;
+    bench it = bench_of("2");
+    asker one;
+    it.model->folder.paged = true;
+    watch(&it, 0);
+    held_step = 2;
+    uint64_t weights = stats_of(&it).live;
+    start(&one, &it, 0);
+    until_inside();
+    uint64_t cache = stats_of(&it).live_class[WEIR_CLASS_KV];
+    assert_true(cache > 0);
+    OK(it.engine->trim(it.model, 1, &released));
+    assert_int_equal(released, 0);
+    has_engines(0, 0);
+    let_go();
+    pthread_join(one.thread, NULL);
+    assert_int_equal(one.status, WEIR_OK);
+    cache = stats_of(&it).live_class[WEIR_CLASS_KV];
+    assert_true(cache > 0);
+    OK(it.engine->trim(it.model, 1, &released));
+    assert_int_equal(released, cache);
+    assert_int_equal(stats_of(&it).live, weights);
+    has_engines(0, 1);
+    OK(it.engine->trim(it.model, 1, &released));
+    assert_int_equal(released, 0);
+    OK(ask_once(&it));
+    has_engines(1, 1);
+    unwatch(&it);
+    it.model->folder.paged = false;
+    bench_close(&it);
+}
+
+static void test_a_model_that_is_suspended_has_no_engine(void **state)
+{
+    (void)state;
+    for (int several = 0; several < 2; several++) {
+        bench it = bench_of(several ? "2" : "1");
+        uint64_t weights = stats_of(&it).live_class[WEIR_CLASS_WEIGHTS];
+        it.model->folder.paged = several;
+        watch(&it, 0);
+        let_go();
+        for (int i = 0; i < 3; i++) {
+            weir_engine_leaving leaving = {0};
+            leaving.struct_size = sizeof leaving;
+            for (int twice = 0; twice < 2; twice++)
+                OK(it.engine->suspend(it.model, &leaving));
+            assert_int_equal(leaving.unwritten, WEIR_CLASS_BIT(WEIR_CLASS_WEIGHTS));
+            assert_int_equal(stats_of(&it).live, weights);
+            has_engines(several ? (size_t)i : 0, several ? (size_t)i + 1 : 0);
+            OK(ask_once(&it));
+        }
+        unwatch(&it);
+        it.model->folder.paged = false;
+        bench_close(&it);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +391,9 @@ int main(void)
         cmocka_unit_test(test_a_step_that_fails_fails_all_of_its_runs),
         cmocka_unit_test(test_what_ended_a_run_first_is_told),
         cmocka_unit_test(test_a_run_of_no_tokens_asks_for_nothing),
+        cmocka_unit_test(test_an_engine_with_blocks_stays_until_a_run_fails),
+        cmocka_unit_test(test_an_idle_engine_is_given_up),
+        cmocka_unit_test(test_a_model_that_is_suspended_has_no_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -479,6 +479,69 @@ static void test_logits_are_of_the_last_row(void **state)
     bench_close(&it);
 }
 
+static int32_t type_of_logits;
+static size_t rank_of_logits;
+static int64_t width_of_logits;
+
+static oga_result *made_up_type(oga_tensor *tensor, int32_t *out)
+{
+    (void)tensor;
+    *out = type_of_logits;
+    return NULL;
+}
+
+static oga_result *any_rank(oga_tensor *tensor, size_t *out)
+{
+    (void)tensor;
+    *out = rank_of_logits;
+    return NULL;
+}
+
+static oga_result *any_shape(oga_tensor *tensor, int64_t *shape, size_t rank)
+{
+    (void)tensor;
+    for (size_t i = 0; i < rank; i++)
+        shape[i] = i + 1 < rank ? 1 : width_of_logits;
+    return NULL;
+}
+
+/* Of another type, of more or fewer tokens, or of no shape. */
+static void test_logits_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t type;
+        size_t rank;
+        int64_t width;
+        weir_status status;
+    } tried[] = {{OGA_FLOAT32, 1, VOCABULARY, WEIR_OK},
+                 {OGA_FLOAT32, 8, VOCABULARY, WEIR_OK},
+                 {OGA_FLOAT32, 0, VOCABULARY, WEIR_ERR_ENGINE},
+                 {OGA_FLOAT32, 9, VOCABULARY, WEIR_ERR_ENGINE},
+                 {OGA_FLOAT32 + 9, 3, VOCABULARY, WEIR_ERR_UNSUPPORTED},
+                 {OGA_FLOAT32, 3, VOCABULARY - 1, WEIR_ERR_UNSUPPORTED},
+                 {OGA_FLOAT32, 3, VOCABULARY + 1, WEIR_ERR_UNSUPPORTED}};
+    const weir_setting settings[] = {GREEDY("1"), {"logits", "1"}};
+    bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+    OK(bench_load(&it, loads[0], 2));
+    weir_tensor input = token_input(prompt, PROMPT);
+    watched->OgaTensorGetType = made_up_type;
+    watched->OgaTensorGetShapeRank = any_rank;
+    watched->OgaTensorGetShape = any_shape;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        weir_outputs outputs;
+        type_of_logits = tried[i].type;
+        rank_of_logits = tried[i].rank;
+        width_of_logits = tried[i].width;
+        assert_int_equal(infer(&it, &input, settings, 3, &outputs), tried[i].status);
+        if (tried[i].status == WEIR_OK)
+            release(&it, &outputs);
+        if (tried[i].status == WEIR_ERR_UNSUPPORTED)
+            assert_words(weir_detail(), "its logits are not 448 numbers of f32");
+    }
+    bench_close(&it);
+}
+
 int main(void)
 {
     fill_prompt(prompt, PROMPT, 1);
@@ -487,6 +550,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_runs_leave_nothing_whichever_call_fails, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_an_end_token_ends_a_run_that_does_not_ignore_it, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_logits_are_of_the_last_row, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_logits_that_are_none_are_refused, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_runs_together_leave_nothing_whichever_call_fails, watch, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

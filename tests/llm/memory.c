@@ -2,6 +2,7 @@
  * are, and what is back when nothing runs. */
 #include "answer.h"
 #include "folders.h"
+#include "graph.h"
 
 #include <pthread.h>
 
@@ -56,6 +57,112 @@ static void test_a_model_that_is_loaded_has_its_weights_alone(void **state)
         print_message("%s: %llu bytes of weights, planned %llu\n", model_names[which], (unsigned long long)first,
                       (unsigned long long)plan.bytes[WEIR_CLASS_WEIGHTS]);
         bench_close(&it);
+    }
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
+
+typedef struct planned {
+    int which;
+    const char *one, *other; /* of genai_config.json */
+    weir_setting settings[3];
+    size_t count;
+    uint64_t first, whole, context; /* tokens of keys and values */
+    uint32_t sequences;
+} planned;
+
+#define SAME   "\"search\": {", "\"search\": {"
+#define BLOCKS "\"search\": {", "\"engine\": {\"dynamic_batching\": {\"block_size\": 100}}, \"search\": {"
+
+static const planned all_planned[] = {
+    {SHARED, SAME, {{0}}, 0, 2, 256, 256, 1},
+    {SHARED, SAME, {{"context", "100"}}, 1, 2, 100, 100, 1},
+    {SHARED, SAME, {{"context", "100"}, {"sequences", "3"}}, 2, 2, 300, 100, 3},
+    {CONCAT, SAME, {{"context", "100"}}, 1, 2, 200, 100, 1},
+    {SHARED, BLOCKS, {{"context", "200"}}, 1, 200, 0, 200, 1},
+    {SHARED, BLOCKS, {{"context", "201"}, {"sequences", "3"}}, 2, 900, 0, 201, 3},
+    {CONCAT, BLOCKS, {{"context", "199"}, {"sequences", "2"}, {"batch", "5"}}, 3, 400, 0, 199, 2},
+};
+
+/* Blocks, tokens, heads, numbers of a head. */
+static void write_graph_of_blocks(const char *folder)
+{
+    static const graph_shape shape = {.layers = LAYERS,
+                                      .width = VOCABULARY,
+                                      .cache = {-1, -1, KV_HEADS, HEAD},
+                                      .rank = 4,
+                                      .type = 1,
+                                      .logits = "logits"};
+    char path[FOLDER_NAME + 16];
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    graph_write(path, &shape);
+}
+
+/* Every number of it. Blocks are there from the load on, so that they are known to the byte. */
+static void test_what_is_planned(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof all_planned / sizeof *all_planned; i++) {
+        const planned *it = &all_planned[i];
+        char path[FOLDER_NAME];
+        folder_copy(the_model(it->which), path);
+        folder_replace(path, "genai_config.json", it->one, it->other);
+        bool blocks = it->whole == 0;
+        if (blocks)
+            write_graph_of_blocks(path);
+        weir_engine_load load = WEIR_INIT(weir_engine_load);
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        load.path = path;
+        load.settings = it->settings;
+        load.setting_count = it->count;
+        OK(the_engine()->plan(&load, &plan));
+        uint64_t row = it->sequences * VOCABULARY * sizeof(float);
+        assert_int_equal(plan.bytes[WEIR_CLASS_KV], it->first * TOKEN_OF_CACHE);
+        assert_int_equal(plan.whole[WEIR_CLASS_KV], it->whole * TOKEN_OF_CACHE);
+        assert_int_equal(plan.passing[WEIR_CLASS_KV], blocks ? 0 : it->first * TOKEN_OF_CACHE);
+        assert_int_equal(plan.exact[WEIR_CLASS_KV], blocks);
+        assert_int_equal(plan.bytes[WEIR_CLASS_ACTIVATIONS], row);
+        assert_int_equal(plan.passing[WEIR_CLASS_ACTIVATIONS], row);
+        assert_int_equal(plan.passing[WEIR_CLASS_WEIGHTS], 0);
+        assert_int_equal(plan.context, it->context);
+        assert_int_equal(plan.sequences, it->sequences);
+        for (int k = 0; k < WEIR_CLASS_MOST; k++) {
+            bool known = k == WEIR_CLASS_WEIGHTS || k == WEIR_CLASS_KV || k == WEIR_CLASS_ACTIVATIONS;
+            if (!known)
+                assert_int_equal(plan.bytes[k], 0);
+            if (k != WEIR_CLASS_KV)
+                assert_false(plan.exact[k]);
+            assert_int_equal(plan.source[k],
+                             known || k == WEIR_CLASS_SCRATCH ? WEIR_PREDICTED_METADATA : (weir_prediction_source)0);
+            assert_int_equal(plan.host[k], 0);
+        }
+        folder_drop(path);
+    }
+}
+
+/* Settings that take other memory have another number, and those that do not have the same. */
+static void test_settings_have_a_number(void **state)
+{
+    (void)state;
+    static const weir_setting settings[][2] = {{{"threads", "0"}, {"context", "0"}},
+                                               {{"threads", "5"}, {"seed", "3"}},
+                                               {{"threads", "0"}, {"context", "9"}},
+                                               {{"threads", "0"}, {"batch", "9"}},
+                                               {{"threads", "0"}, {"sequences", "9"}}};
+    uint64_t numbers[5];
+    for (int i = 0; i < 5; i++) {
+        weir_engine_load load = WEIR_INIT(weir_engine_load);
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        load.path = the_model(SHARED);
+        load.settings = settings[i];
+        load.setting_count = 2;
+        if (i == 3)
+            load.path = the_model(CONCAT);
+        OK(the_engine()->plan(&load, &plan));
+        numbers[i] = plan.settings;
+        assert_true(numbers[i] != 0);
+        for (int k = 0; k < i; k++)
+            assert_int_equal(numbers[i] == numbers[k], i == 1 && k == 0);
     }
 }
 
@@ -416,6 +523,8 @@ int main(void)
     fill_prompt(prompt, PROMPT, 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_that_is_loaded_has_its_weights_alone),
+        cmocka_unit_test(test_what_is_planned),
+        cmocka_unit_test(test_settings_have_a_number),
         cmocka_unit_test(test_keys_and_values_take_what_their_tokens_take),
         cmocka_unit_test(test_activations_and_scratch_are_told_apart),
         cmocka_unit_test(test_a_run_leaves_nothing),

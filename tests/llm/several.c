@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/syscall.h>
 
 enum { RUNS = 3, MADE = 12, PROMPT = 9 };
 
@@ -123,23 +122,6 @@ static void start(asker *it)
     assert_int_equal(pthread_create(&it->thread, NULL, ask, it), 0);
 }
 
-/* Its thread sleeps: it waits for its turn, as nothing else makes it wait while another run is held. */
-static void wait_until_it_sleeps(const asker *it)
-{
-    char file[64], state = 0;
-    for (int seen = 0; seen < 20;) {
-        usleep(2000);
-        long number = atomic_load(&it->number);
-        snprintf(file, sizeof file, "/proc/self/task/%ld/stat", number);
-        FILE *stat = number ? fopen(file, "r") : NULL;
-        if (stat && fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
-            state = 0;
-        if (stat)
-            fclose(stat);
-        seen = state == 'S' ? seen + 1 : 0;
-    }
-}
-
 /* ---- cancels ----------------------------------------------------------------------------------------------------- */
 
 /* Once: by the number that means all, and by a number that two of the three have. One is with its reader, two wait for
@@ -163,7 +145,7 @@ static void test_a_cancel_finds_every_run_that_it_means(void **state)
             if (i == 0)
                 wait_for_somebody(&held);
             else
-                wait_until_it_sleeps(&all[i]);
+                until_asleep(&all[i].number);
         }
         weir_status found = it.engine->cancel(it.model, meant == 3 ? 0 : 7);
         open_gate(&held);
@@ -246,7 +228,7 @@ static void test_a_cancel_ends_any_run_among_others(void **state)
             if (i == 0)
                 wait_for_somebody(&first);
             else
-                wait_until_it_sleeps(&all[i]);
+                until_asleep(&all[i].number);
         }
         hold_after(&second, &first, ENOUGH);
         wait_for_somebody(&second);

@@ -10,9 +10,22 @@ endif()
 # Neither does where its memory goes.
 weir_test(llm-account llm/account.c ${llm_sources}/memory.c LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads LABELS engine)
 target_include_directories(test-llm-account PRIVATE ${PROJECT_SOURCE_DIR}/src)
-foreach(call dlopen dlsym wi_pointer_map_put)
+foreach(call dlopen dlsym wi_pointer_map_put weir_onnxruntime_create weir_onnxruntime_destroy weir_onnxruntime_info weir_onnxruntime_explain
+        weir_runtime_info weir_stream_register weir_stream_unregister weir_stream_synchronize weir_alloc_with weir_free wi_cuda_scope_enter
+        wi_cuda_scope_leave)
   target_link_options(test-llm-account PRIVATE -Wl,--wrap=${call})
 endforeach()
+
+weir_test(llm-table llm/table.c ${llm_sources}/table.c ${llm_sources}/memory.c LIBS weir_interpose weir_base ${CMAKE_DL_LIBS} Threads::Threads LABELS engine)
+target_include_directories(test-llm-table PRIVATE ${PROJECT_SOURCE_DIR}/src)
+foreach(call create destroy info enter leave)
+  target_link_options(test-llm-table PRIVATE -Wl,--wrap=weir_onnxruntime_${call})
+endforeach()
+
+# Nor its library for CUDA.
+weir_test(llm-devices llm/devices.c ${llm_sources}/devices.c LIBS ${CMAKE_DL_LIBS} Threads::Threads LABELS engine)
+target_include_directories(test-llm-devices PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_options(test-llm-devices PRIVATE -Wl,--wrap=dlopen,--wrap=weir_runtime_info)
 
 # The rest is through the plug-in, as a program has it.
 if(NOT TARGET weir-engine-llm)
@@ -37,7 +50,7 @@ endfunction()
 
 weir_llm_test(answers llm/answers.c llm/answer.c)
 weir_llm_test(text llm/text.c llm/answer.c llm/folders.c)
-weir_llm_test(memory llm/memory.c llm/answer.c llm/folders.c)
+weir_llm_test(memory llm/memory.c llm/answer.c llm/folders.c llm/graph.c)
 weir_llm_test(refusals llm/refusals.c llm/answer.c)
 weir_llm_test(others llm/others.c llm/answer.c)
 if(TARGET weir-engine-onnx)
@@ -45,9 +58,10 @@ if(TARGET weir-engine-onnx)
 endif()
 weir_llm_test(together llm/together.c llm/answer.c llm/folders.c)
 weir_llm_test(several llm/several.c llm/answer.c llm/folders.c)
-weir_llm_test(cores llm/cores.c)
+weir_llm_test(cores llm/cores.c llm/folders.c)
 weir_llm_test(line llm/line.c)
 weir_llm_test(made llm/made.c)
+weir_llm_test(told llm/told.c llm/folders.c)
 weir_llm_test(hostile llm/hostile.c llm/folders.c llm/outside.c)
 target_link_libraries(test-llm-hostile PRIVATE PkgConfig::JANSSON)
 set_target_properties(test-llm-hostile PROPERTIES ENABLE_EXPORTS ON)

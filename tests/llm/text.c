@@ -215,6 +215,39 @@ static void test_an_end_token_ends_a_text_and_is_no_part_of_it(void **state)
     }
 }
 
+/* As many as there is room for, which is told where there is none; and no more are taken. */
+static void test_all_that_there_is_room_for(void **state)
+{
+    (void)state;
+    enum { ROOM = 16 };
+    const weir_setting all[] = {GREEDY("-1"), {"ignore_eos", "1"}}, one[] = {GREEDY("1"), {"ignore_eos", "1"}};
+    static const char *const kinds_of_load[] = {"1", "3"}; /* sequences */
+    for (int k = 0; k < 2; k++) {
+        const weir_setting load[] = {{"threads", "1"}, {"context", "16"}, {"sequences", kinds_of_load[k]}};
+        bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+        OK(bench_load(&it, load, 3));
+        for (size_t count = ROOM - 3; count < ROOM + 2; count++) {
+            int32_t longer[ROOM + 2];
+            weir_outputs outputs;
+            fill_prompt(longer, count, 1);
+            weir_tensor input = token_input(longer, count);
+            for (int more = 0; more < 2; more++) {
+                weir_status status = infer(&it, &input, more ? all : one, 3, &outputs);
+                if (count >= ROOM) {
+                    assert_int_equal(status, WEIR_ERR_INVALID);
+                    assert_words(weir_detail(), "and 1 new ones do not fit into the context of 16");
+                    continue;
+                }
+                OK(status);
+                assert_int_equal(output_named(&outputs, "tokens")->shape[0], more ? ROOM - (int64_t)count : 1);
+                assert_memory_equal(output_named(&outputs, "finish_reason")->data, "length", 6);
+                release(&it, &outputs);
+            }
+        }
+        bench_close(&it);
+    }
+}
+
 static void test_no_tokens_are_made_where_none_are_asked_for(void **state)
 {
     (void)state;
@@ -584,6 +617,7 @@ int main(void)
         cmocka_unit_test(test_a_character_of_several_tokens_comes_whole),
         cmocka_unit_test(test_a_reader_that_wants_no_more_ends_the_run),
         cmocka_unit_test(test_an_end_token_ends_a_text_and_is_no_part_of_it),
+        cmocka_unit_test(test_all_that_there_is_room_for),
         cmocka_unit_test(test_no_tokens_are_made_where_none_are_asked_for),
         cmocka_unit_test(test_wrong_inputs_are_refused_in_words),
         cmocka_unit_test(test_wrong_messages_are_refused_in_words),

@@ -24,6 +24,9 @@ WEIR_API char *__wrap_strndup(const char *text, size_t length);
 WEIR_API int __wrap_asprintf(char **out, const char *format, ...);
 int __real_vasprintf(char **out, const char *format, va_list arguments);
 WEIR_API int __wrap_vasprintf(char **out, const char *format, va_list arguments);
+/* As glibc's headers name it where the compiler has calls checked (_FORTIFY_SOURCE). */
+WEIR_API int __wrap___vasprintf_chk(char **out, int flag, const char *format, va_list arguments);
+WEIR_API int __wrap___asprintf_chk(char **out, int flag, const char *format, ...);
 void __real_free(void *block);
 WEIR_API void __wrap_free(void *block);
 
@@ -57,6 +60,22 @@ int __wrap_vasprintf(char **out, const char *format, va_list arguments)
 {
     int length = fails_now() ? -1 : __real_vasprintf(out, format, arguments);
     taken += length >= 0;
+    return length;
+}
+
+int __wrap___vasprintf_chk(char **out, int flag, const char *format, va_list arguments)
+{
+    (void)flag;
+    return __wrap_vasprintf(out, format, arguments);
+}
+
+int __wrap___asprintf_chk(char **out, int flag, const char *format, ...)
+{
+    (void)flag;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = __wrap_vasprintf(out, format, arguments);
+    va_end(arguments);
     return length;
 }
 

@@ -18,7 +18,8 @@ target_include_directories(test-manifest-without PRIVATE ${PROJECT_SOURCE_DIR}/s
 # Memory is the test's.
 weir_test(manifest-faults manifest/faults.c LIBS weir_manifest_objects)
 target_link_options(test-manifest-faults PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=strdup,--wrap=strndup,--wrap=asprintf,--wrap=vasprintf)
+  -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=strdup,--wrap=strndup,--wrap=asprintf,--wrap=vasprintf
+  -Wl,--wrap=__asprintf_chk,--wrap=__vasprintf_chk)
 
 # The clock and the disk are the test's.
 if(WEIR_PACKAGES AND ARCHIVE_FOUND)

@@ -394,6 +394,57 @@ static void a_session_in_use_stays(void **state)
     close_client(&l);
 }
 
+static atomic_bool in_run, run_may_go;
+
+/* The first run stays inside; others go on. */
+static ort_status *gated_run(ort_session *session, const ort_run_options *options, const char *const *input_names,
+                             const ort_value *const *inputs, size_t input_count, const char *const *output_names,
+                             size_t output_count, ort_value **outputs)
+{
+    watched.Run = real->Run;
+    atomic_store(&in_run, true);
+    while (!atomic_load(&run_may_go))
+        usleep(1000);
+    return real->Run(session, options, input_names, inputs, input_count, output_names, output_count, outputs);
+}
+
+static void *run_three_rows(void *user)
+{
+    run_and_drop(user, 3);
+    return NULL;
+}
+
+/* One that was idle when another was begun may be in use when that is there: then there is one too many, until either of them
+ * is used no more. */
+static void what_is_too_many_goes_when_it_can(void **state)
+{
+    (void)state;
+    pthread_t makes, uses;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
+    run_and_drop(&l, 1);
+    run_and_drop(&l, 2);
+    watched.CreateSessionFromArray = slow_session;
+    assert_int_equal(pthread_create(&makes, NULL, run_three_rows, &l), 0);
+    wait_for_it();
+    atomic_store(&in_run, false);
+    atomic_store(&run_may_go, false);
+    watched.Run = gated_run;
+    assert_int_equal(pthread_create(&uses, NULL, run_two_rows, &l), 0);
+    while (!atomic_load(&in_run))
+        usleep(1000);
+    atomic_store(&held_up, false);
+    pthread_join(makes, NULL);
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    atomic_store(&run_may_go, true);
+    pthread_join(uses, NULL);
+    assert_int_equal(stats.made, 2);
+    assert_int_equal(stats.ended, 1);
+    assert_int_equal(stats.now, 1);
+    assert_int_equal(onnx_buckets_look(l.model).now, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* For watched.CreateSessionFromArray. */
 static int failing; /* so many more fail */
 static weir_status failing_as;
@@ -471,6 +522,55 @@ static void without_a_session_the_first_serves(void **state)
     close_client(&l);
 }
 
+/* What failed before a session was made for the shapes is past: the next failure is the first again. */
+static void a_success_ends_what_failed(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
+    run_and_drop(&l, 1);
+    fail_next(1, WEIR_ERR_ENGINE);
+    run_and_drop(&l, 2);
+    clock_of_the_test += 1.01;
+    run_and_drop(&l, 2);
+    assert_int_equal(attempts, 2);
+    assert_int_equal(onnx_buckets_look(l.model).made, 1);
+    run_and_drop(&l, 3); /* in its place */
+    assert_int_equal(onnx_buckets_look(l.model).made, 2);
+    fail_next(1, WEIR_ERR_ENGINE);
+    run_and_drop(&l, 2);
+    clock_of_the_test += 0.99;
+    run_and_drop(&l, 2);
+    assert_int_equal(attempts, 1);
+    clock_of_the_test += 0.02;
+    run_and_drop(&l, 2);
+    assert_int_equal(attempts, 2);
+    assert_int_equal(onnx_buckets_look(l.model).made, 3);
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* A second, two, four, and so on; at the most 256. */
+static void a_wait_has_an_end(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", (const char *const[]){"buckets=2", NULL});
+    run_and_drop(&l, 1);
+    fail_next(20, WEIR_ERR_ENGINE);
+    run_and_drop(&l, 2);
+    for (int tries = 1, seconds = ONNX_FAILURE_FIRST; tries < 12; tries++) {
+        assert_int_equal(attempts, tries);
+        clock_of_the_test += seconds - 0.01;
+        run_and_drop(&l, 2);
+        assert_int_equal(attempts, tries);
+        clock_of_the_test += 0.02;
+        run_and_drop(&l, 2);
+        seconds = 2 * seconds < ONNX_FAILURE_MOST ? 2 * seconds : ONNX_FAILURE_MOST;
+    }
+    assert_int_equal(attempts, 12);
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void only_so_many_failures_are_remembered(void **state)
 {
     (void)state;
@@ -533,6 +633,38 @@ static void without_memory_the_oldest_goes_first(void **state)
     close_client(&l);
 }
 
+/* In whichever slot it is. */
+static void the_oldest_of_any_slot_makes_room(void **state)
+{
+    (void)state;
+    static float x[2 * 16];
+    onnx_turn turn;
+    onnx_run its = {.id = 1};
+    loaded l = load_model("mlp", (const char *const[]){"concurrency=2", "buckets=2", NULL});
+    weir_tensor rows[] = {tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x), tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x)};
+    for (size_t slot = 0; slot < 2; slot++) /* its own session is for a row */
+        for (size_t shape = 0; shape <= slot; shape++) {
+            weir_inference inference = {.struct_size = sizeof inference, .inputs = &rows[shape], .input_count = 1};
+            assert_ok(onnx_turn_take(l.model, &inference, &its, &l.model->slots[slot], &turn));
+            assert_int_equal(turn.bucket != NULL, shape);
+            onnx_turn_give(l.model, turn);
+        }
+    assert_int_equal(onnx_buckets_look(l.model).made, 1);
+    fail_next(1, WEIR_ERR_OUT_OF_MEMORY);
+    weir_inference two = {.struct_size = sizeof two, .inputs = &rows[1], .input_count = 1};
+    assert_ok(onnx_turn_take(l.model, &two, &its, &l.model->slots[0], &turn));
+    assert_non_null(turn.bucket);
+    onnx_turn_give(l.model, turn);
+    onnx_bucket_stats stats = onnx_buckets_look(l.model);
+    assert_int_equal(attempts, 2);
+    assert_int_equal(stats.made, 2);
+    assert_int_equal(stats.ended, 1);
+    assert_int_equal(stats.failed, 0);
+    assert_int_equal(stats.now, 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void what_buckets_cannot_be_is_said(void **state)
 {
     (void)state;
@@ -565,6 +697,8 @@ int main(void)
         cmocka_unit_test(the_oldest_bucket_goes),
         cmocka_unit_test_setup_teardown(nobody_waits_for_another_bucket, watch, unwatch),
         cmocka_unit_test_setup_teardown(without_a_session_the_first_serves, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_success_ends_what_failed, watch, unwatch),
+        cmocka_unit_test_setup_teardown(a_wait_has_an_end, watch, unwatch),
         cmocka_unit_test_setup_teardown(only_so_many_failures_are_remembered, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_failure_costs_no_other, watch, unwatch),
         cmocka_unit_test_setup_teardown(without_memory_the_oldest_goes_first, watch, unwatch),
@@ -572,16 +706,21 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_file_while_it_is_read_is_no_session, watch, unwatch),
         cmocka_unit_test(another_file_in_its_place_is_not_read), /* behind the others, as it clears the folder */
         cmocka_unit_test_setup_teardown(a_session_in_use_stays, watch, unwatch),
+        cmocka_unit_test_setup_teardown(what_is_too_many_goes_when_it_can, watch, unwatch),
         cmocka_unit_test(only_what_cuda_reads_is_shared),
         cmocka_unit_test(weights_that_may_be_mistaken_are_known),
         cmocka_unit_test(constants_that_may_be_mistaken_are_known),
         cmocka_unit_test(keys_round_up),
         cmocka_unit_test(what_buckets_cannot_be_is_said),
     };
-    enum { ON_HOST = 6 };
+    enum { ON_HOST = 7 };
     const size_t everywhere = sizeof tests / sizeof *tests - ON_HOST;
+    const struct CMUnitTest of_cuda[] = {
+        cmocka_unit_test_setup_teardown(the_oldest_of_any_slot_makes_room, watch, unwatch),
+    };
     int status = on_cuda() ? need_cuda_build() : need_onnxruntime();
-    return status
-               ? status
-               : _cmocka_run_group_tests("buckets", tests, on_cuda() ? everywhere : everywhere + ON_HOST, NULL, NULL);
+    if (status)
+        return status;
+    status = _cmocka_run_group_tests("buckets", tests, on_cuda() ? everywhere : everywhere + ON_HOST, NULL, NULL);
+    return on_cuda() ? status + cmocka_run_group_tests(of_cuda, NULL, NULL) : status;
 }

@@ -11,6 +11,7 @@
 #include <weir/onnxruntime.h>
 
 #include "engines/onnx/buckets.h"
+#include "written.h"
 
 enum { SLOTS = 4, MORE = 3, RUNS = SLOTS + MORE };
 
@@ -183,6 +184,22 @@ static void what_is_not_shared_is_all_that_there_is_more(void **state)
     }
 }
 
+/* What is compared by pieces, of which each is another one. */
+static void large_weights_are_there_once(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"in x f32 n 16; weight w f32 16 16384; MatMul x w > y; out y f32 n 16384",
+                                         "in x f32 n 16; weight w f32 16 17000; MatMul x w > y; out y f32 n 17000",
+                                         "in x f32 n 16; weight w f32 16 40000; MatMul x w > y; out y f32 n 40000"};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        uint64_t one = weights_with(written(models[i]), "concurrency=1");
+        assert_true(one >= 1 << 20);
+        assert_int_equal(weights_with(written(models[i]), "concurrency=3"), one);
+        assert_int_equal(weights_with(written(models[i]), "buckets=2"), one);
+    }
+    written_clear();
+}
+
 /* ---- runs at a time ------------------------------------------------------------------------------------------------------- */
 
 static void so_many_runs_are_inside_at_once(void **state)
@@ -349,6 +366,38 @@ static void each_session_has_its_stream(void **state)
         onnx_turn_give(l.model, turns[i]);
     unload_model(&l);
     close_client(&l);
+}
+
+static char told[512]; /* the options of cuda's provider, as its last session got them */
+
+static ort_status *note_options(ort_cuda_options *options, const char *const *keys, const char *const *values,
+                                size_t count)
+{
+    told[0] = 0;
+    for (size_t i = 0, at = 0; i < count && at < sizeof told; i++)
+        at += (size_t)snprintf(told + at, sizeof told - at, "%s=%s;", keys[i], values[i]);
+    return real->UpdateCUDAProviderOptions(options, keys, values, count);
+}
+
+/* All of a session's work is in the order of its stream, copies too; and options of the user's come behind weir's. */
+static void each_session_is_told_its_options(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings[3], *told;
+    } cases[] = {
+        {{NULL}, "device_id=0;do_copy_in_default_stream=1;enable_cuda_graph=0;"},
+        {{"concurrency=2"}, "device_id=0;do_copy_in_default_stream=1;enable_cuda_graph=0;"},
+        {{"cuda_graph=on"}, "device_id=0;do_copy_in_default_stream=1;enable_cuda_graph=1;"},
+        {{"cuda.use_tf32=0", "cuda.cudnn_conv_algo_search=HEURISTIC"},
+         "device_id=0;do_copy_in_default_stream=1;enable_cuda_graph=0;use_tf32=0;cudnn_conv_algo_search=HEURISTIC;"}};
+    watched.UpdateCUDAProviderOptions = note_options;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        loaded l = load_model("mlp", cases[i].settings);
+        assert_string_equal(told, cases[i].told);
+        unload_model(&l);
+        close_client(&l);
+    }
 }
 
 /* ---- when one cannot be made ------------------------------------------------------------------------------------------------ */
@@ -619,6 +668,7 @@ int main(void)
         return status;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_there_once),
+        cmocka_unit_test(large_weights_are_there_once),
         cmocka_unit_test(what_is_not_shared_is_all_that_there_is_more),
         cmocka_unit_test_setup_teardown(so_many_runs_are_inside_at_once, hold, let_go),
         cmocka_unit_test_setup_teardown(those_that_wait_are_served_as_they_came, hold, let_go),
@@ -626,6 +676,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(answers_are_those_of_one_session, hold, let_go),
         cmocka_unit_test_setup_teardown(nothing_is_mixed, hold, let_go),
         cmocka_unit_test(each_session_has_its_stream),
+        cmocka_unit_test_setup_teardown(each_session_is_told_its_options, watch, unwatch),
         cmocka_unit_test_setup_teardown(one_that_fails_leaves_nothing, hold, let_go),
         cmocka_unit_test_setup_teardown(the_first_that_fails_is_no_model, hold, let_go),
         cmocka_unit_test(without_memory_there_are_fewer),

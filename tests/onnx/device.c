@@ -7,6 +7,7 @@
 #include <weir/engine.h>
 #include <weir/onnxruntime.h>
 #include <weir/pressure.h>
+#include <weir/residency.h>
 
 #include "replay.h"
 
@@ -287,6 +288,35 @@ static void inputs_on_the_device_go_with_nobody(void **state)
     close_client(&l);
 }
 
+static bool stays(const weir_residency *all, const char *tag)
+{
+    for (uint32_t i = 0; i < all->stays; i++)
+        if (strcmp(all->stay[i].tag, tag) == 0)
+            return all->stay[i].why == WEIR_STAY_STABLE;
+    return false;
+}
+
+/* The addresses of a graph's inputs and outputs are in it, so that their blocks do not leave. */
+static void blocks_of_a_graph_stay(void **state)
+{
+    (void)state;
+    loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
+    weir_outputs out;
+    weir_residency r = WEIR_INIT(weir_residency);
+    assert_ok(infer_with(&l, &in, "host", &out));
+    l.engine->release_outputs(l.model, &out);
+    assert_ok(weir_client_suspend(l.client, NULL, &r));
+    assert_ok(weir_client_resume(l.client, WEIR_STREAM_HOST));
+    assert_true(stays(&r, "x"));
+    assert_true(stays(&r, "y"));
+    assert_ok(infer_with(&l, &in, "host", &out));
+    l.engine->release_outputs(l.model, &out);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* A graph is one of the inputs' ranks, too. */
 static void graphs_are_told_apart_by_their_ranks(void **state)
 {
@@ -482,6 +512,49 @@ static void what_cannot_be_captured_is_not_launched(void **state)
     close_client(&l);
 }
 
+weir_status __real_weir_capture_begin(weir_stream stream, weir_capture_pool *pool);
+weir_status __wrap_weir_capture_begin(weir_stream stream, weir_capture_pool *pool);
+
+static const loaded *starved; /* its captures find no memory */
+
+weir_status __wrap_weir_capture_begin(weir_stream stream, weir_capture_pool *pool)
+{
+    if (starved)
+        assert_ok(weir_client_set_limits(starved->client, 0, live(starved)));
+    return __real_weir_capture_begin(stream, pool);
+}
+
+/* However often memory is short in a capture, the next one is tried, and captured when there is some. */
+static void a_capture_is_tried_again_for_memory(void **state)
+{
+    (void)state;
+    loaded l = load_model("chain", (const char *const[]){"cuda_graph=on", NULL});
+    float x[16] = {0};
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
+    weir_outputs out;
+    uint64_t before = live(&l);
+    starved = &l;
+    for (int i = 0; i < 2 * ONNX_REPLAYS_MOST; i++) {
+        weir_status status = infer_with(&l, &in, "host", &out);
+        assert_ok(weir_client_set_limits(l.client, 0, 0));
+        assert_status(status, WEIR_ERR_OUT_OF_MEMORY);
+        assert_ok(weir_stream_synchronize(l.model->slots[0].stream));
+        assert_int_equal(live(&l), before);
+    }
+    starved = NULL;
+    for (int again = 0; again < 3; again++) {
+        uint64_t taken = onnx_session_stats(&l.model->slots[0]).blocks;
+        assert_ok(infer_with(&l, &in, "host", &out));
+        l.engine->release_outputs(l.model, &out);
+        if (again)
+            assert_int_equal(onnx_session_stats(&l.model->slots[0]).blocks, taken); /* it is a launch */
+        else
+            assert_true(onnx_session_stats(&l.model->slots[0]).blocks > taken);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
 static void a_capture_without_memory_is_refused(void **state)
 {
     (void)state;
@@ -533,6 +606,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_said),
         cmocka_unit_test(warm_up_and_plan),
         cmocka_unit_test(runs_are_captured),
+        cmocka_unit_test(blocks_of_a_graph_stay),
         cmocka_unit_test(graphs_are_told_apart_by_their_ranks),
         cmocka_unit_test(a_graph_reads_each_input_at_each_run),
         cmocka_unit_test(inputs_on_the_device_go_with_nobody),
@@ -543,6 +617,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_captured_is_not_launched),
         cmocka_unit_test(values_lie_as_suits_the_model),
         cmocka_unit_test(a_capture_without_memory_is_refused),
+        cmocka_unit_test(a_capture_is_tried_again_for_memory),
     };
     int status = need_cuda_build();
     return status ? status : cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * fails, waits or ends for another's sake. Where several have to be computed together, they wait for so many rows, an hour
  * if need be. */
 #include "common.h"
+#include "written.h"
 #include <weir/engine.h>
 #include <weir/stats.h>
 
@@ -140,6 +141,39 @@ static void settings_that_would_do_nothing(void **state)
     refuse("rankless", at_once, "open");
     static const char *const off[] = {"max_batch_size=0", NULL};
     loaded l = load_model("fixed", off);
+    done(&l);
+}
+
+/* An input that need not be given need not be open; whoever gives it is computed alone. */
+static void an_input_with_a_value_need_not_be_open(void **state)
+{
+    (void)state;
+    loaded l =
+        load_model(written("in x f32 n 2; in s f32 1 2; weight s f32 1 2 = 16 24; Mul x s > y; out y f32 n 2"), three);
+    float x[3][2] = {{1, 2}, {3, 4}, {5, 6}}, s[2] = {10, 20};
+    runner all[3], alone;
+    for (int i = 0; i < 3; i++) {
+        prepare_one(&all[i], &l, tensor("x", WEIR_TYPE_F32, SHAPE(1, 2), x[i]));
+        start(&all[i]);
+    }
+    for (int i = 0; i < 3; i++) { /* the weight has 1 and 2 */
+        finish(&all[i]);
+        assert_int_equal(all[i].status, WEIR_OK);
+        assert_int_equal(all[i].out.together, 3);
+        assert_true(((const float *)all[i].out.tensors[0].data)[0] == x[i][0] * 1);
+        assert_true(((const float *)all[i].out.tensors[0].data)[1] == x[i][1] * 2);
+        l.engine->release_outputs(l.model, &all[i].out);
+    }
+    prepare_one(&alone, &l, tensor("x", WEIR_TYPE_F32, SHAPE(1, 2), x[0]));
+    alone.inputs[1] = tensor("s", WEIR_TYPE_F32, SHAPE(1, 2), s);
+    alone.input_count = 2;
+    start(&alone);
+    finish(&alone);
+    assert_int_equal(alone.status, WEIR_OK);
+    assert_int_equal(alone.out.together, 1);
+    assert_true(((const float *)alone.out.tensors[0].data)[1] == 40);
+    l.engine->release_outputs(l.model, &alone.out);
+    written_clear();
     done(&l);
 }
 
@@ -542,6 +576,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_that_would_do_nothing),
+        cmocka_unit_test(an_input_with_a_value_need_not_be_open),
         cmocka_unit_test(several_are_computed_together),
         cmocka_unit_test(results_of_an_older_caller),
         cmocka_unit_test(only_who_gives_the_same_inputs),

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engines/onnx/model.h"
+#include "engines/onnx/join.h"
 
 enum { RUNS = 4, WIDTH = 6 };
 
@@ -278,6 +278,62 @@ static void the_next_group_begins_beside_the_first(void **state)
     close_client(&l);
 }
 
+static bool returns(asker *it)
+{
+    struct timespec until = soon();
+    return pthread_timedjoin_np(it->thread, NULL, &until) == 0;
+}
+
+/* While as many calls are under way as there may be, the next group waits, full as it is: a cancel takes it out of the line. */
+static void no_more_groups_begin_than_there_may_be(void **state)
+{
+    (void)state;
+    static const char *const settings[][4] = {
+        {"max_batch_size=2", "max_queue_delay_microseconds=60000000", "concurrency=1", NULL},
+        {"max_batch_size=2", "max_queue_delay_microseconds=60000000", "concurrency=2", NULL},
+        {"max_batch_size=2", "max_queue_delay_microseconds=60000000", NULL}};
+    for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
+        asker all[6];
+        int limit = s == 1 ? 2 : 1, begun = 0;
+        loaded l = load_model("joined", settings[s]);
+        inside = copying = 0;
+        run_open = false;
+        copy_open = true;
+        for (; begun < 2 * limit; begun++) {
+            start(&all[begun], &l, (uint64_t)begun + 1, 2 + begun / 2);
+            if (begun % 2 == 0)
+                until_there(&l, begun + 1);
+        }
+        bool full = come(&inside, limit);
+        pthread_mutex_lock(&lock);
+        copy_open = false;
+        int copied = copying;
+        pthread_mutex_unlock(&lock);
+        for (int i = 0; i < 2; i++) {
+            start(&all[begun + i], &l, (uint64_t)(begun + i) + 1, WIDTH);
+            until_there(&l, begun + i + 1);
+        }
+        onnx_join_wake(l.model); /* whoever has come stands in the line by then */
+        for (int i = 0; i < 2; i++)
+            (void)!l.engine->cancel(l.model, (uint64_t)(begun + i) + 1);
+        bool left[] = {returns(&all[begun]), returns(&all[begun + 1])};
+        int more = copying;
+        open_gate(&copy_open);
+        open_gate(&run_open);
+        join_all(all, begun);
+        for (int i = 0; i < 2; i++)
+            if (!left[i])
+                pthread_join(all[begun + i].thread, NULL);
+        assert_true(full && left[0] && left[1]);
+        assert_int_equal(more, copied);
+        assert_int_equal(inside, limit);
+        for (int i = 0; i < begun + 2; i++)
+            assert_int_equal(all[i].status, i < begun ? WEIR_OK : WEIR_ERR_CANCELLED);
+        unload_model(&l);
+        close_client(&l);
+    }
+}
+
 /* Whichever of three: its inputs are still read when it is cancelled, and it returns while the others are computed; but the
  * first, on whose thread that is. */
 static void a_run_that_is_cancelled_while_its_group_is_made_leaves(void **state)
@@ -308,6 +364,46 @@ static void a_run_that_is_cancelled_while_its_group_is_made_leaves(void **state)
         assert_ok(found);
         for (int i = 0; i < 3; i++)
             assert_int_equal(all[i].status, i == victim ? WEIR_ERR_CANCELLED : WEIR_OK);
+    }
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* One has left while the group was made; when the others are cancelled as well nobody wants the call any more. */
+static void a_call_ends_with_the_last_that_is_left(void **state)
+{
+    (void)state;
+    loaded l =
+        load_model("joined", (const char *const[]){"max_batch_size=3", "max_queue_delay_microseconds=60000000", NULL});
+    watched.RunOptionsSetTerminate = counted_stop;
+    for (int victim = 0; victim < 3; victim++) {
+        asker all[3];
+        inside = copying = 0;
+        run_open = copy_open = false;
+        atomic_store(&stopped, 0);
+        for (int i = 0; i < 3; i++) {
+            start(&all[i], &l, (uint64_t)i + 1, WIDTH);
+            if (i + 1 < 3)
+                until_there(&l, i + 1);
+        }
+        bool made = come(&copying, 1);
+        weir_status found = l.engine->cancel(l.model, (uint64_t)victim + 1);
+        open_gate(&copy_open);
+        bool computed = come(&inside, 1);
+        int stops[3] = {0};
+        for (int i = 0; i < 3; i++)
+            if (i != victim) {
+                (void)!l.engine->cancel(l.model, (uint64_t)i + 1);
+                stops[i] = atomic_load(&stopped);
+            }
+        open_gate(&run_open);
+        join_all(all, 3);
+        assert_true(made && computed);
+        assert_ok(found);
+        assert_int_equal(stops[victim == 0], 0);
+        assert_int_equal(stops[victim == 2 ? 1 : 2], 1);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(all[i].status, WEIR_ERR_CANCELLED);
     }
     unload_model(&l);
     close_client(&l);
@@ -404,6 +500,44 @@ static void who_follows_a_cancelled_run_waits_in_its_place(void **state)
     close_client(&l);
 }
 
+/* Nobody but the run that leaves wakes the one behind it. */
+static void who_leaves_wakes_the_next(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    doubling all[2];
+    loaded l =
+        load_model("doubled", (const char *const[]){"max_batch_size=4", "max_queue_delay_microseconds=2000000", NULL});
+    open_gate(&run_open);
+    for (int i = 0; i < 2; i++) {
+        all[i] = (doubling){.l = &l, .x = {(float)i, 2}, .id = (uint64_t)i + 1};
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_doubled, &all[i]), 0);
+        until_there(&l, i + 1);
+    }
+    for (bool gone = false; !gone;
+         gone = pthread_tryjoin_np(threads[0], NULL) == 0) { /* as a cancel would do to it alone */
+        pthread_mutex_lock(&l.model->lock);
+        for (onnx_run *run = l.model->runs; run; run = run->next)
+            if (run->id == 1) {
+                run->cancelled = true;
+                pthread_cond_signal(run->wake);
+            }
+        pthread_mutex_unlock(&l.model->lock);
+        usleep(500);
+    }
+    struct timespec until = soon();
+    bool came_back = pthread_timedjoin_np(threads[1], NULL, &until) == 0;
+    if (!came_back) {
+        (void)l.engine->cancel(l.model, 0);
+        pthread_join(threads[1], NULL);
+    }
+    assert_true(came_back);
+    assert_int_equal(all[0].status, WEIR_ERR_CANCELLED);
+    assert_int_equal(all[1].status, WEIR_OK);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* A run that waits for others waits until so long after it came, by a time that is one. */
 static void a_wait_ends_when_its_delay_is_over(void **state)
 {
@@ -477,10 +611,13 @@ int main(void)
         return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_next_group_begins_beside_the_first, hold, let_go),
+        cmocka_unit_test_setup_teardown(no_more_groups_begin_than_there_may_be, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
+        cmocka_unit_test_setup_teardown(a_call_ends_with_the_last_that_is_left, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),
         cmocka_unit_test_setup_teardown(inputs_of_different_rows_go_with_nobody, hold, let_go),
         cmocka_unit_test_setup_teardown(who_follows_a_cancelled_run_waits_in_its_place, hold, let_go),
+        cmocka_unit_test_setup_teardown(who_leaves_wakes_the_next, hold, let_go),
         cmocka_unit_test_setup_teardown(a_wait_ends_when_its_delay_is_over, hold, let_go),
         cmocka_unit_test_setup_teardown(who_waits_when_results_cannot_be_split_is_computed, hold, let_go),
     };

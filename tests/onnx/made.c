@@ -311,7 +311,7 @@ static void nothing_stays(const char *after)
 /* Rows of `mlp` and `chain`, or an input that they do not take. */
 static weir_status ask(const loaded *l, int64_t rows, int64_t width)
 {
-    static float x[8 * 20];
+    static float x[12 * 20];
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(rows, width), x);
     weir_outputs out;
     weir_status status = infer(l, &in, 1, &out);
@@ -413,6 +413,43 @@ static void what_is_made_is_given_back_whichever_call_fails(void **state)
     }
 }
 
+/* The client's memory, from nothing up to enough: whichever request of a load or a run is refused. */
+static void what_is_made_is_given_back_whatever_is_refused(void **state)
+{
+    static const char *const settings[][3] = {{NULL},
+                                              {"prepack=off", NULL},
+                                              {"buckets=3", NULL},
+                                              {"concurrency=2", "buckets=2", NULL},
+                                              {"cuda_graph=on", NULL}};
+    (void)state;
+    for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
+        if (keeps_graphs(settings[s]) && !on_cuda())
+            continue;
+        int refused = 0;
+        bool enough = false;
+        loaded l = open_client(0);
+        for (uint64_t most = 256; !enough; most += 256) {
+            assert_true(most < 1 << 20);
+            assert_ok(weir_client_set_limits(l.client, 0, most));
+            weir_status status = load_into(&l, "mlp", settings[s]);
+            enough = status == WEIR_OK;
+            for (int64_t rows = 1; rows < 4 && l.model; rows++) {
+                weir_status ran = ask(&l, rows, 16);
+                enough &= ran == WEIR_OK;
+                status = status == WEIR_OK ? ran : status;
+            }
+            assert_true(status == WEIR_OK || status == WEIR_ERR_OUT_OF_MEMORY);
+            refused += status != WEIR_OK;
+            if (l.model)
+                unload_model(&l);
+            assert_int_equal(live(&l), 0);
+            nothing_stays(settings[s][0] ? settings[s][0] : "no settings");
+        }
+        assert_true(refused > 5);
+        close_client(&l);
+    }
+}
+
 /* Shapes beyond are served without a graph. */
 static void so_many_graphs_are_kept(void **state)
 {
@@ -421,7 +458,7 @@ static void so_many_graphs_are_kept(void **state)
         skip();
     loaded l = load_model("mlp", (const char *const[]){"cuda_graph=on", NULL});
     int before = made[BINDINGS];
-    for (int64_t rows = 1; rows <= 8; rows++) {
+    for (int64_t rows = 1; rows <= 11; rows++) {
         assert_ok(ask(&l, rows, 16));
         assert_ok(ask(&l, rows, 16));
         assert_int_equal(made[BINDINGS], before + (rows < ONNX_REPLAYS_MOST ? (int)rows : ONNX_REPLAYS_MOST));
@@ -429,6 +466,29 @@ static void so_many_graphs_are_kept(void **state)
     unload_model(&l);
     close_client(&l);
     nothing_stays("graphs");
+}
+
+/* A graph is one of the inputs that were given, whichever was first. */
+static void graphs_are_told_apart_by_their_inputs(void **state)
+{
+    (void)state;
+    if (!on_cuda())
+        skip();
+    for (size_t first_count = 1; first_count < 3; first_count++) {
+        float x[3] = {1, 2, 3}, ten = 10;
+        weir_tensor both[] = {tensor("x", WEIR_TYPE_F32, SHAPE(3), x), tensor("scale", WEIR_TYPE_F32, SHAPE(1), &ten)};
+        loaded l = load_model("default", (const char *const[]){"cuda_graph=on", NULL});
+        int before = made[BINDINGS];
+        for (int i = 0; i < 6; i++) {
+            weir_outputs out;
+            assert_ok(infer(&l, both, i % 2 ? 3 - first_count : first_count, &out));
+            l.engine->release_outputs(l.model, &out);
+            assert_int_equal(made[BINDINGS], before + (i ? 2 : 1));
+        }
+        unload_model(&l);
+        close_client(&l);
+    }
+    nothing_stays("graphs of several inputs");
 }
 
 int main(void)
@@ -439,7 +499,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whatever_is_refused, count_all, unwatch),
         cmocka_unit_test_setup_teardown(so_many_graphs_are_kept, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(graphs_are_told_apart_by_their_inputs, count_all, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -382,6 +382,27 @@ static void nothing_is_noted_of_each_node(void **state)
     close_client(&l);
 }
 
+/* Pieces of every size, of which the largest lie by themselves. */
+static void the_heap_is_all_of_it(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1000, 100000, 64u << 20};
+    enum { PIECES = 16 };
+    if (SANITIZED)
+        skip();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *pieces[PIECES];
+        uint64_t before = onnx_heap_used();
+        for (int k = 0; k < PIECES; k++)
+            assert_non_null(pieces[k] = malloc(sizes[i]));
+        assert_in_range(onnx_heap_used() - before, PIECES / 2 * sizes[i],
+                        PIECES * (sizes[i] + 8192)); /* small ones may come of what was kept */
+        for (int k = 0; k < PIECES; k++)
+            free(pieces[k]);
+        assert_in_range(onnx_heap_used(), before - 65536, before + 65536);
+    }
+}
+
 /* It moves transpositions into constants and lets them keep their names: it makes others of them, and says how many bytes. */
 static void what_the_optimizer_turns_is_left_to_it(void **state)
 {
@@ -760,6 +781,7 @@ int main(void)
         cmocka_unit_test(weights_of_bytes_are_charged),
         cmocka_unit_test(what_lies_outside_is_told_or_counted),
         cmocka_unit_test(nothing_is_noted_of_each_node),
+        cmocka_unit_test(the_heap_is_all_of_it),
         cmocka_unit_test(another_file_in_its_place_is_refused),
         cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),

@@ -5,7 +5,9 @@
 #include <weir/engine.h>
 
 #include <dlfcn.h>
+#include <link.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engines/onnx/model.h"
@@ -156,6 +158,201 @@ static void other_versions_are_found(void **state)
     unsetenv("LD_LIBRARY_PATH");
 }
 
+/* A copy of libonnx-needing.so whose dynamic section the test may write to. */
+typedef struct patched {
+    char path[64], bytes[1 << 17];
+    size_t size, entries; /* where the section begins */
+} patched;
+
+static patched *read_needing(const char *folder)
+{
+    static patched it;
+    FILE *in = fopen(built_path("tests/needs/libonnx-needing.so"), "rb");
+    assert_non_null(in);
+    it.size = fread(it.bytes, 1, sizeof it.bytes, in);
+    assert_true(it.size > 0 && it.size < sizeof it.bytes);
+    fclose(in);
+    snprintf(it.path, sizeof it.path, "%s/copy.so", folder);
+    const ElfW(Ehdr) *header = (const void *)it.bytes;
+    const ElfW(Phdr) *part = (const void *)(it.bytes + header->e_phoff);
+    for (int i = 0; i < header->e_phnum; i++)
+        if (part[i].p_type == PT_DYNAMIC)
+            it.entries = part[i].p_offset;
+    char *own_name = memmem(it.bytes, it.size, "+{ORIGIN}/there", 15);
+    assert_true(it.entries > 0 && own_name);
+    *own_name = '$';
+    return &it;
+}
+
+/* Makes one kind of entry another. */
+static void turn(patched *it, int64_t from, int64_t to)
+{
+    ElfW(Dyn) *at = (void *)(it->bytes + it->entries);
+    while (at->d_tag != from) {
+        assert_true(at->d_tag != DT_NULL);
+        at++;
+    }
+    at->d_tag = to;
+}
+
+static int missing_of(const patched *it, char *text, size_t capacity)
+{
+    FILE *out = fopen(it->path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(it->bytes, 1, it->size, out), it->size);
+    assert_int_equal(fclose(out), 0);
+    int missing = onnx_needs_missing(it->path, NULL, text, capacity);
+    unlink(it->path);
+    return missing;
+}
+
+/* A folder with the file `name` in a folder of its own in it. */
+static void make_folder(char *folder, const char *inside, const char *name)
+{
+    char path[128];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/%s", folder, inside);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/%s/%s", folder, inside, name);
+    assert_int_equal(symlink(built_path("tests/needs/there/libonnx-needed.so.3"), path), 0);
+}
+
+static void clear_folder(const char *folder, const char *inside, const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s/%s", folder, inside, name);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/%s", folder, inside);
+    rmdir(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* Where a library says that its others lie: RUNPATH, or RPATH where there is no RUNPATH, as seen from its own folder. */
+static void a_library_says_where_others_are(void **state)
+{
+    static const struct {
+        const char *inside; /* where the other library is: there, as RPATH has it, or other, as RUNPATH has it */
+        bool runpath, rpath, rpath_alone; /* which there are; rpath_alone: by the tag of the other */
+        int missing;
+    } cases[] = {{"other", true, false, false, 0},  {"there", true, false, false, 1}, {"there", true, true, false, 1},
+                 {"other", true, true, false, 0},   {"there", false, true, false, 0}, {"other", false, true, false, 1},
+                 {"there", false, false, false, 1}, {"there", false, true, true, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char folder[] = "/tmp/weir-needs-XXXXXX", text[256];
+        make_folder(folder, cases[i].inside, "libonnx-needed.so.3");
+        patched *it = read_needing(folder);
+        if (!cases[i].runpath)
+            turn(it, DT_RUNPATH, DT_DEBUG);
+        if (cases[i].rpath)
+            turn(it, DT_SONAME, cases[i].rpath_alone ? DT_RUNPATH : DT_RPATH);
+        int missing = missing_of(it, text, sizeof text);
+        clear_folder(folder, cases[i].inside, "libonnx-needed.so.3");
+        if (missing != cases[i].missing)
+            print_error("case %zu: %s\n", i, text);
+        assert_int_equal(missing, cases[i].missing);
+        assert_int_equal(strstr(text, "libonnx-needed.so.3") != NULL, missing);
+    }
+}
+
+/* What is there by the name and is no library of this machine's is not taken for it, and is said. */
+static void what_is_no_library_is_not_taken(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weir-needs-XXXXXX", path[128], text[256];
+    make_folder(folder, "other", "libonnx-needed.so.3");
+    patched *it = read_needing(folder);
+    snprintf(path, sizeof path, "%s/other/libonnx-needed.so.3", folder);
+    assert_int_equal(missing_of(it, text, sizeof text), 0);
+    static const size_t lengths[] = {0, 3, sizeof(ElfW(Ehdr)) - 1, sizeof(ElfW(Ehdr)), 0};
+    const ElfW(Ehdr) *header = (const void *)it->bytes;
+    for (size_t i = 0; i < 9; i++) {
+        char other[sizeof(ElfW(Ehdr))];
+        memcpy(other, header, sizeof other);
+        ElfW(Ehdr) *its = (void *)other;
+        its->e_ident[EI_CLASS] = i == 5 ? 3 - its->e_ident[EI_CLASS] : its->e_ident[EI_CLASS];
+        its->e_machine = i == 6 ? (uint16_t)(its->e_machine + 1) : its->e_machine;
+        its->e_ident[EI_MAG0] = i == 7 ? 'X' : its->e_ident[EI_MAG0];
+        its->e_phnum = i == 8 ? 0 : its->e_phnum;
+        unlink(path);
+        FILE *out = fopen(path, "wb");
+        assert_non_null(out);
+        size_t length = i < 5 ? lengths[i] : it->size;
+        (void)!fwrite(i < 5 ? it->bytes : other, 1, length < sizeof other ? length : sizeof other, out);
+        if (length > sizeof other)
+            assert_int_equal(fwrite(it->bytes + sizeof other, 1, length - sizeof other, out), length - sizeof other);
+        assert_int_equal(fclose(out), 0);
+        assert_int_equal(missing_of(it, text, sizeof text), 1);
+        assert_string_equal(text, "libonnx-needed.so.3 (found libonnx-needed.so.3)");
+        assert_int_equal(onnx_needs_missing(path, NULL, text, sizeof text), -1);
+    }
+    clear_folder(folder, "other", "libonnx-needed.so.3");
+}
+
+/* Whatever stands in its headers and its dynamic section: an answer, and no read behind the file. */
+static void damaged_libraries_are_answered(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weir-needs-XXXXXX", text[64];
+    static const unsigned char values[] = {0, 1, 0x7f, 0xff};
+    make_folder(folder, "other", "libonnx-needed.so.3");
+    patched *it = read_needing(folder);
+    const ElfW(Ehdr) *header = (const void *)it->bytes;
+    size_t heads = header->e_phoff + header->e_phnum * sizeof(ElfW(Phdr)), ends = it->entries + 24 * sizeof(ElfW(Dyn));
+    for (size_t at = 0; at < ends && at < it->size; at = at + 1 == heads ? it->entries : at + 1)
+        for (size_t v = 0; v < sizeof values; v++) {
+            char kept = it->bytes[at];
+            it->bytes[at] = (char)values[v];
+            int missing = missing_of(it, text, sizeof text);
+            assert_true(missing >= -1 && missing < 64);
+            assert_true(memchr(text, 0, sizeof text) != NULL);
+            it->bytes[at] = kept;
+        }
+    assert_int_equal(missing_of(it, text, sizeof text), 0);
+    clear_folder(folder, "other", "libonnx-needed.so.3");
+}
+
+static loaded open_on_device(void)
+{
+    loaded l = {.engine = weir_engine_entry(WEIR_ENGINE_ABI)};
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 256u << 20};
+    weir_client_options named = {.struct_size = sizeof named, .name = "device"};
+    assert_ok(weir_runtime_create("cuda:0", &options, &l.runtime));
+    assert_ok(weir_client_create(l.runtime, &named, &l.client));
+    return l;
+}
+
+/* Options of a provider, as many as there is room for beside weir's own. */
+static void so_many_options_are_taken(void **state)
+{
+    enum { ROOM = 32, CUDAS = 3 };
+    static const struct {
+        const char *provider, *key, *value;
+        int most;
+        weir_status good; /* of as many */
+    } cases[] = {{"cuda", "cuda.use_tf32", "0", ROOM - CUDAS, WEIR_OK},
+                 {"tensorrt", "tensorrt.trt_fp16_enable", "1", ROOM - 1, WEIR_ERR_UNSUPPORTED},
+                 {"openvino", "openvino.num_streams", "1", ROOM, WEIR_OK}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool on_host = strcmp(cases[i].provider, "openvino") == 0;
+        weir_setting list[ROOM + 1];
+        if (on_host ? !has_openvino : !has_cuda)
+            continue;
+        for (int k = 0; k <= ROOM; k++)
+            list[k] = (weir_setting){cases[i].key, cases[i].value};
+        loaded l = on_host ? open_client(0) : open_on_device();
+        assert_status(load_by(&l, "mlp", cases[i].provider, list, (size_t)cases[i].most), cases[i].good);
+        if (l.model)
+            unload_model(&l);
+        assert_status(load_by(&l, "mlp", cases[i].provider, list, (size_t)cases[i].most + 1), WEIR_ERR_INVALID);
+        assert_detail("more than 32 settings");
+        assert_detail(cases[i].provider);
+        assert_int_equal(live(&l), 0);
+        close_client(&l);
+    }
+}
+
 /* ---- which runs the model --------------------------------------------------------------------------------------------- */
 
 static void a_conflict_is_an_error(void **state)
@@ -275,16 +472,6 @@ static void options_reach_openvino(void **state)
     assert_int_equal(live(&l), 0);
     ((onnx_library *)(uintptr_t)library)->api = real;
     close_client(&l);
-}
-
-static loaded open_on_device(void)
-{
-    loaded l = {.engine = weir_engine_entry(WEIR_ENGINE_ABI)};
-    weir_runtime_options options = {.struct_size = sizeof options, .budget = 256u << 20};
-    weir_client_options named = {.struct_size = sizeof named, .name = "device"};
-    assert_ok(weir_runtime_create("cuda:0", &options, &l.runtime));
-    assert_ok(weir_client_create(l.runtime, &named, &l.client));
-    return l;
 }
 
 /* Before there is a place, the provider says by its name where the model would be; in whatever case. */
@@ -437,6 +624,10 @@ int main(void)
         cmocka_unit_test(the_cpu_behind_is_told),
         cmocka_unit_test(tensorrt_needs_cuda_too),
         cmocka_unit_test(other_versions_are_found),
+        cmocka_unit_test(a_library_says_where_others_are),
+        cmocka_unit_test(what_is_no_library_is_not_taken),
+        cmocka_unit_test(damaged_libraries_are_answered),
+        cmocka_unit_test(so_many_options_are_taken),
         cmocka_unit_test(a_named_library_serves_all),
         cmocka_unit_test(openvino_answers_as_the_cpu_with_minilm),
     };

@@ -3,6 +3,7 @@
 #include <weir/engine.h>
 
 #include "older.h"
+#include "written.h"
 
 static const onnx_library *library;
 
@@ -196,6 +197,9 @@ static void wrong_inputs_are_named(void **state)
     bad = good, bad.bytes--;
     assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     assert_detail("takes 128 bytes, given 127");
+    bad = good, bad.bytes++;
+    assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
+    assert_detail("takes 128 bytes, given 129");
     bad = good, bad.data = NULL;
     assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
     bad = good, bad.shape[0] = -1;
@@ -277,6 +281,126 @@ static void unknown_settings_are_listed(void **state)
         assert_detail("threads=0..256");
     }
     close_client(&l);
+}
+
+/* Numbers are of digits alone, and have their ends. */
+static void numbers_have_their_ends(void **state)
+{
+    static const struct {
+        const char *key, *other; /* without which it would do nothing */
+        int least, most;
+        size_t at;
+    } keys[] = {{"threads", "prepack", 0, 256, offsetof(onnx_settings, threads)},
+                {"concurrency", "prepack", 0, 256, offsetof(onnx_settings, concurrency)},
+                {"buckets", "prepack", 1, 64, offsetof(onnx_settings, buckets)},
+                {"bucket_granularity", "buckets", 1, 1 << 20, offsetof(onnx_settings, granularity)},
+                {"bucket_dims", "buckets", 1, WEIR_MAX_RANK, offsetof(onnx_settings, bucket_dims)},
+                {"max_batch_size", "prepack", 0, 1024, offsetof(onnx_settings, batch)},
+                {"max_queue_delay_microseconds", "max_batch_size", 0, 60000000, offsetof(onnx_settings, batch_delay)}};
+    static const char *const none[] = {"", " 2", "+2", "2 ", "2x", "0x2", "2.0", "2,", "-0", "two"};
+    (void)state;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char text[32];
+        onnx_settings read;
+        weir_setting both[] = {{keys[i].other, strcmp(keys[i].other, "prepack") == 0 ? "off" : "2"},
+                               {keys[i].key, text}};
+        for (int number = keys[i].least - 1; number <= keys[i].most + 1;
+             number += number == keys[i].least + 1 ? keys[i].most - keys[i].least - 2 : 1) {
+            bool good = number >= keys[i].least && number <= keys[i].most;
+            snprintf(text, sizeof text, "%d", number);
+            assert_status(onnx_settings_read(both, 2, false, NULL, &read), good ? WEIR_OK : WEIR_ERR_INVALID);
+            if (good)
+                assert_int_equal(*(const int *)(const void *)((const char *)&read + keys[i].at), number);
+            else
+                assert_detail(keys[i].key);
+        }
+        for (size_t k = 0; k < sizeof none / sizeof *none; k++) {
+            snprintf(text, sizeof text, "%s", none[k]);
+            assert_status(onnx_settings_read(both, 2, false, NULL, &read), WEIR_ERR_INVALID);
+            assert_detail("is no value of it");
+        }
+    }
+}
+
+/* What nobody chooses, on the host, on cuda, by another provider and with sessions by shape. */
+static void what_nobody_chooses(void **state)
+{
+    (void)state;
+    onnx_settings host, cuda, other, shaped, shaped_there;
+    const weir_setting buckets = {"buckets", "2"};
+    assert_ok(onnx_settings_read(NULL, 0, false, NULL, &host));
+    assert_ok(onnx_settings_read(NULL, 0, true, NULL, &cuda));
+    assert_ok(onnx_settings_read(NULL, 0, false, "openvino", &other));
+    assert_ok(onnx_settings_read(&buckets, 1, false, NULL, &shaped));
+    assert_ok(onnx_settings_read(&buckets, 1, true, NULL, &shaped_there));
+    const onnx_settings wanted = {.prepack = true,
+                                  .ours = true,
+                                  .memory_pattern = true,
+                                  .pattern_open = true,
+                                  .optimization = 2,
+                                  .level_open = true,
+                                  .provider = ONNX_CPU,
+                                  .cpu_fallback = true,
+                                  .buckets = 1,
+                                  .granularity = 64,
+                                  .bucket_dims = 4};
+#define SAME(is, member) assert_int_equal((is).member, wanted.member)
+#define ALL(is)                                                                                                        \
+    SAME(is, outside_counts), SAME(is, pattern_open), SAME(is, level_open), SAME(is, threads), SAME(is, cuda_graph),   \
+        SAME(is, cpu_fallback), SAME(is, cpu_arena_off), SAME(is, granularity), SAME(is, bucket_dims),                 \
+        SAME(is, batch), SAME(is, batch_delay)
+    ALL(host), ALL(cuda), ALL(other), ALL(shaped), ALL(shaped_there);
+    SAME(host, prepack), SAME(cuda, prepack), SAME(other, prepack), SAME(shaped_there, prepack);
+    SAME(host, ours), SAME(cuda, ours), SAME(shaped, ours), SAME(shaped_there, ours);
+    SAME(host, optimization), SAME(other, optimization), SAME(shaped, optimization);
+    SAME(host, concurrency), SAME(other, concurrency), SAME(shaped, concurrency);
+    SAME(host, buckets), SAME(cuda, buckets), SAME(other, buckets);
+    SAME(host, provider), SAME(shaped, provider);
+    assert_false(shaped.prepack || shaped.memory_pattern || other.ours);
+    assert_true(host.memory_pattern && cuda.memory_pattern && shaped_there.memory_pattern);
+    assert_int_equal(cuda.optimization, 99);
+    assert_int_equal(shaped_there.optimization, 99);
+    assert_int_equal(cuda.provider, ONNX_CUDA);
+    assert_int_equal(other.provider, ONNX_OPENVINO);
+    assert_int_equal(cuda.concurrency, 1);
+    assert_int_equal(shaped.buckets + shaped_there.buckets, 4);
+#undef ALL
+#undef SAME
+    assert_false(onnx_settings_outside(&host) || onnx_settings_outside(&cuda));
+    assert_true(onnx_settings_outside(&other));
+}
+
+/* In whatever case, for either word, and whether or not there is another choice. */
+static void words_are_chosen(void **state)
+{
+    static const struct {
+        const char *key, *on, *off;
+        size_t at;
+    } keys[] = {{"prepack", "on", "off", offsetof(onnx_settings, prepack)},
+                {"weights", "ours", "engine", offsetof(onnx_settings, ours)},
+                {"outside", "counted", "told", offsetof(onnx_settings, outside_counts)},
+                {"memory_pattern", "on", "off", offsetof(onnx_settings, memory_pattern)},
+                {"cuda_graph", "on", "off", offsetof(onnx_settings, cuda_graph)},
+                {"cpu_fallback", "ON", "Off", offsetof(onnx_settings, cpu_fallback)},
+                {"weights", "Ours", "ENGINE", offsetof(onnx_settings, ours)}};
+    (void)state;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        for (int on = 0; on < 2; on++) {
+            onnx_settings read;
+            const weir_setting one = {keys[i].key, on ? keys[i].on : keys[i].off};
+            assert_ok(onnx_settings_read(&one, 1, true, NULL, &read));
+            assert_int_equal(*(const bool *)((const char *)&read + keys[i].at), on);
+            assert_int_equal(read.pattern_open, strcmp(keys[i].key, "memory_pattern") != 0);
+            assert_status(onnx_settings_read(&(weir_setting){keys[i].key, "perhaps"}, 1, true, NULL, &read),
+                          WEIR_ERR_INVALID);
+        }
+    onnx_settings read;
+    assert_status(onnx_settings_read(&(weir_setting){"cpu_fallback", "off"}, 1, false, NULL, &read), WEIR_ERR_INVALID);
+    assert_status(onnx_settings_read(&(weir_setting){NULL, "off"}, 1, false, NULL, &read), WEIR_ERR_INVALID);
+    assert_status(onnx_settings_read(&(weir_setting){"prepack", NULL}, 1, false, NULL, &read), WEIR_ERR_INVALID);
+    assert_status(onnx_settings_read(NULL, 1, false, NULL, &read), WEIR_ERR_INVALID);
+    assert_ok(onnx_settings_read(&(weir_setting){"cpu_arena", "off"}, 1, false, NULL, &read));
+    assert_true(read.cpu_arena_off);
 }
 
 /* What belongs to CUDA is told apart: on host it is refused, on cuda what would take streams or memory out of weir's hands. */
@@ -409,6 +533,37 @@ static void what_a_model_says_of_itself(void **state)
     close_client(&l);
 }
 
+#define SIXTEEN "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 n"
+
+/* As many dimensions as a tensor of weir's has. */
+static void the_highest_rank_passes(void **state)
+{
+    (void)state;
+    float x[2] = {1, 2};
+    weir_outputs out;
+    loaded l = load_model(written("in x f32 " SIXTEEN "; Neg x > y; out y f32 " SIXTEEN), NULL);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2), x);
+    assert_ok(infer(&l, &in, 1, &out));
+    assert_int_equal(out.tensors[0].rank, WEIR_MAX_RANK);
+    assert_int_equal(out.tensors[0].shape[WEIR_MAX_RANK - 1], 2);
+    assert_true(((float *)out.tensors[0].data)[1] == -2);
+    l.engine->release_outputs(l.model, &out);
+    in.rank++;
+    assert_status(infer(&l, &in, 1, &out), WEIR_ERR_INVALID);
+    assert_detail("rank 17 is more than 16");
+    unload_model(&l);
+    static const char *const higher[] = {"in x f32 1 " SIXTEEN "; ReduceSum x > y | keepdims=0; out y f32",
+                                         "in x f32 n; weight s i64 17 = 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 -1; "
+                                         "Reshape x s > y; out y f32 1 " SIXTEEN};
+    for (size_t i = 0; i < 2; i++) {
+        assert_status(load_into(&l, written(higher[i]), NULL), WEIR_ERR_UNSUPPORTED);
+        assert_detail(i ? "output \"y\"" : "input \"x\"");
+        assert_detail("17 dimensions");
+    }
+    written_clear();
+    close_client(&l);
+}
+
 static void older_callers_get_what_they_have_room_for(void **state)
 {
     (void)state;
@@ -437,10 +592,14 @@ int main(void)
         cmocka_unit_test(inputs_that_a_kernel_refuses),
         cmocka_unit_test(refused_models),
         cmocka_unit_test(unknown_settings_are_listed),
+        cmocka_unit_test(numbers_have_their_ends),
+        cmocka_unit_test(what_nobody_chooses),
+        cmocka_unit_test(words_are_chosen),
         cmocka_unit_test(settings_of_cuda),
         cmocka_unit_test(settings_that_are_pointers),
         cmocka_unit_test(settings_of_a_run),
         cmocka_unit_test(what_a_model_says_of_itself),
+        cmocka_unit_test(the_highest_rank_passes),
         cmocka_unit_test(older_callers_get_what_they_have_room_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

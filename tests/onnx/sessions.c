@@ -2,14 +2,18 @@
 #include "watch.h"
 #include <weir/engine.h>
 
+#include <errno.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "engines/onnx/levels.h"
 #include "engines/onnx/model.h"
 
 static struct noted {
     int level, arena_off, pattern_off, fallback_off, ended;
     bool arena_key;
+    uint64_t folds; /* bytes of one constant, at most */
     atomic_int now, most;
 } noted;
 
@@ -34,6 +38,8 @@ static ort_status *note_pattern(ort_session_options *options)
 static ort_status *note_entry(ort_session_options *options, const char *key, const char *value)
 {
     noted.arena_key |= strstr(key, "mem_arena") != NULL;
+    if (strcmp(key, "optimization.constant_folding_max_output_size_in_bytes") == 0)
+        noted.folds = strtoull(value, NULL, 10);
     noted.fallback_off += strcmp(key, "session.disable_cpu_ep_fallback") == 0 && strcmp(value, "1") == 0;
     return real->AddSessionConfigEntry(options, key, value);
 }
@@ -112,6 +118,119 @@ static void the_cpu_arena_is_off(void **state)
     assert_status(load_into(&l, "folded", (const char *const[]){"cpu_arena=on", NULL}), WEIR_ERR_INVALID);
     assert_detail("the client's memory is in its place");
     close_client(&l);
+}
+
+static uint64_t size_of(const char *path)
+{
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    return (uint64_t)about.st_size;
+}
+
+static uint64_t folds_at_most(const char *model)
+{
+    noted.folds = 0;
+    loaded l = load_model(model, NULL);
+    unload_model(&l);
+    close_client(&l);
+    return noted.folds;
+}
+
+/* In proportion to the file and what lies beside it; at the most 1 GiB. */
+static void what_is_folded_is_limited(void **state)
+{
+    (void)state;
+    const uint64_t least = 16u << 20, most = 1u << 30;
+    char beside[512], model[512];
+    uint64_t size = size_of(model_path("mlp"));
+    assert_int_equal(folds_at_most("mlp"), least + 8 * size);
+    snprintf(model, sizeof model, "%s", scratch_path());
+    snprintf(beside, sizeof beside, "%s", model);
+    snprintf(strrchr(beside, '/'), 16, "/beside.data");
+    assert_int_equal(unlink(model) == 0 || errno == ENOENT, 1);
+    FILE *from = fopen(model_path("beside"), "rb"), *to = fopen(model, "wb");
+    assert_non_null(from);
+    assert_non_null(to);
+    for (int c; (c = fgetc(from)) != EOF;)
+        fputc(c, to);
+    fclose(from);
+    assert_int_equal(fclose(to), 0);
+    size = size_of(model) + size_of(beside);
+    assert_int_equal(folds_at_most(model), least + 8 * size);
+    assert_int_equal(truncate(beside, (off_t)((most - least) / 8 - size_of(model) - 1)), 0);
+    assert_int_equal(folds_at_most(model), most - 8);
+    assert_int_equal(truncate(beside, (off_t)((most - least) / 8 - size_of(model) + 1)), 0);
+    assert_int_equal(folds_at_most(model), most);
+    scratch_clear();
+}
+
+/* ---- levels that compute wrongly ------------------------------------------------------------------------------------- */
+
+static void two_bits_are_right_at_basic(void **state)
+{
+    (void)state;
+    static const int levels[] = {0, 1, 2, 3, 99};
+    static const unsigned minors[] = {23, 31, 99};
+    for (int two_bits = 0; two_bits < 2; two_bits++)
+        for (size_t m = 0; m < 3; m++)
+            for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+                const onnx_file file = {.two_bits = two_bits};
+                const char *why = NULL;
+                bool lower = two_bits && levels[i] > 1;
+                assert_int_equal(onnx_level_right(&file, minors[m], levels[i], &why), lower ? 1 : levels[i]);
+                assert_int_equal(strstr(why, "optimization=basic") != NULL, lower);
+                assert_int_equal(why[0] != 0, lower);
+            }
+}
+
+static int warnings;
+
+static void note_warning(weir_log_level level, const char *text, void *user)
+{
+    (void)user;
+    warnings += level == WEIR_LOG_WARNING && strstr(text, "at this level of optimization") && strstr(text, "made up");
+}
+
+static bool wrong_above; /* every model is computed wrongly above the level 1 */
+int __real_onnx_level_right(const onnx_file *file, unsigned minor, int level, const char **why);
+int __wrap_onnx_level_right(const onnx_file *file, unsigned minor, int level, const char **why);
+
+int __wrap_onnx_level_right(const onnx_file *file, unsigned minor, int level, const char **why)
+{
+    if (!wrong_above)
+        return __real_onnx_level_right(file, minor, level, why);
+    *why = level > 1 ? "optimization=basic, as it is made up" : "";
+    return level > 1 ? 1 : level;
+}
+
+/* What nobody chose is lowered, and remarked; what somebody has chosen stays, with a warning. */
+static void a_level_that_is_wrong_is_lowered_or_warned_of(void **state)
+{
+    static const struct {
+        const char *setting;
+        int level, warnings;
+        bool remarked;
+    } cases[] = {{NULL, 1, 0, true},
+                 {"optimization=extended", 2, 1, false},
+                 {"optimization=all", 99, 1, false},
+                 {"optimization=basic", 1, 0, false},
+                 {"optimization=disable", 0, 0, false}};
+    (void)state;
+    assert_ok(weir_log_set(note_warning, NULL, WEIR_LOG_WARNING));
+    wrong_above = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weir_model_details info = WEIR_INIT(weir_model_details);
+        warnings = 0;
+        loaded l = load_model("mlp", (const char *const[]){cases[i].setting, NULL});
+        assert_ok(l.engine->info(l.model, &info));
+        assert_int_equal(noted.level, cases[i].level);
+        assert_int_equal(warnings, cases[i].warnings);
+        assert_int_equal(strstr(info.remarks, "; optimization=basic, as it is made up") != NULL, cases[i].remarked);
+        unload_model(&l);
+        close_client(&l);
+    }
+    wrong_above = false;
+    assert_ok(weir_log_set(NULL, NULL, WEIR_LOG_ERROR));
 }
 
 static void the_memory_pattern_is_off(void **state)
@@ -330,6 +449,9 @@ int main(void)
         cmocka_unit_test(core_ml_gets_basic),
         cmocka_unit_test_setup_teardown(the_cpu_arena_is_off, note, unwatch),
         cmocka_unit_test_setup_teardown(the_memory_pattern_is_off, note, unwatch),
+        cmocka_unit_test_setup_teardown(what_is_folded_is_limited, note, unwatch),
+        cmocka_unit_test(two_bits_are_right_at_basic),
+        cmocka_unit_test_setup_teardown(a_level_that_is_wrong_is_lowered_or_warned_of, note, unwatch),
         cmocka_unit_test_setup_teardown(whoever_runs_the_most_is_told_first, note, unwatch),
         cmocka_unit_test_setup_teardown(failures_have_their_status, note, unwatch),
         cmocka_unit_test_setup_teardown(runs_at_a_time_are_bounded, note, unwatch),

@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <weir/stream.h>
+
 #include "base/window.h"
 #include "engines/onnx/buckets.h"
 
@@ -314,6 +316,47 @@ static void a_call_goes_on_while_one_is_left(void **state)
 
 #endif
 
+/* ---- the stream of a run's inputs ---------------------------------------------------------------------------------- */
+
+typedef struct late {
+    float *x;
+    atomic_bool begun;
+} late;
+
+/* The work on the stream that makes the inputs: done when the run has been called. */
+static void write_late(void *user)
+{
+    late *it = user;
+    while (!atomic_load(&it->begun))
+        usleep(500);
+    usleep(20000); /* a run that does not wait has read them by then */
+    for (int i = 0; i < 16; i++)
+        it->x[i] = 7;
+}
+
+/* What is queued on it when the run is called is done before its inputs are read. */
+static void inputs_are_there_when_their_stream_is(void **state)
+{
+    (void)state;
+    loaded l = load_model("copies", NULL);
+    float x[16] = {0};
+    late work = {.x = x};
+    weir_stream stream;
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
+    assert_ok(weir_stream_acquire(l.runtime, &stream));
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = &in, .input_count = 1, .stream = stream};
+    assert_ok(weir_call(l.runtime, write_late, &work, stream));
+    atomic_store(&work.begun, true);
+    assert_ok(l.engine->infer(l.model, &inference, &out));
+    for (int i = 0; i < 16; i++)
+        assert_true(((const float *)output(&out, "y")->data)[i] == 7);
+    l.engine->release_outputs(l.model, &out);
+    assert_ok(weir_stream_release(stream));
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 /* As a program has them whose header is newer: each structure has more behind it. */
@@ -513,6 +556,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_thrice_leaves_once, watch, unwatch),
         cmocka_unit_test_setup_teardown(a_call_goes_on_while_one_is_left, watch, unwatch),
 #endif
+        cmocka_unit_test(inputs_are_there_when_their_stream_is),
         cmocka_unit_test_setup_teardown(inputs_are_taken_by_name_and_size_in_any_order, watch, unwatch),
         cmocka_unit_test_setup_teardown(what_is_wrong_with_the_second_input_is_said, watch, unwatch),
         cmocka_unit_test_setup_teardown(an_empty_input_has_an_address, watch, unwatch),

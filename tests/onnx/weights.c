@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/pointer_map.h"
 #include "engines/onnx/model.h"
 #include "interpose/interpose.h"
 
@@ -63,6 +64,16 @@ weir_status __wrap_weir_free(weir_client *client, void *pointer, weir_stream str
     assert_true(freed_count < 2 * MOST);
     freed[freed_count++] = pointer;
     return WEIR_OK;
+}
+
+bool __real_wi_pointer_map_put(wi_pointer_map *map, const void *key, uint64_t value);
+bool __wrap_wi_pointer_map_put(wi_pointer_map *map, const void *key, uint64_t value);
+
+static bool without_memory; /* of the host's, to note where a weight is */
+
+bool __wrap_wi_pointer_map_put(wi_pointer_map *map, const void *key, uint64_t value)
+{
+    return !without_memory && __real_wi_pointer_map_put(map, key, value);
 }
 
 /* ---- a file with weights ------------------------------------------------------------------------------------------ */
@@ -386,6 +397,30 @@ static void the_first_refusal_is_told(void **state)
     assert_int_equal(freed_count, 1);
 }
 
+/* A weight whose place cannot be noted is in no block, and what is left in the file is mapped as ever. */
+static void without_host_memory_nothing_is_placed(void **state)
+{
+    (void)state;
+    world *it = begin();
+    add(it, &one, 0, 1000, false);
+    add(it, &one, PAGE, 1000, true);
+    onnx_weights_begin(&it->model, &it->load);
+    without_memory = true;
+    void *failed = map(&one, 0, 1000), *left = plainly(&one, PAGE, 1000);
+    without_memory = false;
+    assert_ptr_equal(failed, MAP_FAILED);
+    assert_status(onnx_weights_end(&it->model), WEIR_ERR_SYSTEM);
+    assert_detail("no host memory");
+    assert_int_equal(asked, 1);
+    assert_int_equal(freed_count, 1);
+    assert_ptr_equal(freed[0], arena);
+    assert_null(it->model.weights[0].data);
+    assert_int_equal(it->reports, 0);
+    unmap(left, 1000);
+    onnx_weights_free(&it->model);
+    assert_int_equal(freed_count, 1);
+}
+
 /* Whoever stops the load; a caller with an older header cannot. */
 static void a_load_that_is_stopped_places_nothing(void **state)
 {
@@ -444,6 +479,7 @@ int main(void)
         cmocka_unit_test(what_was_not_packed_is_found),
         cmocka_unit_test(progress_is_of_what_is_placed),
         cmocka_unit_test(the_first_refusal_is_told),
+        cmocka_unit_test(without_host_memory_nothing_is_placed),
         cmocka_unit_test(a_load_that_is_stopped_places_nothing),
         cmocka_unit_test(what_is_mapped_outlives_the_model),
     };

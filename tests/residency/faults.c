@@ -91,25 +91,25 @@ typedef struct scene {
 /* The faulty driver, which also fails what the residence asks about its own stream: so many points, and then waits. */
 static wi_driver scene_driver;
 static void *copies_stream;
+static bool no_points; /* none there, whatever is asked */
+static gate held_copies;
+static bool holds_copies; /* the next copy on that stream waits at the gate, and before it nothing fails */
 static int points_fail, waits_fail;
 static weir_status waits_answer = WEIR_ERR_DRIVER;
 
 static weir_status scene_record(wi_device *device, void *stream, wi_event *out)
 {
-    if (stream && stream == copies_stream && points_fail > 0 && points_fail-- > 0)
+    if (stream && stream == copies_stream && (no_points || (points_fail > 0 && points_fail-- > 0)))
         return weir_fail(WEIR_ERR_DRIVER, "no point on the stream of copies");
     return faulty_driver.record(device, stream, out);
 }
 
 static weir_status scene_synchronize(wi_device *device, void *stream)
 {
-    if (stream && stream == copies_stream && points_fail == 0 && waits_fail > 0 && waits_fail-- > 0)
+    if (stream && stream == copies_stream && points_fail == 0 && !holds_copies && waits_fail > 0 && waits_fail-- > 0)
         return weir_fail(waits_answer, "the stream of copies does not answer");
     return faulty_driver.stream_synchronize(device, stream);
 }
-
-static gate held_copies;
-static bool holds_copies; /* the next copy on that stream waits at the gate */
 
 static weir_status scene_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
 {
@@ -729,6 +729,35 @@ static void what_is_freed_after_a_suspend_is_read_first(void **state)
     copies_come_through(&s);
 }
 
+/* Without a point behind the copies nothing is freed before they are known to be done. */
+static void what_copies_read_is_not_freed_without_a_point(void **state)
+{
+    (void)state;
+    scene s;
+    faults_reset(-1);
+    open_scene(&s, &ways[0]);
+    ok(try_suspend(&s));
+    ok(try_resume(&s));
+    copies_stream = atomic_load(&s.model->residence)->stream;
+    held_copies = (gate)GATE;
+    no_points = holds_copies = true;
+    waits_fail = INT_MAX;
+    fails(WEIR_ERR_DRIVER, try_suspend(&s));
+    for (int i = 0; i < BLOCKS; i++) {
+        if (i == 1) /* stays beside its neighbour */
+            continue;
+        fails(WEIR_ERR_BUSY, weir_free(s.model, s.blocks[i].start, WEIR_STREAM_HOST));
+        detail_names("copies");
+    }
+    no_points = false;
+    waits_fail = 0;
+    open_gate(&held_copies);
+    for (int i = 0; i < BLOCKS; i++)
+        ok(weir_free(s.model, s.blocks[i].start, WEIR_STREAM_HOST));
+    assert_int_equal(take_snapshot(s.runtime).device.pending, 0);
+    copies_come_through(&s);
+}
+
 /* And the client is not closed, as the copies are written to the host's memory. */
 static void nobody_is_closed_under_copies(void **state)
 {
@@ -823,6 +852,7 @@ int main(void)
         cmocka_unit_test(what_a_failed_resume_leaves_is_not_lost),
         cmocka_unit_test(what_is_freed_under_copies_waits_for_them),
         cmocka_unit_test(what_is_freed_after_a_suspend_is_read_first),
+        cmocka_unit_test(what_copies_read_is_not_freed_without_a_point),
         cmocka_unit_test(nobody_is_closed_under_copies),
         cmocka_unit_test(on_a_lost_device_clients_are_closed),
         cmocka_unit_test(what_reads_a_file_stays_under_copies),

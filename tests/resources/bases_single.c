@@ -295,6 +295,33 @@ static void discarded_blocks_are_not_lost(void **state)
         }
 }
 
+static char told[200];
+
+static void note(weir_log_level level, const char *text, void *user)
+{
+    (void)level, (void)user;
+    snprintf(told, sizeof told, "%s", text);
+}
+
+/* What the driver does not take back at the end either is told of; weir keeps no record of it. */
+static void what_the_driver_never_takes_back_is_told(void **state)
+{
+    (void)state;
+    fixture *f = make("direct", 64 * KIB);
+    weir_request request = {
+        .struct_size = sizeof request, .bytes = 64 * KIB, .stream = f->a, .flags = WEIR_ALLOC_ZEROED};
+    weir_block block;
+    script.address = size_index;
+    script.refuse_fill = true;
+    script.refused_releases = SIZE_MAX;
+    fails(WEIR_ERR_DRIVER, weir_alloc_with(f->one, &request, &block));
+    assert_int_equal(stats_of(f->runtime).held, 64 * KIB);
+    ok(weir_log_set(note, NULL, WEIR_LOG_WARNING));
+    end(f);
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+    assert_string_equal(told, "not given back: 64 KiB of faulty:0, which its driver did not take back");
+}
+
 /* Bytes of a client that asks for it are zeroed for the next, however the driver passes them on. */
 static void secrets_are_not_handed_on(void **state)
 {
@@ -332,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_pool_changes_while_it_is_asked),
         cmocka_unit_test(a_refused_release_is_tried_again),
         cmocka_unit_test(discarded_blocks_are_not_lost),
+        cmocka_unit_test(what_the_driver_never_takes_back_is_told),
         cmocka_unit_test(secrets_are_not_handed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,12 +5,23 @@ import resource
 import signal
 import socket
 import stat
+import tempfile
 import time
 import unittest
 from pathlib import Path
 
 import common
 from common import MIB, asked, connected, received
+
+# Users that are not there, other ones for each process that runs these.
+THEM, OTHERS, HOSTILE = (10000 + 3 * (os.getpid() % 16000) + i for i in range(3))
+
+
+def needs_other_users(test):
+    """Root may become them, and they can enter the folders above those of the tests."""
+    return unittest.skipUnless(os.getuid() == 0 and all(
+        folder.stat().st_mode & stat.S_IXOTH for folder in [Path(tempfile.gettempdir()), *Path(tempfile.gettempdir()).parents]),
+        "needs root, and a folder for temporary files that all can enter")(test)
 
 
 class Tells(common.Case):
@@ -171,19 +182,19 @@ class Refuses(common.Case):
         self.assertEqual(list((self.folder / "elsewhere").iterdir()), [])
         self.ended(process)
 
-    @unittest.skipUnless(os.getuid() == 0, "needs root")
+    @needs_other_users
     def test_other_users_are_refused(self):
         self.folder.chmod(0o777)
         theirs = self.folder / "theirs"
         theirs.mkdir()
-        os.chown(theirs, 12345, 12345)
-        process = self.started(12345, folder=theirs)
+        os.chown(theirs, THEM, THEM)
+        process = self.started(THEM, folder=theirs)
         process.do("get", "host")
-        self.assertEqual(process.socket.stat().st_uid, 12345)
+        self.assertEqual(process.socket.stat().st_uid, THEM)
         self.assertEqual(len(asked(process.socket)["runtimes"]), 1)  # root
         child = os.fork()
         if child == 0:  # the folder keeps them out
-            os.setuid(54321)
+            os.setuid(OTHERS)
             try:
                 connected(process.socket)
             except PermissionError:
@@ -195,7 +206,7 @@ class Refuses(common.Case):
         process.socket.chmod(0o666)
         child = os.fork()
         if child == 0:  # and where it is opened up, the process does
-            os.setuid(54321)
+            os.setuid(OTHERS)
             with connected(process.socket) as connection:
                 try:
                     connection.sendall(b"stats\n")
@@ -205,34 +216,34 @@ class Refuses(common.Case):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         child = os.fork()
         if child == 0:
-            os.setuid(12345)
+            os.setuid(THEM)
             os._exit(0 if len(asked(process.socket)["runtimes"]) == 1 else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.ended(process)
 
-    @unittest.skipUnless(os.getuid() == 0, "needs root")
+    @needs_other_users
     def test_a_runtime_folder_of_another_user_is_left_alone(self):
         self.folder.chmod(0o777)
-        process = self.started(12345)
+        process = self.started(THEM)
         process.do("get", "host")
         self.assertEqual(list(self.folder.iterdir()), [])
-        self.assertTrue(Path(f"/tmp/weir-12345/{process.pid}.sock").exists())
+        self.assertTrue(Path(f"/tmp/weir-{THEM}/{process.pid}.sock").exists())
         self.ended(process)
-        Path("/tmp/weir-12345").rmdir()
+        Path(f"/tmp/weir-{THEM}").rmdir()
 
-    @unittest.skipUnless(os.getuid() == 0, "needs root")
+    @needs_other_users
     def test_a_hostile_folder_is_said_and_the_program_goes_on(self):
-        hostile = Path("/tmp/weir-12346")
+        hostile = Path(f"/tmp/weir-{HOSTILE}")
         hostile.mkdir(mode=0o700)
         self.addCleanup(hostile.rmdir)
-        process = self.started(12346)
+        process = self.started(HOSTILE)
         before = process.tell("threads")
         process.do("get", "host")
         process.do("client", "bert", 0)
         process.do("alloc", 0, MIB, 1)
         self.assertEqual(process.tell("threads"), before)
         self.assertEqual(list(hostile.iterdir()), [])
-        self.ended(process, "cannot be watched: the folder /tmp/weir-12346 is user 0's, not user 12346's")
+        self.ended(process, f"cannot be watched: the folder /tmp/weir-{HOSTILE} is user 0's, not user {HOSTILE}'s")
 
 
 class Withstands(common.Case):

@@ -144,7 +144,7 @@ static void print_wrapped(const char *text, size_t columns)
     free(clean);
 }
 
-enum { REASON_LEAST = 36, BEFORE_REASON = 68 };
+enum { REASON_LEAST = 36 }; /* columns */
 
 static bool same_refusal(const weir_candidate *a, const weir_candidate *b)
 {
@@ -190,32 +190,7 @@ static void bytes_text(const weir_candidate *c, char *text, size_t capacity)
         snprintf(text, capacity, "-");
 }
 
-static void add_blanks(table *grid, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        table_cell(grid, "", "", false);
-}
-
-/* The reason in the last column, over as many rows as it takes. */
-static void add_reason(table *grid, const char *reason, size_t columns)
-{
-    char *clean = text_clean(reason, strlen(reason), false);
-    for (const char *rest = clean; *rest != '\0';) {
-        size_t length = text_line(rest, columns);
-        char *line = text_print("%.*s", (int)length, rest);
-        if (rest != clean) {
-            table_row(grid);
-            add_blanks(grid, 6);
-        }
-        table_cell(grid, line, "", false);
-        free(line);
-        rest += length;
-        rest += *rest == ' ';
-    }
-    free(clean);
-}
-
-static void add_row(table *grid, const weir_candidate *c, size_t count, size_t columns)
+static void add_row(table *grid, const weir_candidate *c, size_t count)
 {
     char rank[16] = "", bytes[40], device[24];
     bool taken = c->verdict == WEIR_VERDICT_ACCEPTED;
@@ -231,7 +206,7 @@ static void add_row(table *grid, const weir_candidate *c, size_t count, size_t c
     table_cell(grid, taken ? "accepted" : weir_name_of(WEIR_NAMES_VERDICT, c->verdict),
                taken ? terminal_green() : terminal_red(), false);
     table_cell(grid, bytes, "", true);
-    add_reason(grid, c->reason, columns);
+    table_cell(grid, c->reason, "", false);
 }
 
 /* The rule, then a row for each candidate. Refused candidates of an engine with the same reason share a row. */
@@ -240,7 +215,6 @@ static void print_choice(const weir_choice *choice)
     static const char *const heads[] = {"rank", "engine", "provider", "device", "verdict", "bytes", "reason"};
     table grid = {0};
     size_t screen = (size_t)terminal_columns();
-    size_t columns = screen > BEFORE_REASON + REASON_LEAST ? screen - BEFORE_REASON : REASON_LEAST;
     print_wrapped(choice->rule, screen > 40 ? screen : 40);
     putchar('\n');
     table_row(&grid);
@@ -248,9 +222,9 @@ static void print_choice(const weir_choice *choice)
         table_cell(&grid, heads[i], terminal_faint(), i == 0 || i == 5);
     for (size_t i = 0, count; i < choice->count; i += count) {
         count = same_count(choice, i);
-        add_row(&grid, &choice->candidates[i], count, columns);
+        add_row(&grid, &choice->candidates[i], count);
     }
-    table_print(&grid, stdout);
+    table_print_within(&grid, screen, REASON_LEAST, stdout);
     table_clear(&grid);
 }
 

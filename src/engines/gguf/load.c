@@ -103,7 +103,8 @@ static void make_model(void *user)
     struct llama_model_params params = it->model->library->llama_model_default_params();
     params.devices = it->model->places.list; /* none: the host */
     params.n_gpu_layers = it->model->places.devices > 0 ? (int32_t)it->model->load.gpu_layers : 0;
-    params.load_mode = it->model->load.mmap ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+    /* For a plan llama.cpp maps nothing, and asserts that it was not asked to. */
+    params.load_mode = it->model->load.mmap && !it->no_alloc ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
     params.no_alloc = it->no_alloc;
     params.progress_callback = on_progress;
     params.progress_callback_user_data = (void *)it->load;

@@ -165,10 +165,8 @@ static void begin(struct wl_batch *batch, wl_seat *seat)
     wl_phase_begin(&phase, WL_RUNNING, batch->model->account);
     if (status == WEIR_OK && !begin_request(batch, seat, text, sizeof text))
         status = wl_generation_refused(seat->run, &phase, text);
-    if (status != WEIR_OK) {
+    if (status != WEIR_OK)
         fail(seat, status);
-        close_request(batch, seat);
-    }
     wl_phase_end(&phase);
 }
 
@@ -205,7 +203,7 @@ static void take_event(const struct wl_batch *batch, const wl_phase *phase, cons
     wl_failed(lib, lib->OgaEngineEventGetFlags(event, &flags), text, sizeof text);
     wl_failed(lib, lib->OgaEngineEventGetRequest(event, &request), text, sizeof text);
     wl_seat *seat = request ? seat_of(batch, request) : NULL;
-    if (!seat || seat->done)
+    if (!seat)
         return;
     if (flags & OGA_EVENT_TOKEN && !seat->run->answer.finish) {
         wl_failed(lib, lib->OgaEngineEventGetToken(event, &token), text, sizeof text);

@@ -64,7 +64,6 @@ static bool set_search(const wl_generation *it, oga_generator_params *params, ch
     double length = (double)(it->prompt.count + (size_t)s->tokens);
     bool draws = s->temperature > 0;
     int64_t wide = s->top_k > 0 && s->top_k < it->model->folder.vocabulary ? s->top_k : it->model->folder.vocabulary;
-    length = length > it->model->longest ? it->model->longest : length;
     return set_number(lib, params, "max_length", length, text, capacity) &&
            set_number(lib, params, "min_length", s->ignore_eos ? length : 0, text, capacity) &&
            set_number(lib, params, "temperature", draws ? s->temperature : 1, text, capacity) &&

@@ -23,6 +23,15 @@ static const ort_base *real_base;
 
 /* ---- what is another function ------------------------------------------------------------------------------------ */
 
+/* What is set in the options that GenAI makes for each session. Threads that spin between steps do so on cores that are
+ * another model's by then; within a step, as those of the engine onnx, they spin for as long as the next parallel loop
+ * usually takes to come. */
+static const struct {
+    const char *key, *value;
+} entries[] = {{"session.use_env_allocators", "1"},
+               {"session.force_spinning_stop", "1"},
+               {"session.intra_op.spin_duration_us", "50"}};
+
 static ort_status *create_session(const ort_env *env, const char *path, const ort_session_options *options,
                                   ort_session **out)
 {
@@ -30,11 +39,9 @@ static ort_status *create_session(const ort_env *env, const char *path, const or
     if (!phase || phase->stage != WL_LOADING)
         return real->CreateSession(env, path, options, out);
     weir_onnxruntime *bridge = wl_account_bridge(phase->account);
-    /* GenAI's own, which it makes for each session. */
-    ort_status *status = real->AddSessionConfigEntry((ort_session_options *)options, "session.use_env_allocators", "1");
-    /* Threads that wait for the next step by spinning do so on cores that are another model's by then. */
-    if (!status)
-        status = real->AddSessionConfigEntry((ort_session_options *)options, "session.force_spinning_stop", "1");
+    ort_status *status = NULL;
+    for (size_t i = 0; !status && i < sizeof entries / sizeof entries[0]; i++)
+        status = real->AddSessionConfigEntry((ort_session_options *)options, entries[i].key, entries[i].value);
     if (!status && (!bridge || weir_onnxruntime_enter(bridge) != WEIR_OK))
         status = real->CreateStatus(ORT_FAIL_CODE, weir_detail());
     if (status)

@@ -158,7 +158,7 @@ typedef struct place {
 typedef struct sharing {
     const graph *g;
     const graph_memory *memory;
-    place *places;  /* one after the other; those of the caller's inputs have no bytes */
+    place *places;  /* one after the other; those of the caller's inputs, and of what vanishes, have no bytes */
     uint32_t *of;   /* by buffer: its place */
     bool *vanishes; /* by value of the graph */
     uint32_t count;
@@ -176,13 +176,13 @@ static bool same_shape(const graph_value *a, const graph_value *b)
            memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof *a->shape.dims) == 0;
 }
 
-/* The newest for such values that nobody needs any more. */
+/* The newest for such values that nobody needs any more. The caller's inputs, and what vanishes, leave none behind. */
 static uint32_t free_place(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     uint32_t found = it->count;
     for (uint32_t i = 0; i < it->count; i++)
-        if (!it->places[i].output && same_shape(it->places[i].of, value) && it->places[i].end <= buffer->begin &&
-            (found == it->count || it->places[i].end > it->places[found].end))
+        if (it->places[i].bytes > 0 && !it->places[i].output && same_shape(it->places[i].of, value) &&
+            it->places[i].end <= buffer->begin && (found == it->count || it->places[i].end > it->places[found].end))
             found = i;
     return found;
 }
@@ -205,7 +205,7 @@ static bool is_fused(const sharing *it, const graph_value *value, const weir_buf
     const place *over = buffer->sharing == WEIR_SHARING_IN_PLACE ? &it->places[it->of[buffer->of]] : NULL;
     if (is_made_by(it, value, "HardSwish")) /* no kernel has it: it is two others */
         return false;
-    return over && over->fuses && !over->output && over->end <= buffer->begin + 1 && !it->cuda;
+    return over && over->fuses && over->end <= buffer->begin + 1 && !it->cuda;
 }
 
 static bool is_unpacked(const sharing *it, uint32_t id)

@@ -99,10 +99,8 @@ weir_status wi_away_claim(wi_away *away, wi_block *block, bool *claimed)
     if (status != WEIR_OK)
         return status;
     if ((word & WI_TRACKED) && (word & 7) == WI_LIVE && wi_stream_uses_held(block->stream_uses))
-        return weir_fail(WEIR_ERR_BUSY,
-                         "%s cannot be suspended or resumed: its block at %p is used by a launch that has not "
-                         "ended; end or abort it first",
-                         away->account->name, block->pointer);
+        return weir_fail(WEIR_ERR_BUSY, "%s cannot be suspended or resumed: its block at %p is used by %s",
+                         away->account->name, block->pointer, wi_stream_uses_holder(block->stream_uses));
     *claimed = away_reason(away, block, word) == MAY_LEAVE && wi_block_claim(block, word, WI_CLAIMED);
     if (*claimed) {
         block->leaving = true;

@@ -44,6 +44,11 @@ static wi_piece *away_piece_at(wi_away *away, const wi_region *region, uint64_t 
     return p && p->region == region && piece_start(p) <= offset ? p : NULL;
 }
 
+static void away_remove(wi_away *away, wi_piece *p)
+{
+    memmove(p, p + 1, (size_t)(away->pieces + --away->piece_count - p) * sizeof *p);
+}
+
 /* Cuts the busy extent where pieces begin and end. Without a record for that all of it stays busy: addresses, and memory
  * beside them, are lost, but no sum is wrong. */
 static bool away_cut(wi_mapped *m, const wi_away *away, wi_extent *extent)
@@ -93,7 +98,7 @@ void wi_away_free(wi_resource *base, wi_block *block)
             uint64_t behind = piece_end(p);
             if (!away_dissolve(m, p))
                 continue;
-            memmove(p, p + 1, (size_t)(away->pieces + --away->piece_count - p) * sizeof *p);
+            away_remove(away, p);
             next = behind < end ? wi_region_at(region, behind) : NULL;
         }
     }
@@ -130,7 +135,7 @@ weir_status wi_away_sweep(wi_resource *base, wi_away *away)
         p->adrift = left.adrift;
         if (left.shown || left.adrift || !away_dissolve(m, p))
             continue;
-        memmove(p, p + 1, (size_t)(away->pieces + --away->piece_count - p) * sizeof *p);
+        away_remove(away, p);
         if (away->piece_count == 0)
             wi_away_unlink(m, away);
     }
@@ -326,7 +331,7 @@ weir_status wi_away_arrive(wi_resource *base, wi_away *away, const wi_event *eve
     weir_status status = WEIR_OK;
     wi_resource_lock(base);
     for (size_t i = 0; event && i < away->block_count && status == WEIR_OK; i++)
-        status = wi_stream_uses_moved(&away->blocks[i]->stream_uses, *event);
+        status = wi_stream_uses_moved(&away->blocks[i]->stream_uses, event);
     if (status == WEIR_OK)
         away_settle_back(m, away);
     wi_resource_unlock(base);

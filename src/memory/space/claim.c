@@ -116,8 +116,8 @@ weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer
     wi_resource_lock(base);
     weir_status status = claim_find(base, account, pointer, generation, &block, &word);
     if (status == WEIR_OK && wi_stream_uses_held(block->stream_uses))
-        status = weir_fail(WEIR_ERR_BUSY,
-                           "the block at %p is used by a launch that has not ended; end or abort it first", pointer);
+        status = weir_fail(WEIR_ERR_BUSY, "the block at %p is used by %s", pointer,
+                           wi_stream_uses_holder(block->stream_uses));
     if (status == WEIR_OK && !wi_block_claim(block, word, WI_CLAIMED))
         status = claim_lost(pointer);
     if (status == WEIR_OK)

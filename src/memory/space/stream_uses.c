@@ -74,19 +74,32 @@ weir_status wi_stream_uses_first_write(wi_stream_uses **stream_uses, wi_event ev
     return WEIR_OK;
 }
 
-weir_status wi_stream_uses_moved(wi_stream_uses **stream_uses, wi_event event)
+weir_status wi_stream_uses_moved(wi_stream_uses **stream_uses, const wi_event *event)
 {
     if (!*stream_uses)
         *stream_uses = calloc(1, sizeof **stream_uses);
     if (!*stream_uses)
         return stream_uses_no_memory();
-    (*stream_uses)->moved = event;
+    if (event)
+        (*stream_uses)->moved = *event;
+    (*stream_uses)->adrift = !event;
     return WEIR_OK;
 }
 
-bool wi_stream_uses_held(const wi_stream_uses *stream_uses)
+void wi_stream_uses_rest(wi_stream_uses *stream_uses)
 {
-    return stream_uses && (stream_uses->writer || stream_uses->readers > 0) && !wi_has_bug(WI_BUG_FREE_UNDER_USE);
+    if (stream_uses)
+        stream_uses->adrift = false;
+}
+
+const char *wi_stream_uses_holder(const wi_stream_uses *stream_uses)
+{
+    if (!stream_uses || wi_has_bug(WI_BUG_FREE_UNDER_USE))
+        return NULL;
+    if (stream_uses->writer || stream_uses->readers > 0)
+        return "a launch that has not ended; end or abort it first";
+    return stream_uses->adrift ? "copies of which the device does not say that they are done; try again when it answers"
+                               : NULL;
 }
 
 bool wi_stream_uses_point(const wi_stream_uses *stream_uses, weir_access access, uint32_t index, wi_event *out)

@@ -19,6 +19,7 @@ typedef struct wi_stream_uses {
     uint32_t read_count, read_capacity;
     uint32_t readers; /* open read tickets: launches between begin and end */
     bool writer;
+    bool adrift; /* weir moves the contents, and has no point behind that */
 } wi_stream_uses;
 
 /* Opens a ticket. *opened false: another ticket conflicts. The use then has to wait for all points of
@@ -26,10 +27,17 @@ typedef struct wi_stream_uses {
 weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access, bool *opened);
 /* Closes a ticket. *event, unless NULL, is the point behind that use. */
 void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const wi_event *event);
-/* Notes that weir moves the contents, out or in, and that `event` is behind it. Moves of a block are on one stream, or earlier
- * moves are done. Declared uses stay what they are, also those that are open. WEIR_ERR_SYSTEM: no host memory. */
-weir_status wi_stream_uses_moved(wi_stream_uses **stream_uses, wi_event event);
-bool wi_stream_uses_held(const wi_stream_uses *stream_uses); /* whether a ticket is open */
+/* Notes that weir moves the contents, out or in, and that *event is behind it; NULL: there is no such point, and the block is held
+ * until wi_stream_uses_rest. Moves of a block are on one stream, or earlier moves are done. Declared uses stay what they are, also
+ * those that are open. WEIR_ERR_SYSTEM: no host memory. */
+weir_status wi_stream_uses_moved(wi_stream_uses **stream_uses, const wi_event *event);
+void wi_stream_uses_rest(wi_stream_uses *stream_uses); /* moves of the contents are done */
+/* Names what holds the block, so that it cannot be given back yet: an open ticket, or a move without a point. NULL: nothing does. */
+const char *wi_stream_uses_holder(const wi_stream_uses *stream_uses);
+static inline bool wi_stream_uses_held(const wi_stream_uses *stream_uses)
+{
+    return wi_stream_uses_holder(stream_uses) != NULL;
+}
 
 /* Sets the last write, unless there is a later one: `event` is behind everything that was done to the block before its first
  * declared use. WEIR_ERR_SYSTEM: no host memory. */
