@@ -84,7 +84,8 @@ bool onnx_order(const graph *g, uint32_t *order)
     size_t edges = 0;
     for (size_t i = 0; i < g->node_count; i++)
         edges += (size_t)g->nodes[i].input_count + g->nodes[i].captured_count;
-    walk w = {.g = g, .order = order};
+    walk w = {.g = g};
+    w.order = order;
     bool *read = calloc(g->node_count + 1, sizeof *read);
     w.stack = calloc(edges + 2 * g->node_count + 1, sizeof *w.stack);
     w.makers = calloc(edges + 1, sizeof *w.makers);
