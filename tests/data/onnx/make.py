@@ -358,9 +358,9 @@ def strands():
 
 def gaps():
     """Values that do not fit where earlier ones were."""
-    widths = [64, 192, 100, 448, 500, 8]
+    widths = [8, 24, 13, 56, 63, 8]
     save("gaps", [h.make_node("MatMul", [f"a{i}" if i else "x", f"w{i}"], [f"a{i + 1}" if i < 4 else "y"]) for i in range(5)],
-         [value("x", T.FLOAT, [2, 64])], [value("y", T.FLOAT, [2, 8])], [weight(f"w{i}", widths[i], widths[i + 1]) for i in range(5)])
+         [value("x", T.FLOAT, [16, 8])], [value("y", T.FLOAT, [16, 8])], [weight(f"w{i}", widths[i], widths[i + 1]) for i in range(5)])
 
 
 def gated():
