@@ -46,6 +46,8 @@ static char *its_strndup(const char *text, size_t bytes)
     return starves() ? NULL : strndup(text, bytes);
 }
 
+static wi_interpose *slots; /* for as long as the process lives, as the module is */
+
 void starve_open(const char *module)
 {
     const wi_replacement all[] = {{"malloc", (void (*)(void))its_malloc, true},
@@ -53,11 +55,12 @@ void starve_open(const char *module)
                                   {"realloc", (void (*)(void))its_realloc, false},
                                   {"strdup", (void (*)(void))its_strdup, false},
                                   {"strndup", (void (*)(void))its_strndup, false}};
-    wi_interpose *slots = NULL;
-    if (wi_interpose_open(module, all, sizeof all / sizeof *all, &slots) == WEIR_OK &&
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", getenv("WEIR_ENGINE_PATH") ? getenv("WEIR_ENGINE_PATH") : ".", module);
+    if (wi_interpose_open(path, all, sizeof all / sizeof *all, &slots) == WEIR_OK &&
         wi_interpose_apply(slots) == WEIR_OK)
         return;
-    fprintf(stderr, "%s: %s\n", module, weir_detail());
+    fprintf(stderr, "%s: %s\n", path, weir_detail());
     abort();
 }
 
