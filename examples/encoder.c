@@ -39,7 +39,7 @@ static weir_status plan_graph(encoder *e, const char *path, int64_t batch, int64
     if (status == WEIR_OK)
         status = graph_infer(&e->graph);
     if (status == WEIR_OK)
-        status = graph_memory_make(&e->graph, true, &e->memory);
+        status = graph_memory_make(&e->graph, true, NULL, &e->memory);
     return status == WEIR_OK ? weir_plan_create(e->memory.buffers, &options, &e->plan) : status;
 }
 

@@ -145,7 +145,7 @@ static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
     options.alignment = body->alignment ? body->alignment : 256;
     options.effort = body->effort / 4 + 1; /* something is left for the next ones */
     options.mode = body->effort ? WEIR_PLAN_SEARCH : WEIR_PLAN_QUICK;
-    weir_status status = graph_memory_make(body, !body->apart, &memory);
+    weir_status status = graph_memory_make(body, !body->apart, NULL, &memory);
     if (status != WEIR_OK)
         return status;
     status = weir_plan_create(memory.buffers, &options, &plan);

@@ -26,7 +26,13 @@ typedef struct maker {
     graph_memory *out;
     life *lives;
     bool in_place;
+    const uint32_t *nodes; /* in their order; NULL: as in the file */
 } maker;
+
+static uint32_t node_at(const maker *m, uint32_t place)
+{
+    return m->nodes ? m->nodes[place] : place;
+}
 
 /* An operator that has no rule here may share its name with one of them, in another domain, and nothing else. */
 static bool among(const graph_node *node, const char *const *names, size_t count)
@@ -272,11 +278,12 @@ static void live(maker *m)
             begin(m, i, 0, i);
     }
     for (uint32_t i = 0; i < g->node_count; i++) {
-        if (g->nodes[i].folded) {
+        uint32_t number = node_at(m, i);
+        if (g->nodes[number].folded) {
             m->out->folded++;
-        } else if (!waits(m, &g->nodes[i])) {
-            run_waiting(m, &g->nodes[i]);
-            run_node(m, i);
+        } else if (!waits(m, &g->nodes[number])) {
+            run_waiting(m, &g->nodes[number]);
+            run_node(m, number);
         }
     }
     run_rest(m);
@@ -342,8 +349,8 @@ static weir_status add_all(maker *m)
     for (uint32_t i = 0; status == WEIR_OK && i < g->value_count; i++)
         if (g->values[i].maker == GRAPH_NONE && m->lives[i].end > 0)
             status = add(m, i);
-    for (size_t i = 0; status == WEIR_OK && i < g->node_count; i++) {
-        const graph_node *node = &g->nodes[i];
+    for (uint32_t i = 0; status == WEIR_OK && i < g->node_count; i++) {
+        const graph_node *node = &g->nodes[node_at(m, i)];
         for (uint32_t k = 0; status == WEIR_OK && k <= node->output_count; k++) {
             uint32_t id = k < node->output_count ? node->outputs[k] : node->branches.scratch;
             if (id != GRAPH_NONE && m->lives[id].end > 0)
@@ -372,10 +379,10 @@ static void count_weights(const maker *m)
     }
 }
 
-weir_status graph_memory_make(const graph *g, bool in_place, graph_memory *out)
+weir_status graph_memory_make(const graph *g, bool in_place, const uint32_t *order, graph_memory *out)
 {
     *out = (graph_memory){.count = 0};
-    maker m = {.g = g, .out = out, .in_place = in_place};
+    maker m = {.g = g, .out = out, .in_place = in_place, .nodes = order};
     m.lives = calloc(g->value_count + 1, sizeof *m.lives);
     out->order = calloc(g->node_count + 1, sizeof *out->order);
     out->values = calloc(g->value_count + 1, sizeof *out->values);

@@ -6,7 +6,7 @@
 
 #include "onnx_shapes/graph.h"
 
-/* Steps are the nodes that run, in the file's order, but for those that unpack weights (DequantizeLinear), each of which comes
+/* Steps are the nodes that run, in the given order, but for those that unpack weights (DequantizeLinear), each of which comes
  * right before the first node that reads it; views take none. Not in the list, because they are no activations:
  * - weights, and views of them;
  * - values that are made of weights alone, and small ones that follow from dimensions: they are worked out once, unless
@@ -26,9 +26,9 @@ typedef struct graph_memory {
     uint32_t weight_count;
 } graph_memory;
 
-/* `in_place` false: no output is written over an input. WEIR_ERR_SYSTEM without host memory; on failure *out is
- * empty. */
-weir_status graph_memory_make(const graph *g, bool in_place, graph_memory *out);
+/* `in_place` false: no output is written over an input. `order`: every node once, makers before readers; NULL: as in the file.
+ * WEIR_ERR_SYSTEM without host memory; on failure *out is empty. */
+weir_status graph_memory_make(const graph *g, bool in_place, const uint32_t *order, graph_memory *out);
 void graph_memory_clear(graph_memory *memory);
 
 /* Where a value comes from: "Conv", "input". */

@@ -10,6 +10,7 @@ typedef struct window {
     uint32_t rank; /* of what it moves over */
     int64_t kernel[GRAPH_MAX_RANK], strides[GRAPH_MAX_RANK], dilations[GRAPH_MAX_RANK], pads[2 * GRAPH_MAX_RANK];
     bool same, ceil; /* padded so that only strides shrink it; the last window may stand out */
+    bool pools;      /* it has no weights */
 } window;
 
 /* A list of one number a dimension, all `otherwise` when it is not there. */
@@ -31,6 +32,7 @@ static bool read_window(step *s, const graph_value *x, const graph_value *weight
     if (x->shape.rank < 3)
         return step_wrong(s, "its input has %u dimensions, too few for a window", x->shape.rank);
     w->rank = x->shape.rank - 2;
+    w->pools = !weights;
     if (weights && weights->shape.rank != x->shape.rank)
         return step_wrong(s, "its weights have %u dimensions, its input %u", weights->shape.rank, x->shape.rank);
     onnx_text automatic = graph_text(s->node, "auto_pad");
@@ -56,14 +58,15 @@ static int64_t divide_up(int64_t a, int64_t b)
     return a / b + (a % b > 0);
 }
 
-/* How often the window stands in dimension i of `extent`. */
+/* How often the window stands in dimension i of `extent`. One that is longer than that by less than a stride stands there once for
+ * ONNX Runtime's pools, and by less than two not at all; its convolutions refuse it. */
 static int64_t places(const window *w, uint32_t i, int64_t extent)
 {
     int64_t stride = w->strides[i];
     if (w->same)
         return divide_up(extent, stride);
     int64_t room = extent + w->pads[i] + w->pads[i + w->rank] - (w->kernel[i] - 1) * w->dilations[i] - 1;
-    if (room < 0)
+    if (room < 0 && !w->pools)
         return -1;
     int64_t count = (w->ceil ? divide_up(room, stride) : room / stride) + 1;
     /* A window that would begin behind the input and its front padding is none: the standard says so since operator set

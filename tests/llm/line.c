@@ -120,6 +120,8 @@ static void let_go(void)
 
 typedef struct asker {
     const bench *it;
+    const char *tokens;
+    size_t pieces, most; /* most: it reads so many; 0: it does not read */
     int32_t prompt[PROMPT];
     weir_tensor input;
     pthread_t thread;
@@ -129,13 +131,23 @@ typedef struct asker {
     size_t made;
 } asker;
 
+static bool on_piece(const weir_piece *piece, void *user)
+{
+    asker *it = user;
+    (void)piece;
+    return ++it->pieces < it->most;
+}
+
 static void *ask(void *user)
 {
-    static const weir_setting settings[] = {GREEDY("4"), {"ignore_eos", "1"}};
     asker *it = user;
-    weir_outputs outputs;
+    const weir_setting settings[] = {GREEDY(it->tokens), {"ignore_eos", "1"}};
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    weir_inference inference = inference_of(&it->input, settings, 3);
+    const weir_engine *engine = it->it->engine;
     atomic_store(&it->number, (long)syscall(SYS_gettid));
-    it->status = infer(it->it, &it->input, settings, 3, &outputs);
+    it->status = it->most > 0 ? engine->infer_stream(it->it->model, &inference, on_piece, it, &outputs)
+                              : engine->infer(it->it->model, &inference, &outputs);
     snprintf(it->detail, sizeof it->detail, "%s", it->status == WEIR_OK ? "" : weir_detail());
     if (it->status != WEIR_OK)
         return NULL;
@@ -144,13 +156,18 @@ static void *ask(void *user)
     return NULL;
 }
 
-static void start(asker *to, const bench *it, int which)
+static void start_reading(asker *to, const bench *it, int which, const char *tokens, size_t most)
 {
-    *to = (asker){.it = it};
+    *to = (asker){.it = it, .tokens = tokens, .most = most};
     fill_prompt(to->prompt, PROMPT, 1);
     to->prompt[0] = 100 + which;
     to->input = token_input(to->prompt, PROMPT);
     assert_int_equal(pthread_create(&to->thread, NULL, ask, to), 0);
+}
+
+static void start(asker *to, const bench *it, int which)
+{
+    start_reading(to, it, which, "4", 0);
 }
 
 /* The first one is alone in the engine, in its first step; the others are in the line in this order. */

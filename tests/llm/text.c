@@ -543,6 +543,28 @@ static void test_texts_given_at_load_are_kept(void **state)
 
 /* ---- about a model ----------------------------------------------------------------------------------------------- */
 
+static void on_progress(double fraction, void *user)
+{
+    double *told = user;
+    *told = *told * 10 + fraction;
+}
+
+/* Once, when it is there; not of one that does not come. */
+static void test_a_load_tells_its_end(void **state)
+{
+    (void)state;
+    const weir_setting too_long[] = {{"context", "257"}};
+    double told = 0;
+    bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+    it.load.progress = on_progress;
+    it.load.progress_user = &told;
+    assert_int_equal(bench_load(&it, too_long, 1), WEIR_ERR_INVALID);
+    assert_true(told == 0);
+    OK(bench_load(&it, one_thread, 1));
+    assert_true(told == 1);
+    bench_close(&it);
+}
+
 static void test_what_a_model_says_of_itself(void **state)
 {
     (void)state;
@@ -566,7 +588,11 @@ static void test_what_a_model_says_of_itself(void **state)
     OK(it.engine->health(it.model));
     OK(it.engine->probe(&probe));
     assert_words(probe.library, "libonnxruntime-genai.so");
+    assert_string_equal(probe.version, info.version);
+    assert_string_equal(probe.missing, "");
     OK(it.engine->provider(1, &found));
+    assert_string_equal(found.version, info.version);
+    assert_string_equal(found.library, probe.library);
     assert_string_equal(found.name, "cpu");
     assert_int_equal(found.state, WEIR_PROVIDER_HERE);
     assert_int_equal(it.engine->provider(2, &found), WEIR_ERR_NOT_FOUND);
@@ -628,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_wrong_settings_of_a_run_are_refused_by_name),
         cmocka_unit_test(test_wrong_settings_of_a_load_are_refused_by_name),
         cmocka_unit_test(test_texts_given_at_load_are_kept),
+        cmocka_unit_test(test_a_load_tells_its_end),
         cmocka_unit_test(test_what_a_model_says_of_itself),
         cmocka_unit_test(test_all_tokens_of_the_vocabulary_may_be_asked_for),
         cmocka_unit_test(test_older_callers_get_what_they_have_room_for),

@@ -79,23 +79,25 @@ static void copy_file(const char *from, const char *to)
     assert_int_equal(fclose(out), 0);
 }
 
+static char scratch[512]; /* "": there is none */
+
 const char *scratch_path(void)
 {
-    static char path[512];
-    if (path[0])
-        return path;
+    if (scratch[0])
+        return scratch;
     const char *folder = built_path("tests/onnx-%d", (int)getpid());
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         fail_msg("cannot make %s", folder);
-    snprintf(path, sizeof path, "%s/beside.data", folder);
-    copy_file(data_path("onnx/beside.data"), path);
-    snprintf(path, sizeof path, "%s/model.onnx", folder);
-    return path;
+    snprintf(scratch, sizeof scratch, "%s/beside.data", folder);
+    copy_file(data_path("onnx/beside.data"), scratch);
+    snprintf(scratch, sizeof scratch, "%s/model.onnx", folder);
+    return scratch;
 }
 
 void scratch_clear(void)
 {
     const int process = (int)getpid();
+    scratch[0] = 0;
     unlink(built_path("tests/onnx-%d/model.onnx", process));
     unlink(built_path("tests/onnx-%d/beside.data", process));
     rmdir(built_path("tests/onnx-%d", process));

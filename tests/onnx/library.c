@@ -5,6 +5,7 @@
 #include <weir/engine.h>
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "made_library.h"
 
@@ -33,6 +34,35 @@ static void something_else(void **state)
 {
     (void)state;
     assert_missing("libm.so.6", "is no ONNX Runtime");
+}
+
+/* In a store without any, and where the system has none: told by how to get it. */
+static void nothing_is_here(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weir-library-XXXXXX", words[128];
+    assert_non_null(mkdtemp(folder));
+    assert_ok(weir_option_set("home", folder));
+    snprintf(words, sizeof words, "nothing in %s/engines and no system library", folder);
+    for (int i = 0; i < ONNX_PROVIDERS; i++) {
+        const onnx_library *found;
+        weir_engine_provider its = WEIR_INIT(weir_engine_provider);
+        weir_status status = onnx_library_look((onnx_provider)i, &found);
+        if (status == WEIR_OK)
+            skip_without("a system without ONNX Runtime");
+        assert_int_equal(status, WEIR_ERR_NOT_FOUND);
+        assert_detail(words);
+        assert_detail(i == ONNX_CPU ? "version 1.23 or newer" : onnx_provider_advice((onnx_provider)i));
+        assert_null(found);
+        assert_status(onnx_library_get((onnx_provider)i, &found), WEIR_ERR_NOT_FOUND);
+        assert_null(found);
+        assert_ok(weir_engine_entry(WEIR_ENGINE_ABI)->provider((size_t)i, &its));
+        assert_int_equal(its.state, WEIR_PROVIDER_NO_LIBRARY);
+        assert_non_null(strstr(its.missing, words));
+        assert_string_equal(its.library, "");
+    }
+    assert_ok(weir_option_set("home", NULL));
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* ---- a library that the test has made up -------------------------------------------------------------------------- */
@@ -199,6 +229,7 @@ int main(void)
         cmocka_unit_test(something_else),
         cmocka_unit_test(too_old),
         cmocka_unit_test(no_other_interface),
+        cmocka_unit_test(nothing_is_here),
         cmocka_unit_test(versions_that_are_none_of_these),
         cmocka_unit_test(a_table_that_is_not_offered),
         cmocka_unit_test(each_step_may_fail), /* the last, as a library that was opened stays */

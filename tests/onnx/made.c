@@ -253,6 +253,83 @@ weir_status __wrap_onnx_weights_end(weir_engine_model *model)
     return __real_onnx_weights_end(model);
 }
 
+/* ---- the host's memory ----------------------------------------------------------------------------------------------- */
+
+/* What the engine itself takes of the heap, on whichever thread. */
+static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *pieces[8192];
+static size_t piece_count;
+static int requests, refused_at; /* refused_at: this one of the requests; 0: none */
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_realloc(void *piece, size_t size);
+void *__wrap_realloc(void *piece, size_t size);
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+void __real_free(void *piece);
+void __wrap_free(void *piece);
+
+static bool is_refused(void)
+{
+    pthread_mutex_lock(&heap_lock);
+    bool is = ++requests == refused_at;
+    pthread_mutex_unlock(&heap_lock);
+    return is;
+}
+
+static void *keep(void *piece)
+{
+    pthread_mutex_lock(&heap_lock);
+    assert_true(piece_count < sizeof pieces / sizeof *pieces);
+    if (piece)
+        pieces[piece_count++] = piece;
+    pthread_mutex_unlock(&heap_lock);
+    return piece;
+}
+
+static void drop(const void *piece)
+{
+    pthread_mutex_lock(&heap_lock);
+    for (size_t i = piece_count; piece && i-- > 0;)
+        if (pieces[i] == piece) {
+            pieces[i] = pieces[--piece_count];
+            break;
+        }
+    pthread_mutex_unlock(&heap_lock);
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return is_refused() ? NULL : keep(__real_malloc(size));
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return is_refused() ? NULL : keep(__real_calloc(count, size));
+}
+
+void *__wrap_realloc(void *piece, size_t size)
+{
+    if (is_refused())
+        return NULL;
+    drop(piece);
+    return keep(__real_realloc(piece, size));
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return is_refused() ? NULL : keep(__real_strdup(text));
+}
+
+void __wrap_free(void *piece)
+{
+    drop(piece);
+    __real_free(piece);
+}
+
 static int count_all(void **state)
 {
     (void)watch(state);
@@ -413,6 +490,35 @@ static void what_is_made_is_given_back_whichever_call_fails(void **state)
     }
 }
 
+/* Each request of the engine's own in turn. What stays after the first load is of the library, for good. */
+static void nothing_stays_on_the_heap_whichever_request_fails(void **state)
+{
+    (void)state;
+    for (int i = 0; i < WAYS; i++) {
+        if (!is_way(i))
+            continue;
+        int failures = 0;
+        assert_ok(use_all(ways[i]));
+        size_t before = piece_count;
+        for (int at = 1;; at++) {
+            requests = 0;
+            refused_at = at;
+            weir_status status = use_all(ways[i]);
+            refused_at = 0;
+            failures += status != WEIR_OK;
+            if (status != WEIR_OK && status != WEIR_ERR_SYSTEM)
+                fail_msg("request %d: %s: %s", at, weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
+            if (piece_count != before)
+                fail_msg("request %d of %s: %zu pieces of the heap stay", at, ways[i][0] ? ways[i][0] : "no settings",
+                         piece_count - before);
+            nothing_stays("a request of the heap");
+            if (requests < at)
+                break;
+        }
+        assert_true(failures > 10);
+    }
+}
+
 /* The client's memory, from nothing up to enough: whichever request of a load or a run is refused. */
 static void what_is_made_is_given_back_whatever_is_refused(void **state)
 {
@@ -500,6 +606,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whatever_is_refused, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(nothing_stays_on_the_heap_whichever_request_fails, count_all, unwatch),
         cmocka_unit_test_setup_teardown(so_many_graphs_are_kept, count_all, unwatch),
         cmocka_unit_test_setup_teardown(graphs_are_told_apart_by_their_inputs, count_all, unwatch),
     };

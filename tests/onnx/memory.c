@@ -307,6 +307,81 @@ static void what_lies_outside_is_told_or_counted(void **state)
     close_client(&l);
 }
 
+/* Tanh of Tanh of …, as no node of it is left out. */
+static void put_steps(onnx_buffer *graph, int nodes)
+{
+    char from[16] = "x", to[16];
+    for (int i = 0; i < nodes; i++) {
+        onnx_buffer node = {0};
+        snprintf(to, sizeof to, i + 1 < nodes ? "v%d" : "y", i);
+        onnx_put_data(&node, 1, from, strlen(from));
+        onnx_put_data(&node, 2, to, strlen(to));
+        onnx_put_data(&node, 4, "Tanh", 4);
+        onnx_put_data(graph, 1, node.data, node.size);
+        onnx_buffer_free(&node);
+        memcpy(from, to, sizeof from);
+    }
+}
+
+/* A vector of two floats in the graph's list `field`. */
+static void put_port(onnx_buffer *graph, uint32_t field, const char *name)
+{
+    static const uint8_t type[] = {0x0a, 0x08, 0x08, 0x01, 0x12, 0x04, 0x0a, 0x02, 0x08, 0x02};
+    onnx_buffer port = {0};
+    onnx_put_data(&port, 1, name, 1);
+    onnx_put_data(&port, 2, type, sizeof type);
+    onnx_put_data(graph, field, port.data, port.size);
+    onnx_buffer_free(&port);
+}
+
+static void write_steps(const char *path, int nodes)
+{
+    static const uint8_t opset[] = {0x10, 0x11};
+    onnx_buffer graph = {0}, model = {0};
+    put_steps(&graph, nodes);
+    onnx_put_data(&graph, 2, "steps", 5);
+    put_port(&graph, 11, "x");
+    put_port(&graph, 12, "y");
+    onnx_put_varint(&model, 1, 8);
+    onnx_put_data(&model, 7, graph.data, graph.size);
+    onnx_put_data(&model, 8, opset, sizeof opset);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(model.data, 1, model.size, file), model.size);
+    assert_int_equal(fclose(file), 0);
+    onnx_buffer_free(&graph);
+    onnx_buffer_free(&model);
+}
+
+/* Beside the engine's own session nothing is kept for each node of a graph. */
+static void nothing_is_noted_of_each_node(void **state)
+{
+    (void)state;
+    enum { NODES = 2000 };
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    weir_model_details info = WEIR_INIT(weir_model_details);
+    if (SANITIZED)
+        skip();
+    write_steps(scratch_path(), NODES);
+    loaded l = load_model("mlp", NULL); /* what ONNX Runtime takes once is there from now on */
+    onnx_settings settings = l.model->settings;
+    uint64_t before = onnx_heap_used();
+    plain alone = plain_open(l.model->library, scratch_path(), &settings);
+    uint64_t taken = onnx_heap_used() - before;
+    plain_close(&alone);
+    unload_model(&l);
+    assert_ok(load_into(&l, scratch_path(), NULL));
+    assert_ok(weir_client_info(l.client, &stats));
+    assert_true(taken > (uint64_t)NODES * 1024);
+    assert_in_range(stats.outside, taken / 2, taken + (uint64_t)NODES * 40);
+    assert_ok(l.engine->info(l.model, &info));
+    assert_int_equal(info.share_count, 1);
+    assert_int_equal(info.shares[0].parts, NODES);
+    unload_model(&l);
+    scratch_clear();
+    close_client(&l);
+}
+
 /* Pieces of every size, of which the largest lie by themselves. */
 static void the_heap_is_all_of_it(void **state)
 {
@@ -399,6 +474,43 @@ static void what_cannot_be_foreseen_is_the_least(void **state)
         onnx_file_close(&file);
     }
     assert_true(least > 0);
+}
+
+/* What a run has at its peak, of runs of the same shapes: the first has no block for all yet. */
+static uint64_t activations_of_runs(const loaded *l)
+{
+    weir_tensor inputs[4];
+    weir_client_stats stats = WEIR_INIT(weir_client_stats);
+    size_t count = make_inputs(l, 1, inputs, 4);
+    assert_ok(weir_stats_reset(l->runtime, WEIR_RESET_PEAKS));
+    for (int i = 0; i < 3; i++) {
+        weir_outputs out;
+        assert_ok(infer(l, inputs, count, &out));
+        l->engine->release_outputs(l->model, &out);
+    }
+    free_inputs(inputs, count);
+    assert_ok(weir_client_info(l->client, &stats));
+    return stats.peak - stats.live;
+}
+
+static void what_runs_take_is_foreseen(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"strands", "gaps", "gated", "gated_gru", "window"};
+    weir_setting settings[] = {{"threads", "1"}, {"prepack", "off"}, {"memory_pattern", "on"}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        weir_engine_load load = {
+            .struct_size = sizeof load, .path = model_path(models[i]), .settings = settings, .setting_count = 3};
+        weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
+        loaded l = load_model(models[i], (const char *const[]){"threads=1", "prepack=off", "memory_pattern=on", NULL});
+        assert_ok(l.engine->plan(&load, &plan));
+        uint64_t taken = activations_of_runs(&l);
+        if (plan.bytes[WEIR_CLASS_ACTIVATIONS] != taken)
+            fail_msg("%s: %llu foreseen, %llu taken", models[i], (unsigned long long)plan.bytes[WEIR_CLASS_ACTIVATIONS],
+                     (unsigned long long)taken);
+        unload_model(&l);
+        close_client(&l);
+    }
 }
 
 /* On cuda vectors are folded into what is computed with them, and take nothing by themselves. */
@@ -668,11 +780,13 @@ int main(void)
         cmocka_unit_test(constants_of_nodes_are_weights),
         cmocka_unit_test(weights_of_bytes_are_charged),
         cmocka_unit_test(what_lies_outside_is_told_or_counted),
+        cmocka_unit_test(nothing_is_noted_of_each_node),
         cmocka_unit_test(the_heap_is_all_of_it),
         cmocka_unit_test(another_file_in_its_place_is_refused),
         cmocka_unit_test(what_the_optimizer_turns_is_left_to_it),
         cmocka_unit_test(plan_agrees_with_load),
         cmocka_unit_test(what_cannot_be_foreseen_is_the_least),
+        cmocka_unit_test(what_runs_take_is_foreseen),
         cmocka_unit_test(vectors_count_on_the_host_alone),
         cmocka_unit_test(plans_are_exact_where_all_is_known),
         cmocka_unit_test(a_charge_is_whole_and_has_an_end),

@@ -135,6 +135,9 @@ static void tensorrt_needs_cuda_too(void **state)
     assert_int_equal(unlink(theirs), 0);
     assert_int_equal(rmdir(folder), 0);
     assert_non_null(strstr(text, "libonnxruntime_providers_cuda.so is not beside"));
+    library.has[ONNX_CPU] = 1; /* of what lacks nothing, how to get it */
+    onnx_provider_missing(&library, ONNX_CPU, text, sizeof text);
+    assert_string_equal(text, onnx_provider_advice(ONNX_CPU));
 }
 
 /* A library that needs another of version 3, where version 2 is. */
@@ -227,6 +230,19 @@ static void clear_folder(const char *folder, const char *inside, const char *nam
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Something of the folder is mapped into this process. */
+static bool is_mapped(const char *folder)
+{
+    char line[1024];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps))
+        found |= strstr(line, folder) != NULL;
+    fclose(maps);
+    return found;
+}
+
 /* Where a library says that its others lie: RUNPATH, or RPATH where there is no RUNPATH, as seen from its own folder. */
 static void a_library_says_where_others_are(void **state)
 {
@@ -247,6 +263,7 @@ static void a_library_says_where_others_are(void **state)
         if (cases[i].rpath)
             turn(it, DT_SONAME, cases[i].rpath_alone ? DT_RUNPATH : DT_RPATH);
         int missing = missing_of(it, text, sizeof text);
+        assert_false(is_mapped(folder));
         clear_folder(folder, cases[i].inside, "libonnx-needed.so.3");
         if (missing != cases[i].missing)
             print_error("case %zu: %s\n", i, text);
@@ -286,6 +303,7 @@ static void what_is_no_library_is_not_taken(void **state)
         assert_string_equal(text, "libonnx-needed.so.3 (found libonnx-needed.so.3)");
         assert_int_equal(onnx_needs_missing(path, NULL, text, sizeof text), -1);
     }
+    assert_false(is_mapped(folder));
     clear_folder(folder, "other", "libonnx-needed.so.3");
 }
 

@@ -65,7 +65,7 @@ static void plan(const graph *g)
     graph_memory memory;
     weir_plan *made = NULL;
     weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_QUICK, .alignment = 64};
-    weir_status status = graph_memory_make(g, true, &memory);
+    weir_status status = graph_memory_make(g, true, NULL, &memory);
     if (status == WEIR_OK) {
         look_at_lives(g, &memory);
         look_at_outputs(g, &memory);

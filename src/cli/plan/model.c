@@ -121,7 +121,7 @@ static weir_status read_graph(const plan_args *args, graph *g, plan_source *out)
     if (status == WEIR_OK)
         status = check_all_used(g);
     if (status == WEIR_OK)
-        status = graph_memory_make(g, args->in_place, &memory);
+        status = graph_memory_make(g, args->in_place, NULL, &memory);
     if (status != WEIR_OK)
         return status;
     out->weights = memory.weights;

@@ -161,8 +161,10 @@ static ggml_backend_buffer_t allocate(wg_phase *phase, ggml_backend_buffer_type_
     weir_request request = WEIR_INIT(weir_request);
     weir_client *client = phase->model->places.host;
     held *it = calloc(1, sizeof *it);
-    if (!it)
+    if (!it) {
+        keep_refusal(phase, weir_fail(WEIR_ERR_SYSTEM, "no memory to note a buffer of %zu bytes", size));
         return NULL;
+    }
     request.bytes = size;
     request.memory_class = class_of(phase);
     request.tag = tag_of(request.memory_class);

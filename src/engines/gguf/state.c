@@ -28,12 +28,13 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path)
             break;
         sum = wg_sum(sum, piece, fread(piece, 1, SAMPLE, file));
     }
-    bool read = piece && file && !ferror(file);
+    bool whole = piece != NULL, read = whole && file && !ferror(file);
     if (file)
         fclose(file);
     free(piece);
     if (!read)
-        return weir_fail(WEIR_ERR_SYSTEM, "%s: cannot be read again", path);
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path,
+                         whole ? "cannot be read again" : "no memory to read it again");
     const wg_load_settings *load = &model->load;
     snprintf(words, sizeof words, "%llu bytes, %s, %d sequences, cache %s %s, attention %s, rope %a %a%s",
              (unsigned long long)length, wg_library_commit(), (int)load->sequences, load->cache_k, load->cache_v,

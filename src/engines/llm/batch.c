@@ -364,25 +364,34 @@ static void *work(void *user)
 
 /* ---- a run's own thread ------------------------------------------------------------------------------------------ */
 
+static void leave(wl_generation *it)
+{
+    it->quit = true;
+    atomic_store(&it->leaves, true);
+    weir_cores_wake(it->model->cores);
+}
+
 /* Hands one piece to the reader, without the lock. The text may move meanwhile. */
 static void deliver(wl_generation *it)
 {
     size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
     size_t bytes = it->answer.ends[index] - begins;
     char *text = malloc(bytes + 1);
-    if (text && bytes > 0)
+    if (!text) {
+        it->lost = true;
+        leave(it);
+        return;
+    }
+    if (bytes > 0)
         memcpy(text, it->answer.text + begins, bytes);
-    weir_piece piece = {sizeof piece, text, text ? bytes : 0, it->answer.tokens[index], index};
+    weir_piece piece = {sizeof piece, text, bytes, it->answer.tokens[index], index};
     pthread_mutex_unlock(&it->model->lock);
     bool more = it->piece(&piece, it->user);
     free(text);
     pthread_mutex_lock(&it->model->lock);
     it->delivered++;
-    if (!more) {
-        it->quit = true;
-        atomic_store(&it->leaves, true);
-        weir_cores_wake(it->model->cores);
-    }
+    if (!more)
+        leave(it);
 }
 
 static weir_status check(const wl_generation *it)
@@ -424,7 +433,9 @@ weir_status wl_batch_run(wl_generation *it)
             pthread_cond_wait(&it->run->wake, &model->lock);
     }
     pthread_mutex_unlock(&model->lock);
-    return seat.status == WEIR_OK ? WEIR_OK : weir_fail(seat.status, "%s", seat.detail);
+    if (seat.status != WEIR_OK)
+        return weir_fail(seat.status, "%s", seat.detail);
+    return it->lost ? weir_fail(WEIR_ERR_SYSTEM, "no memory for a piece of the text") : WEIR_OK;
 }
 
 /* ---- giving up --------------------------------------------------------------------------------------------------- */

@@ -147,6 +147,7 @@ typedef struct wl_generation {
     float *logits; /* of the last token; NULL: not asked for */
     size_t delivered;
     bool quit;          /* its reader wants no more, */
+    bool lost;          /* or there was no memory for a piece, */
     atomic_bool leaves; /* and the thread that computes is to know */
 } wl_generation;
 

@@ -364,7 +364,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         onnx_unload(model);
         return status == WEIR_ERR_OUT_OF_MEMORY ? refused(&source->graph, cuda) : status;
     }
-    onnx_shares_read(model);
+    onnx_shares_read(model, source->graph.nodes);
     describe(model, &source->graph);
     remark_level(model);
     report(load, 1.0);

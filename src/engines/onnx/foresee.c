@@ -2,8 +2,8 @@
  *
  * ONNX Runtime's planner gives a value a place of a value of the same type and shape that nobody needs any more, else a
  * new one; what follows a convolution or a Gemm element by element is fused with it, and so in its place. A place is there from its
- * first value to its last. With a memory pattern all places are one block, which is there for the whole run, and the
- * outputs come beside it; and in any case what kernels work in. */
+ * first value to its last. With a memory pattern all places are one block, which is there for the whole run from the second one
+ * of the same shapes on, and the outputs come beside it; and in any case what kernels work in. */
 #include "foresee.h"
 
 #include <stdlib.h>
@@ -11,6 +11,8 @@
 
 #include "cores.h"
 #include "model.h"
+#include "order.h"
+#include "workspace.h"
 #include "onnx_shapes/attributes.h"
 #include "onnx_shapes/memory.h"
 
@@ -146,8 +148,9 @@ static bool give(onnx_file *file, const char *dims, int64_t extent, graph_givens
 /* Places --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct place {
-    uint64_t bytes, begin, end;
-    const graph_value *of; /* that it was made for */
+    uint64_t bytes, begin, end; /* as it is charged */
+    uint64_t raw;               /* as it is */
+    const graph_value *of;      /* that it was made for */
     bool output;
     bool fuses; /* made by what its followers are fused with */
 } place;
@@ -249,6 +252,7 @@ static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
     if (home == it->count)
         it->places[it->count++] = (place){
             .bytes = value->input || it->vanishes[it->memory->values[at]] ? 0 : onnx_charge(buffer->bytes, it->cuda),
+            .raw = buffer->bytes,
             .begin = buffer->begin,
             .of = value};
     place *at_home = &it->places[home];
@@ -269,65 +273,7 @@ static bool share(sharing *it)
     return true;
 }
 
-/* What kernels work in ------------------------------------------------------------------------------------------------- */
-
-static uint64_t product(const graph_shape *shape, uint32_t from)
-{
-    uint64_t all = 1;
-    for (uint32_t i = from; i < shape->rank; i++)
-        if (__builtin_mul_overflow(all, (uint64_t)shape->dims[i], &all))
-            return UINT64_MAX / 8;
-    return all;
-}
-
-/* With more filters than points of an image the whole image is unrolled, else pieces of it, by each thread. One that has
- * nothing to unroll needs neither. */
-static uint64_t convolution(const graph_value *filters, const graph_value *out, int threads)
-{
-    enum { OF_A_THREAD = 128 * 128 };
-    uint64_t points = product(&out->shape, 2), unrolled = product(&filters->shape, 1), numbers;
-    if (filters->shape.rank < 3 || product(&filters->shape, 2) == 1)
-        return 0;
-    if ((uint64_t)filters->shape.dims[0] <= points)
-        numbers = (uint64_t)threads * OF_A_THREAD;
-    else if (__builtin_mul_overflow(points, unrolled, &numbers))
-        return UINT64_MAX / 8;
-    return numbers * sizeof(float);
-}
-
-/* All gates of all steps at once. There are more gates than outputs, on whichever side they stand. */
-static uint64_t recurrence(const graph_value *sequence, const graph_value *recurrent)
-{
-    if (sequence->shape.rank != 3 || recurrent->shape.rank != 3)
-        return 0;
-    uint64_t steps = (uint64_t)sequence->shape.dims[0] * (uint64_t)sequence->shape.dims[1], numbers;
-    uint64_t gates = (uint64_t)(recurrent->shape.dims[1] > recurrent->shape.dims[2] ? recurrent->shape.dims[1]
-                                                                                    : recurrent->shape.dims[2]);
-    if (__builtin_mul_overflow(steps, gates, &numbers) || numbers > UINT64_MAX / 64)
-        return UINT64_MAX / 8;
-    return numbers * sizeof(float);
-}
-
-static bool is_recurrent(const graph_node *node)
-{
-    bool standard = node->domain.size == 0 || onnx_text_is(node->domain, "ai.onnx");
-    return standard && (onnx_text_is(node->op, "LSTM") || onnx_text_is(node->op, "GRU"));
-}
-
-static uint64_t workspace(const graph *g, const graph_node *node, int threads)
-{
-    if (onnx_text_is(node->op, "HardSwish") && node->output_count && node->outputs[0] != GRAPH_NONE)
-        return g->values[node->outputs[0]].bytes;
-    if (node->input_count < 2 || node->output_count < 1 || node->inputs[0] == GRAPH_NONE ||
-        node->inputs[1] == GRAPH_NONE || node->outputs[0] == GRAPH_NONE)
-        return 0;
-    if (onnx_text_is(node->op, "Conv"))
-        return convolution(&g->values[node->inputs[1]], &g->values[node->outputs[0]], threads);
-    if ((is_recurrent(node) || onnx_text_is(node->op, "DynamicQuantizeLSTM")) && node->input_count > 2 &&
-        node->inputs[2] != GRAPH_NONE)
-        return recurrence(&g->values[node->inputs[0]], &g->values[node->inputs[2]]);
-    return 0;
-}
+/* What is there at a time ------------------------------------------------------------------------------------------------ */
 
 static uint64_t add(uint64_t a, uint64_t b)
 {
@@ -343,30 +289,100 @@ static uint64_t there(const sharing *it, uint64_t step)
     return bytes;
 }
 
-/* With a pattern, the most of what is no output, all outputs, and the largest workspace. */
-static uint64_t with_pattern(const sharing *it, int threads)
+/* The block of a pattern: values are put into it one after the other as they are made, each into the smallest gap that it fits,
+ * else behind all others; nothing moves, so that it is larger than what is there at any time. */
+typedef struct gap_fit {
+    uint32_t *made; /* all places, as they are made */
+    uint32_t *live; /* those that are in it now, by their offset */
+    uint64_t *offsets;
+    uint32_t count;
+    uint64_t size;
+} gap_fit;
+
+static uint64_t in_block(const place *it)
 {
-    uint64_t most = 0, outputs = 0, largest = 0;
+    return it->raw > UINT64_MAX - 255 ? UINT64_MAX : (it->raw + 255) / 256 * 256;
+}
+
+static void fit(const sharing *it, gap_fit *block, uint32_t id)
+{
+    uint64_t bytes = in_block(&it->places[id]), end = 0, smallest = UINT64_MAX, best = 0;
+    uint32_t at = block->count;
+    for (uint32_t i = 0; i <= block->count; i++) {
+        uint32_t next = i < block->count ? block->live[i] : 0;
+        uint64_t begin = i < block->count ? block->offsets[next] : block->size, gap = begin > end ? begin - end : 0;
+        if (gap >= bytes && gap - bytes < smallest) {
+            smallest = gap - bytes;
+            best = end;
+            at = i;
+        }
+        if (i < block->count)
+            end = add(block->offsets[next], in_block(&it->places[next]));
+    }
+    if (smallest == UINT64_MAX)
+        best = end;
+    for (uint32_t i = block->count++; i > at; i--)
+        block->live[i] = block->live[i - 1];
+    block->live[at] = id;
+    block->offsets[id] = best;
+    block->size = add(best, bytes) > block->size ? add(best, bytes) : block->size;
+}
+
+/* What nobody needs behind the step. */
+static void leave(const sharing *it, gap_fit *block, uint64_t step)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < block->count; i++)
+        if (it->places[block->live[i]].end > step + 1)
+            block->live[kept++] = block->live[i];
+    block->count = kept;
+}
+
+/* Places in the order in which they begin: what unpacks weights stands before its step. */
+static void line_up(const sharing *it, uint32_t *made)
+{
     for (uint32_t i = 0; i < it->count; i++) {
-        uint64_t now = 0, step = it->places[i].begin;
-        for (uint32_t k = 0; k < it->count; k++)
-            if (!it->places[k].output && it->places[k].begin <= step && step < it->places[k].end)
-                now = add(now, it->places[k].bytes);
-        most = now > most ? now : most;
-        outputs = add(outputs, it->places[i].output ? it->places[i].bytes : 0);
+        uint32_t at = i;
+        for (; at > 0 && it->places[made[at - 1]].begin > it->places[i].begin; at--)
+            made[at] = made[at - 1];
+        made[at] = i;
     }
-    for (size_t i = 0; !it->cuda && i < it->memory->steps; i++) {
-        uint64_t needs = workspace(it->g, &it->g->nodes[it->memory->order[i]], threads);
-        largest = needs > largest ? needs : largest;
+}
+
+/* The block, and beside it the outputs that are there and what the kernel of the step works in. */
+static bool with_pattern(const sharing *it, int threads, uint64_t *bytes)
+{
+    gap_fit block = {.made = calloc((size_t)it->count + 1, sizeof *block.made),
+                     .live = calloc((size_t)it->count + 1, sizeof *block.live),
+                     .offsets = calloc((size_t)it->count + 1, sizeof *block.offsets)};
+    uint64_t outputs = 0, beside = 0;
+    bool good = block.made && block.live && block.offsets;
+    uint32_t next = 0;
+    if (good)
+        line_up(it, block.made);
+    for (size_t i = 0; good && i < it->memory->steps; i++) {
+        for (; next < it->count && it->places[block.made[next]].begin <= i; next++) {
+            const place *made = &it->places[block.made[next]];
+            outputs = add(outputs, made->output ? made->bytes : 0);
+            if (!made->output && made->bytes)
+                fit(it, &block, block.made[next]);
+        }
+        uint64_t now = it->cuda ? 0 : onnx_workspace(it->g, &it->g->nodes[it->memory->order[i]], threads);
+        beside = add(outputs, now) > beside ? add(outputs, now) : beside;
+        leave(it, &block, i);
     }
-    return add(add(most, outputs), largest);
+    *bytes = add(block.size ? onnx_charge(block.size, it->cuda) : 0, beside);
+    free(block.made);
+    free(block.live);
+    free(block.offsets);
+    return good;
 }
 
 static uint64_t without_pattern(const sharing *it, int threads)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < it->memory->steps; i++) {
-        uint64_t needs = it->cuda ? 0 : workspace(it->g, &it->g->nodes[it->memory->order[i]], threads);
+        uint64_t needs = it->cuda ? 0 : onnx_workspace(it->g, &it->g->nodes[it->memory->order[i]], threads);
         uint64_t now = add(there(it, i), needs);
         most = now > most ? now : most;
     }
@@ -384,8 +400,11 @@ static int threads_of(const onnx_settings *settings)
 static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, uint64_t *bytes)
 {
     graph_memory memory = {.count = 0};
+    uint64_t later = 0;
     sharing it = {.g = g, .memory = &memory, .cuda = cuda};
-    bool good = graph_memory_make(g, true, &memory) == WEIR_OK;
+    uint32_t *order = calloc(g->node_count + 1, sizeof *order);
+    bool good = order && onnx_order(g, order) && graph_memory_make(g, true, order, &memory) == WEIR_OK;
+    free(order);
     it.places = good ? calloc((size_t)memory.count + 1, sizeof *it.places) : NULL;
     it.of = good ? calloc((size_t)memory.count + 1, sizeof *it.of) : NULL;
     it.vanishes = good ? calloc(g->value_count + 1, sizeof *it.vanishes) : NULL;
@@ -393,9 +412,12 @@ static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, 
     if (good)
         find_vanishing(&it);
     good = good && share(&it);
-    if (good)
-        *bytes = settings->memory_pattern ? with_pattern(&it, threads_of(settings))
-                                          : without_pattern(&it, threads_of(settings));
+    if (good && settings->memory_pattern)
+        good = with_pattern(&it, threads_of(settings), &later);
+    if (good) { /* the first run of its shapes has no pattern yet */
+        *bytes = without_pattern(&it, threads_of(settings));
+        *bytes = later > *bytes ? later : *bytes;
+    }
     free(it.places);
     free(it.of);
     free(it.vanishes);
@@ -441,7 +463,7 @@ static uint64_t packed_by(const graph_node *node, uint32_t input, const graph_va
     if (input == 1 && rank == 2 && is_byte(value->type) && onnx_text_is(node->op, "MatMulInteger"))
         return onnx_charge(packed_bytes(value->type, dims[0], dims[1]), false);
     bool gates = (input == 1 || input == 2) && rank == 3;
-    if (gates && floats && is_recurrent(node))
+    if (gates && floats && onnx_is_recurrent(node))
         return onnx_charge((uint64_t)dims[0] * packed_bytes(value->type, dims[2], dims[1]), false);
     if (gates && is_byte(value->type) && onnx_text_is(node->op, "DynamicQuantizeLSTM"))
         return onnx_charge((uint64_t)dims[0] * packed_bytes(value->type, dims[1], dims[2]), false);

@@ -50,7 +50,7 @@ static weir_status check_ports(const weir_engine_model *model, const onnx_ports 
 {
     for (size_t i = 0; i < ports->count; i++) {
         const weir_port *port = &ports->list[i];
-        if (!port->optional && (ports->any_rank[i] || port->rank == 0 || port->shape[0] >= 0))
+        if (!port->optional && (port->rank == 0 || port->shape[0] >= 0))
             return weir_fail(WEIR_ERR_INVALID,
                              "setting max_batch_size: runs are joined along the first extent, and the %s \"%s\" of %s "
                              "has no open one",
@@ -111,7 +111,7 @@ static bool is_open(const weir_engine_model *model, const char *name)
 {
     for (size_t i = 0; i < model->inputs.count; i++)
         if (strcmp(model->inputs.names[i], name) == 0)
-            return !model->inputs.any_rank[i] && model->inputs.list[i].rank > 0 && model->inputs.list[i].shape[0] < 0;
+            return model->inputs.list[i].rank > 0 && model->inputs.list[i].shape[0] < 0;
     return false;
 }
 

@@ -30,7 +30,7 @@ typedef struct onnx_run {
 typedef struct onnx_ports {
     weir_port *list;
     const char **names; /* the same names, as ONNX Runtime wants them */
-    bool *any_rank;     /* the model leaves even the rank open */
+    bool *any_rank;     /* of inputs: the model leaves even the rank open, which then is 0 here */
     size_t count;
 } onnx_ports;
 
@@ -112,8 +112,10 @@ uint64_t onnx_heap_used(void);
 weir_status onnx_outside_note(weir_engine_model *model, uint64_t before);
 void onnx_outside_end(weir_engine_model *model);
 
-/* shares.c: fills model->shares, where ONNX Runtime tells that (1.24). */
-void onnx_shares_read(weir_engine_model *model);
+/* shares.c: whether sessions have to note who runs which node. */
+bool onnx_shares_asked(const weir_engine_model *model);
+/* Fills model->shares, where ONNX Runtime tells that (1.24). On the CPU all `nodes` of the file are its own. */
+void onnx_shares_read(weir_engine_model *model, uint64_t nodes);
 
 /* ports.c */
 weir_status onnx_ports_read(weir_engine_model *model, const onnx_graph *graph);

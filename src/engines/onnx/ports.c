@@ -146,10 +146,8 @@ weir_status onnx_ports_read(weir_engine_model *model, const onnx_graph *graph)
     weir_status status = read_list(model, inputs, 2, &model->inputs);
     if (status == WEIR_OK)
         status = read_list(model, outputs, 1, &model->outputs);
-    if (status == WEIR_OK) {
+    if (status == WEIR_OK)
         mark_any_rank(&model->inputs, graph->inputs, graph->input_count);
-        mark_any_rank(&model->outputs, graph->outputs, graph->output_count);
-    }
     return status;
 }
 

@@ -192,7 +192,7 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
     if (!s->cpu_fallback &&
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.disable_cpu_ep_fallback", "1")))
         return false;
-    if (model->library->minor >= ORT_API_ASSIGNMENTS &&
+    if (model->library->minor >= ORT_API_ASSIGNMENTS && onnx_shares_asked(model) &&
         FAILED(model, a, api->AddSessionConfigEntry(options, "session.record_ep_graph_assignment_info", "1")))
         return false;
     for (size_t i = 0; i < model->weight_count; i++)

@@ -346,6 +346,39 @@ def recurrent():
           nh.from_array(np.array([1], np.int64), "one")])
 
 
+def strands():
+    """Branches of which the file has all first nodes before any second one: what is there at a time is decided by who runs first."""
+    widths = [400, 300, 200, 100]
+    wide = [h.make_node("MatMul", ["x", f"w{i}"], [f"a{i}"]) for i in range(4)]
+    narrow = [h.make_node("MatMul", [f"a{i}", f"v{i}"], [f"b{i}"]) for i in range(4)]
+    save("strands", wide + narrow + [h.make_node("Concat", [f"b{i}" for i in range(4)], ["y"], axis=1)],
+         [value("x", T.FLOAT, [3, 8])], [value("y", T.FLOAT, [3, 8])],
+         [weight(f"w{i}", 8, n) for i, n in enumerate(widths)] + [weight(f"v{i}", n, 2) for i, n in enumerate(widths)])
+
+
+def gaps():
+    """Values that do not fit where earlier ones were."""
+    widths = [8, 24, 13, 56, 63, 8]
+    save("gaps", [h.make_node("MatMul", [f"a{i}" if i else "x", f"w{i}"], [f"a{i + 1}" if i < 4 else "y"]) for i in range(5)],
+         [value("x", T.FLOAT, [16, 8])], [value("y", T.FLOAT, [16, 8])], [weight(f"w{i}", widths[i], widths[i + 1]) for i in range(5)])
+
+
+def gated():
+    """An LSTM and a GRU in both directions, of several sequences, with biases, whose last states nobody wants."""
+    save("gated", [h.make_node("LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=24, direction="bidirectional")],
+         [value("x", T.FLOAT, [7, 3, 40])], [value("y", T.FLOAT, None)],
+         [weight("w", 2, 96, 40), weight("r", 2, 96, 24), weight("b", 2, 192)])
+    save("gated_gru", [h.make_node("GRU", ["x", "w", "r", "b"], ["y"], hidden_size=24, direction="bidirectional", linear_before_reset=1)],
+         [value("x", T.FLOAT, [7, 3, 40])], [value("y", T.FLOAT, None)],
+         [weight("w", 2, 72, 40), weight("r", 2, 72, 24), weight("b", 2, 144)])
+
+
+def window():
+    """A window that is longer than what it moves over, by less than its stride."""
+    save("window", [h.make_node("MaxPool", ["x"], ["a"], kernel_shape=[2, 3], strides=[2, 3]), h.make_node("Tanh", ["a"], ["y"])],
+         [value("x", T.FLOAT, [1, 200, 1, 1])], [value("y", T.FLOAT, None)])
+
+
 def inner():
     """Weights in Constant nodes, of the graph and of both branches of an If, one of which has an initializer as well."""
     def constant(name, *shape):
@@ -394,7 +427,7 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
-                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, vector, doubled, recurrent, inner,
+                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, vector, doubled, recurrent, strands, gaps, gated, window, inner,
                  bytes_of, unpacked, picky):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
