@@ -178,7 +178,6 @@ enum {
     X(cuEventCreate, 2000, (CUevent * event, unsigned flags))                                                          \
     X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned flags))                                       \
     X(cuStreamIsCapturing, 10000, (CUstream stream, int *status))                                                      \
-    X(cuStreamGetCtx, 9020, (CUstream stream, CUcontext * context))                                                    \
     X(cuGraphDestroy, 10000, (CUgraph graph))                                                                          \
     X(cuStreamSynchronize, 2000, (CUstream stream))                                                                    \
     X(cuDeviceGetPCIBusId, 4010, (char *text, int capacity, CUdevice device))                                          \

@@ -48,14 +48,11 @@ static bool enter(const void *native, known what)
     return entered || there;
 }
 
+/* A stream of another context than the current one is none that weir registers for it. */
 static wp_stream_kind meet(CUstream stream, known *out)
 {
-    CUcontext context = NULL, here = NULL;
     CUresult result;
     bool primary;
-    if (!wp_real.cuStreamGetCtx || wp_real.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
-        wp_real.cuCtxGetCurrent(&here) != CUDA_SUCCESS || here != context)
-        return WP_STREAM_UNKNOWN;
     out->device = wp_device_here(&primary, &result);
     if (!out->device || !primary || weir_stream_register(out->device->runtime, stream, &out->id) != WEIR_OK)
         return WP_STREAM_UNKNOWN;

@@ -1,4 +1,5 @@
-/* A libnvidia-ml.so.1 that tells of two devices of 256 MiB, all of it free. Its handles are their places on the bus. */
+/* A libnvidia-ml.so.1 that tells of two devices of 256 MiB, all of it free but for what the second form has reserved. Its
+ * handles are their places on the bus. */
 #include "preload/functions.h"
 
 #define API __attribute__((visibility("default")))
@@ -15,7 +16,7 @@ API int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
     (void)device;
-    *memory = (nvmlMemory_v2_t){memory->version, 256 << 20, 0, 256 << 20, 0};
+    *memory = (nvmlMemory_v2_t){memory->version, 256 << 20, 6 << 20, 250 << 20, 0};
     return 0;
 }
 

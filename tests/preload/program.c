@@ -143,8 +143,9 @@ static void addresses(void)
     EXPECT(cu.cuPointerGetAttribute(&kind, 2, a) == CUDA_SUCCESS && kind == 2);
     EXPECT(cu.cuPointerGetAttributes(3, attributes, values, a + 7) == CUDA_SUCCESS);
     EXPECT(start == a && size == 3072 && device == 0);
-    EXPECT(cu.cuPointerGetAttribute(&id, WP_POINTER_BUFFER_ID, a) == CUDA_SUCCESS);
+    EXPECT(cu.cuPointerGetAttribute(&id, WP_POINTER_BUFFER_ID, a) == CUDA_SUCCESS && id >> 63); /* none of CUDA's */
     give(a);
+    EXPECT(cu.cuMemGetAddressRange_v2(&base, &bytes, a) != CUDA_SUCCESS || bytes != 3072);
     CUdeviceptr b = take(3000);
     EXPECT(cu.cuPointerGetAttribute(&other, WP_POINTER_BUFFER_ID, b) == CUDA_SUCCESS && other != id);
 }
@@ -433,7 +434,8 @@ static void management(void)
     EXPECT(look(second, &m) == 0 && m.total == MIB(64) && m.free == MIB(64) && m.used == 0);
     CUdeviceptr a = take(MIB(30));
     EXPECT(look(first, &m) == 0 && m.total == MIB(64) && m.free == MIB(34) && m.used == MIB(30));
-    EXPECT(look_v2(first, &v2) == 0 && v2.total == MIB(64) && v2.free == MIB(34) && v2.used == MIB(30));
+    EXPECT(look_v2(first, &v2) == 0 && v2.total == MIB(64) && v2.free == MIB(34) && v2.used == MIB(30) &&
+           v2.reserved == 0);
     EXPECT(look(second, &m) == 0 && m.total == MIB(64) && m.free == MIB(64));
     give(a);
 }
@@ -552,6 +554,8 @@ static const struct {
              {"resets", resets},
              {"direct-fails", direct_fails},
              {"budgets", budgets},
+             {"forms", forms},
+             {"without-host-memory", without_host_memory},
              {"nothing", nothing}};
 
 int main(int argc, char **argv)

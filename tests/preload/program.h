@@ -24,5 +24,7 @@ void pools_of_two_devices(void);
 void resets(void);
 void direct_fails(void);
 void budgets(void);
+void forms(void);
+void without_host_memory(void);
 
 #endif

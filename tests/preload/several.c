@@ -2,6 +2,7 @@
  * them already. */
 #include "preload/program.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -154,6 +155,11 @@ void captures(void)
     EXPECT(cu.cuStreamBeginCapture_v2(streams[1], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
     give(take(MIB(2)));
     EXPECT(left() == MIB(62) && cu.cuStreamDestroy_v2(streams[1]) == CUDA_SUCCESS && left() == MIB(64));
+    streams[0] = new_stream();
+    EXPECT(cu.cuStreamBeginCapture_v2(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    give(take(MIB(2)));
+    stub.stub_fail("cuStreamEndCapture", 1, WP_UNKNOWN); /* so that the capture goes with its stream alone */
+    EXPECT(left() == MIB(62) && cu.cuStreamDestroy_v2(streams[0]) == CUDA_SUCCESS && left() == MIB(64));
     captures_of_one_name();
     EXPECT(try(MIB(64)) == CUDA_SUCCESS && stub.stub_count("captures broken") == 0);
 }
@@ -177,6 +183,13 @@ static unsigned long long figure(CUmemoryPool pool, int attribute)
     return value;
 }
 
+static CUmemoryPool own_pool(void)
+{
+    CUmemoryPool pool;
+    EXPECT(cu.cuDeviceGetDefaultMemPool(&pool, 0) == CUDA_SUCCESS);
+    return pool;
+}
+
 /* What is asked of the pool is CUDA's, and counts. */
 static void is_cudas(CUmemoryPool pool, CUstream stream)
 {
@@ -189,16 +202,20 @@ static void is_cudas(CUmemoryPool pool, CUstream stream)
 
 void pools_of_two_devices(void)
 {
+    enum { LOCATION_HOST = 2 };
     const CUmemAccessDesc both[] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
                                     {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    const CUmemAccessDesc of_the_host = {{LOCATION_HOST, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr a, b;
-    CUmemoryPool of_all;
+    CUmemoryPool of_all, by_the_host = new_pool(0, 0);
     CUstream stream = new_stream();
     CUmemoryPool plain = new_pool(0, 0), reached = new_pool(0, 0), exported = new_pool(0, 1),
                  elsewhere = new_pool(1, 0);
     EXPECT(cu.cuMemPoolSetAccess(plain, both, 1) == CUDA_SUCCESS); /* its own device, which reaches it anyway */
     EXPECT(cu.cuMemPoolSetAccess(reached, both, 2) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemPoolSetAccess(by_the_host, &of_the_host, 1) == CUDA_SUCCESS);
     is_cudas(reached, stream);
+    is_cudas(by_the_host, stream);
     is_cudas(exported, stream);
     EXPECT(cu.cuMemAllocFromPoolAsync(&a, MIB(8), elsewhere, stream) == WP_INVALID_VALUE && left() == MIB(64));
     /* What is idle beyond what shall be kept goes; the most that there was is known. */
@@ -218,8 +235,8 @@ void pools_of_two_devices(void)
     EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS);
     /* One with the address of a plain one that is gone is not plain for that. */
     EXPECT(cu.cuMemPoolDestroy(plain) == CUDA_SUCCESS);
-    for (int i = 0; i < 64 && exported != plain; i++)
-        exported = new_pool(0, 1);
+    exported = new_pool(0, 1);
+    EXPECT(exported == plain);
     is_cudas(exported, stream);
 }
 
@@ -271,5 +288,159 @@ void budgets(void)
         EXPECT(try(MIB(33)) == CUDA_ERROR_OUT_OF_MEMORY && try(MIB(32)) == CUDA_SUCCESS);
         use_device(0);
         EXPECT(try(MIB(65)) == CUDA_ERROR_OUT_OF_MEMORY && try(MIB(64)) == CUDA_SUCCESS);
+    }
+}
+
+/* Forms of functions ----------------------------------------------------------------------------------------------- */
+
+/* Of a function that CUDA has in two forms the version asked for tells which. */
+void forms(void)
+{
+    CUresult (*get)(const char *, void **, int, uint64_t, int *);
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *second = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
+    void *found = NULL;
+    EXPECT(second);
+    memcpy(&get, &second, sizeof second);
+    EXPECT(get("cuGetProcAddress", &found, 13000, 0, NULL) == CUDA_SUCCESS && found == second);
+}
+
+/* Host memory ------------------------------------------------------------------------------------------------------ */
+
+/* The C library's, under the names that the program does not take. */
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *old, size_t bytes);
+
+/* How many allocations on this thread succeed before one fails; -1: all. */
+static _Thread_local long host_fails_at = -1;
+
+static bool host_refuses(void)
+{
+    return host_fails_at >= 0 && host_fails_at-- == 0;
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* whose runtimes have their own */
+void *malloc(size_t bytes)
+{
+    return host_refuses() ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    return host_refuses() ? NULL : __libc_calloc(count, bytes);
+}
+
+void *realloc(void *old, size_t bytes)
+{
+    return host_refuses() ? NULL : __libc_realloc(old, bytes);
+}
+#endif
+
+static CUdeviceptr made;
+static CUarray made_array;
+static CUmipmappedArray made_levels;
+static CUmemGenericAllocationHandle made_handle;
+static void *made_pinned;
+static char own_page[4096];
+static CUstream made_on;
+
+static CUresult make_block(void)
+{
+    return cu.cuMemAlloc_v2(&made, MIB(8));
+}
+static CUresult make_async(void)
+{
+    return cu.cuMemAllocAsync(&made, MIB(8), made_on);
+}
+static CUresult make_managed(void)
+{
+    return cu.cuMemAllocManaged(&made, MIB(8), 1);
+}
+static CUresult free_block(void)
+{
+    return cu.cuMemFree_v2(made);
+}
+static CUresult free_async(void)
+{
+    return cu.cuMemFreeAsync(made, made_on);
+}
+static CUresult make_flat(void)
+{
+    return cu.cuArrayCreate_v2(&made_array, &flat);
+}
+static CUresult make_deep(void)
+{
+    return cu.cuArray3DCreate_v2(&made_array, &deep);
+}
+static CUresult destroy_array(void)
+{
+    return cu.cuArrayDestroy(made_array);
+}
+static CUresult make_levels(void)
+{
+    return cu.cuMipmappedArrayCreate(&made_levels, &deep, 3);
+}
+static CUresult destroy_levels(void)
+{
+    return cu.cuMipmappedArrayDestroy(made_levels);
+}
+static CUresult make_handle(void)
+{
+    return cu.cuMemCreate(&made_handle, MIB(8), &on_device, 0);
+}
+static CUresult release_handle(void)
+{
+    return cu.cuMemRelease(made_handle);
+}
+static CUresult make_pinned(void)
+{
+    return cu.cuMemAllocHost_v2(&made_pinned, MIB(5));
+}
+static CUresult make_portable(void)
+{
+    return cu.cuMemHostAlloc(&made_pinned, MIB(5), CU_MEMHOSTALLOC_PORTABLE);
+}
+static CUresult free_pinned(void)
+{
+    return cu.cuMemFreeHost(made_pinned);
+}
+static CUresult lock_own(void)
+{
+    return cu.cuMemHostRegister_v2(own_page, sizeof own_page, 0);
+}
+static CUresult unlock_own(void)
+{
+    return cu.cuMemHostUnregister(own_page);
+}
+
+/* What cannot be noted is not given, and neither counts nor stays. Under --budget host=8MiB,64MiB. */
+void without_host_memory(void)
+{
+    static const struct {
+        CUresult (*make)(void), (*unmake)(void);
+    } kinds[] = {{make_block, free_block},      {make_async, free_async},   {make_managed, free_block},
+                 {make_flat, destroy_array},    {make_deep, destroy_array}, {make_levels, destroy_levels},
+                 {make_handle, release_handle}, {make_pinned, free_pinned}, {make_portable, free_pinned},
+                 {lock_own, unlock_own}};
+    static const char *const counts[] = {"allocations", "pinned", "registered", "handles"};
+    made_on = new_stream();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        EXPECT(kinds[i].make() == CUDA_SUCCESS && kinds[i].unmake() == CUDA_SUCCESS); /* what is made once is there */
+        EXPECT(cu.cuMemPoolTrimTo(own_pool(), 0) == CUDA_SUCCESS);
+        uint64_t before[4];
+        for (int k = 0; k < 4; k++)
+            before[k] = stub.stub_count(counts[k]);
+        bool hit = true;
+        for (long nth = 0; hit; nth++) {
+            host_fails_at = nth;
+            CUresult result = kinds[i].make();
+            hit = host_fails_at < 0;
+            host_fails_at = -1;
+            EXPECT(result == CUDA_SUCCESS ? kinds[i].unmake() == CUDA_SUCCESS : result == CUDA_ERROR_OUT_OF_MEMORY);
+            EXPECT(left() == MIB(64));
+        }
+        EXPECT(cu.cuMemPoolTrimTo(own_pool(), 0) == CUDA_SUCCESS);
+        for (int k = 0; k < 4; k++)
+            EXPECT(stub.stub_count(counts[k]) == before[k]);
     }
 }

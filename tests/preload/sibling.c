@@ -9,7 +9,8 @@
  *   churn SEED    some thousand takes and gives, then gives all
  *   fork          a child that sleeps until standard input ends: its number
  *   become        this program again, in the same process
- *   device N      the calls go there from now on */
+ *   device N      the calls go there from now on
+ *   fail          the driver's next cuMemCreate fails */
 #include "preload/way.h"
 
 #include <dlfcn.h>
@@ -119,6 +120,8 @@ int main(int argc, char **argv)
             (void)execv(argv[0], argv);
         else if (strcmp(word, "device") == 0)
             use_device((int)number);
+        else if (strcmp(word, "fail") == 0)
+            stub.stub_fail("cuMemCreate", 1, WP_UNKNOWN);
         else
             puts((strcmp(word, "take") == 0      ? take(MIB(number))
                   : strcmp(word, "give") == 0    ? give()

@@ -136,6 +136,18 @@ class Programs(Case):
             with self.subTest(budget=budget):
                 self.program("linked", "budgets", budget=budget, STUB_CUDA_DEVICES="2")
 
+    def test_forms_of_functions(self):
+        for way in ("dlsym", "proc"):
+            self.program(way, "forms")
+
+    def test_without_host_memory(self):
+        for words in ((), ("--direct",)):
+            with self.subTest(words=words):
+                table = self.program("linked", "without-host-memory", *words, budget="host=8MiB,64MiB")
+                live = [kind["live_at_end"] for kind in [*table["devices"][0]["cuda"].values(), *table["host"].values()]]
+                self.assertEqual((live, table["devices"][0]["live_at_end"]), ([0] * len(live), 0))
+                self.assertGreater(len(live), 4)
+
     def test_nvml(self):
         path = os.pathsep.join([str(PLACE / "nvml"), os.environ["LD_LIBRARY_PATH"]])
         table = self.program("dlsym", "management", LD_LIBRARY_PATH=path, STUB_CUDA_DEVICES="2")

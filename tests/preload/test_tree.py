@@ -221,6 +221,31 @@ class Tree(Case):
         a.process.send_signal(signal.SIGCONT)
         self.assertEqual((b.answer(), c.answer()), ("ok", "ok"))
 
+    def test_what_a_killed_one_wanted_is_not_given(self):
+        a, b, c = self.sibling(), self.sibling(), self.sibling()
+        self.assertEqual([a.ask(line) for line in ("take 20", "give") for _ in range(3)], ["ok"] * 6)
+        a.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(a.process.send_signal, signal.SIGCONT)
+        for one in (b, c):
+            one.send("take 20")
+            while not one.waits():
+                time.sleep(0.001)
+        b.kill()
+        a.process.send_signal(signal.SIGCONT)
+        self.assertEqual((c.answer(), a.ask("used")), ("ok", "40"))
+
+    def test_what_the_driver_does_not_make_is_not_taken(self):
+        a, b = self.sibling(), self.sibling()
+        self.assertEqual((b.ask("take 24"), a.ask("take 1"), a.ask("give")), ("ok",) * 3)
+        a.send("fail")
+        self.assertEqual((a.ask("take 40"), b.ask("left"), a.ask("take 40")), ("no", "38 of 64", "ok"))
+
+    def test_settings_are_whole_words(self):
+        a = self.sibling({**self.environment, "WEIR_EXEC": "directly,quietly,json"})
+        self.assertEqual(a.ask("take 1"), "ok")
+        a.end()
+        self.assertEqual(self.tables()[0]["served"], 1)
+
     def test_a_budget_that_nobody_has_given(self):
         """The first process measures it, for all."""
         environment = self.tree(budget=(), STUB_CUDA_TOTAL=str(2048 * MIB))

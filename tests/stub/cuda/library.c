@@ -23,6 +23,7 @@ static const entry entries[] = {
 #define X(name, version, parameters) {#name, version, (void (*)(void))stub_##name},
     WI_CUDA_FUNCTIONS(X) STUB_USERS(X)
 #undef X
+        {"cuGetProcAddress", 12000, (void (*)(void))cuGetProcAddress_v2},
 };
 
 /* The forms that programs get who want NULL to be the default stream of the thread. */

@@ -25,7 +25,8 @@ struct CUmemPoolHandle_st {
     int wait_inside; /* may make a stream wait for the release of what it is given */
 };
 
-static piece *pieces; /* with the lock held */
+static piece *pieces;                   /* with the lock held */
+static _Atomic(CUmemoryPool) destroyed; /* the last one: the next that is made has its address */
 
 /* With the lock held: NULL when the device has not so much. */
 static piece *make(piece_kind kind, int ordinal, uint64_t bytes, uint64_t reserved)
@@ -192,8 +193,8 @@ CUresult stub_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *p)
     if (p->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->handleTypes > 1 || p->maxSize != 0 || p->usage != 0 ||
         p->location.type != CU_MEM_LOCATION_TYPE_DEVICE || p->location.id < 0 || p->location.id >= stub.devices)
         return STUB_INVALID_VALUE;
-    CUmemoryPool pool = calloc(1, sizeof *pool);
-    if (!pool)
+    CUmemoryPool pool = atomic_exchange(&destroyed, NULL);
+    if (!pool && !(pool = malloc(sizeof *pool)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *pool = (struct CUmemPoolHandle_st){.device = p->location.id, .wait_inside = 1};
     pthread_mutex_lock(&stub.lock);
@@ -226,7 +227,7 @@ CUresult stub_cuMemPoolDestroy(CUmemoryPool pool)
             p->pool = NULL;
     stub.device[pool->device].count.pools--;
     pthread_mutex_unlock(&stub.lock);
-    free(pool);
+    free(atomic_exchange(&destroyed, pool));
     return CUDA_SUCCESS;
 }
 
