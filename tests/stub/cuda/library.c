@@ -10,6 +10,9 @@ CUresult cuTensorMapEncodeTiled(void)
     return STUB_NOT_PERMITTED;
 }
 
+/* The stub's own form of cuGetProcAddress_v2: the exported name is that of a library before this one in a program that
+ * preloads it. */
+static CUresult get_address(const char *name, void **function, int version, unsigned long long flags, int *found);
 STUB_API CUresult cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags,
                                       int *found);
 
@@ -23,7 +26,7 @@ static const entry entries[] = {
 #define X(name, version, parameters) {#name, version, (void (*)(void))stub_##name},
     WI_CUDA_FUNCTIONS(X) STUB_USERS(X)
 #undef X
-        {"cuGetProcAddress", 12000, (void (*)(void))cuGetProcAddress_v2},
+        {"cuGetProcAddress", 12000, (void (*)(void))get_address},
 };
 
 /* The forms that programs get who want NULL to be the default stream of the thread. */
@@ -45,7 +48,7 @@ static bool lacks(const char *name)
 #endif
 }
 
-CUresult cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags, int *found)
+static CUresult get_address(const char *name, void **function, int version, unsigned long long flags, int *found)
 {
     enum { PER_THREAD = 2 };
     *function = NULL;
@@ -69,6 +72,11 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uns
         return CUDA_SUCCESS;
     }
     return STUB_NOT_FOUND;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags, int *found)
+{
+    return get_address(name, function, version, flags, found);
 }
 
 /* Devices ---------------------------------------------------------------------------------------------------------- */
