@@ -48,6 +48,13 @@ class Sibling:
         """Its main thread is in a futex, which it has of the tree's alone."""
         return Path(f"/proc/{self.process.pid}/syscall").read_text().split()[0] == str(FUTEX)
 
+    def comes_to_wait(self):
+        """False: it has answered instead."""
+        while not self.waits():
+            if select.select([self.process.stdout], [], [], 0.001)[0]:
+                return False
+        return True
+
     def kill(self):
         self.process.kill()
         self.process.wait(60)
@@ -67,6 +74,12 @@ class Tree(Case):
 
     def sibling(self, environment=None):
         return Sibling(self, environment or self.environment)
+
+    def stop(self, one):
+        """With all its threads: before, one of them may still answer others."""
+        one.process.send_signal(signal.SIGSTOP)
+        self.addCleanup(one.process.send_signal, signal.SIGCONT)
+        os.waitid(os.P_PID, one.process.pid, os.WSTOPPED)
 
     def tables(self):
         return [json.loads(line) for line in (self.folder / "stats").read_text().splitlines()]
@@ -137,8 +150,7 @@ class Tree(Case):
     def test_one_that_is_stopped_does_not_hold_up_the_others(self):
         a, b = self.sibling(), self.sibling()
         self.assertEqual((a.ask("take 40"), a.ask("give")), ("ok", "ok"))
-        a.process.send_signal(signal.SIGSTOP)
-        self.addCleanup(a.process.send_signal, signal.SIGCONT)
+        self.stop(a)
         self.assertEqual((b.ask("take 30"), b.ask("take 24")), ("no", "ok"))
         a.process.send_signal(signal.SIGCONT)
         until = time.monotonic() + 60
@@ -212,24 +224,20 @@ class Tree(Case):
         """The one that has it is stopped until both wait for its answer."""
         a, b, c = self.sibling(), self.sibling(), self.sibling()
         self.assertEqual((b.ask("take 1"), c.ask("take 1"), a.ask("take 30"), a.ask("take 30"), a.ask("give"), a.ask("give")), ("ok",) * 6)
-        a.process.send_signal(signal.SIGSTOP)
-        self.addCleanup(a.process.send_signal, signal.SIGCONT)
+        self.stop(a)
         for one in (b, c):
             one.send("take 24")
-            while not one.waits():
-                time.sleep(0.001)
+            self.assertTrue(one.comes_to_wait())
         a.process.send_signal(signal.SIGCONT)
         self.assertEqual((b.answer(), c.answer()), ("ok", "ok"))
 
     def test_what_a_killed_one_wanted_is_not_given(self):
         a, b, c = self.sibling(), self.sibling(), self.sibling()
         self.assertEqual([a.ask(line) for line in ("take 20", "give") for _ in range(3)], ["ok"] * 6)
-        a.process.send_signal(signal.SIGSTOP)
-        self.addCleanup(a.process.send_signal, signal.SIGCONT)
+        self.stop(a)
         for one in (b, c):
             one.send("take 20")
-            while not one.waits():
-                time.sleep(0.001)
+            self.assertTrue(one.comes_to_wait())
         b.kill()
         a.process.send_signal(signal.SIGCONT)
         self.assertEqual((c.answer(), a.ask("used")), ("ok", "40"))
