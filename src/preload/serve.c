@@ -105,14 +105,16 @@ static weir_status free_by_event(wp_device *d, CUdeviceptr address)
     return status;
 }
 
-static weir_status free_now(wp_device *d, CUdeviceptr address)
+/* *waited: what CUDA answers to a wait for the device. */
+static weir_status free_now(wp_device *d, CUdeviceptr address, CUresult *waited)
 {
     weir_status status = weir_runtime_enter(d->runtime);
+    *waited = CUDA_SUCCESS;
     if (status != WEIR_OK)
         return status;
     bool waits = wp_settings_of()->free_waits || d->behind.id == WEIR_STREAM_HOST.id;
     status = waits ? WEIR_ERR_DRIVER : free_by_event(d, address);
-    if (status == WEIR_ERR_DRIVER && wp_real.cuCtxSynchronize() == CUDA_SUCCESS) {
+    if (status == WEIR_ERR_DRIVER && (*waited = wp_real.cuCtxSynchronize()) == CUDA_SUCCESS) {
         wp_note(WP_EVENT_WAITED);
         status = release(d, address, WEIR_STREAM_HOST);
     }
@@ -142,11 +144,13 @@ CUresult wp_free_behind_all(wp_device *d, CUdeviceptr address)
         wp_note(WP_EVENT_HELD_UP);
         return hold_up(d, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    weir_status status = free_now(d, address);
+    CUresult waited;
+    weir_status status = free_now(d, address, &waited);
     wp_captures_open();
     if (status == WEIR_OK)
         wp_note(WP_EVENT_FREED);
     return status == WEIR_OK                ? CUDA_SUCCESS
+           : waited != CUDA_SUCCESS         ? waited
            : status == WEIR_ERR_DEVICE_LOST ? CUDA_ERROR_LAUNCH_FAILED
            : status == WEIR_ERR_FORKED      ? WP_NOT_INITIALIZED
                                             : WP_INVALID_VALUE;
@@ -335,9 +339,8 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
         wp_note(WP_EVENT_FREED);
         return CUDA_SUCCESS;
     }
-    if (of && of != d && wp_real.cuStreamSynchronize(stream) != CUDA_SUCCESS)
-        return WP_INVALID_VALUE;
-    return wp_free_behind_all(d, address);
+    CUresult waited = of && of != d ? wp_real.cuStreamSynchronize(stream) : CUDA_SUCCESS;
+    return waited == CUDA_SUCCESS ? wp_free_behind_all(d, address) : waited;
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
