@@ -15,3 +15,12 @@ int value(void)
     return 20;
 #endif
 }
+
+#ifndef FIRST
+/* A name of CUDA's that is another library's. */
+__attribute__((visibility("default"))) int cuMemFreeHost(const void *address);
+int cuMemFreeHost(const void *address)
+{
+    return address ? 30 : 31;
+}
+#endif

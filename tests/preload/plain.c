@@ -30,6 +30,11 @@ int main(int argc, char **argv)
 {
     EXPECT(value() == 21); /* the first library's adds to that of the next one, which it finds by RTLD_NEXT */
     EXPECT(dlsym(RTLD_DEFAULT, "puts") && dlsym(RTLD_NEXT, "puts") && !dlsym(RTLD_NEXT, "main"));
+    int (*not_cudas)(const void *);
+    void *found = dlsym(RTLD_DEFAULT, "cuMemFreeHost");
+    EXPECT(found);
+    memcpy(&not_cudas, &found, sizeof found);
+    EXPECT(not_cudas(NULL) == 31 && not_cudas(argv) == 30);
     (void)dlerror();
     EXPECT(!dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") && dlerror());
     EXPECT(!dlsym(RTLD_DEFAULT, "nvmlDeviceGetMemoryInfo") && !dlsym(RTLD_DEFAULT, "cuda_no_such_thing"));

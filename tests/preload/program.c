@@ -98,7 +98,7 @@ static void refused(void)
     CUdeviceptr a = take(MIB(40)), b = 0;
     EXPECT(cu.cuMemAlloc_v2(&b, MIB(40)) == CUDA_ERROR_OUT_OF_MEMORY && b == 0);
     EXPECT(cu.cuMemAlloc_v2(&b, SIZE_MAX) == CUDA_ERROR_OUT_OF_MEMORY);
-    EXPECT(stub.stub_count("cuMemAlloc") == 0);
+    EXPECT(stub.stub_count("cuMemAlloc") == 0 && stub.stub_count("cuCtxSynchronize") == 0);
     give(a);
     give(take(MIB(64)));
     EXPECT(stub.stub_count("used") <= MIB(64));
@@ -109,12 +109,18 @@ static void information(void)
     size_t total;
     EXPECT(left() == MIB(64) && stub.stub_count("cuStreamCreate") == 0);
     EXPECT(cu.cuDeviceTotalMem_v2(&total, 0) == CUDA_SUCCESS && total == MIB(64));
+    stub.stub_take(0, MIB(256) - MIB(10));
+    EXPECT(left() == MIB(10));
+    stub.stub_take(0, 0);
     CUdeviceptr a = take(MIB(30));
     EXPECT(left() == MIB(34));
+    EXPECT(cu.cuDeviceTotalMem_v2(&total, 0) == CUDA_SUCCESS && total == MIB(64));
     stub.stub_take(0, MIB(256) - MIB(30) - MIB(10)); /* another process has most of the device */
     EXPECT(left() <= MIB(10));
-    stub.stub_take(0, 0);
     give(a);
+    stub.stub_take(0, MIB(256) - MIB(30)); /* all but what weir keeps, which is to be had */
+    EXPECT(left() == MIB(30));
+    stub.stub_take(0, 0);
     EXPECT(left() == MIB(64));
 }
 
@@ -125,6 +131,15 @@ static void pitch(void)
     EXPECT(cu.cuMemAllocPitch_v2(&a, &row, 1000, 7, 4) == CUDA_SUCCESS && row == 1024 && a % 512 == 0);
     EXPECT(cu.cuMemAllocPitch_v2(&a, &row, 1000, 7, 5) == WP_INVALID_VALUE);
     EXPECT(cu.cuMemAllocPitch_v2(&a, &row, MIB(1), 65, 16) == CUDA_ERROR_OUT_OF_MEMORY);
+    /* What no number holds is CUDA's to refuse, and what has no extent. */
+    uint64_t calls = stub.stub_count("cuMemAllocPitch");
+    EXPECT(cu.cuMemAllocPitch_v2(&a, &row, 512, SIZE_MAX / 512 + 2, 8) == WP_INVALID_VALUE);
+    EXPECT(cu.cuMemAllocPitch_v2(&a, &row, SIZE_MAX - 100, 1, 8) == WP_INVALID_VALUE);
+    EXPECT(cu.cuMemAllocPitch_v2(&a, &row, 0, 7, 4) == WP_INVALID_VALUE);
+    EXPECT(cu.cuMemAllocPitch_v2(&a, &row, 1000, 0, 4) == WP_INVALID_VALUE);
+    EXPECT(stub.stub_count("cuMemAllocPitch") == calls + 4);
+    EXPECT(cu.cuMemAllocPitch_v2(&a, &row, 512, 4, 8) == CUDA_SUCCESS && row == 512);
+    EXPECT(cu.cuMemAllocPitch_v2(&a, &row, 513, 4, 16) == CUDA_SUCCESS && row == 1024);
     EXPECT(stub.stub_count("allocations") == 0);
 }
 
@@ -144,8 +159,12 @@ static void addresses(void)
     EXPECT(cu.cuPointerGetAttributes(3, attributes, values, a + 7) == CUDA_SUCCESS);
     EXPECT(start == a && size == 3072 && device == 0);
     EXPECT(cu.cuPointerGetAttribute(&id, WP_POINTER_BUFFER_ID, a) == CUDA_SUCCESS && id >> 63); /* none of CUDA's */
-    give(a);
+    EXPECT(cu.cuMemGetAddressRange_v2(&base, NULL, a + 3071) == CUDA_SUCCESS && base == a);
+    EXPECT(cu.cuMemGetAddressRange_v2(NULL, &bytes, a) == CUDA_SUCCESS && bytes == 3072);
+    give(a); /* of it nothing is told from now on */
     EXPECT(cu.cuMemGetAddressRange_v2(&base, &bytes, a) != CUDA_SUCCESS || bytes != 3072);
+    EXPECT(cu.cuPointerGetAttribute(&start, WP_POINTER_RANGE_START, a) != CUDA_SUCCESS);
+    EXPECT(cu.cuPointerGetAttributes(3, attributes, values, a) == CUDA_SUCCESS && start != a);
     CUdeviceptr b = take(3000);
     EXPECT(cu.cuPointerGetAttribute(&other, WP_POINTER_BUFFER_ID, b) == CUDA_SUCCESS && other != id);
 }
@@ -205,6 +224,7 @@ static void async(void)
     EXPECT(cu.cuMemAllocAsync(&b, MIB(8), stream) == CUDA_SUCCESS && b == a); /* its work comes behind */
     EXPECT(cu.cuMemFreeAsync(b, stream) == CUDA_SUCCESS);
     EXPECT(cu.cuMemAllocAsync(&c, MIB(8), other) == CUDA_SUCCESS && !overlap(a, c, MIB(8)));
+    EXPECT(cu.cuMemFreeAsync(c + 512, other) == WP_INVALID_VALUE);
     EXPECT(cu.cuMemFreeAsync(c, other) == CUDA_SUCCESS);
     EXPECT(cu.cuMemFreeAsync(c, other) == WP_INVALID_VALUE);
     EXPECT(cu.cuMemAllocAsync(&c, MIB(70), other) == CUDA_ERROR_OUT_OF_MEMORY);
@@ -218,6 +238,28 @@ static void async(void)
         EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && cu.cuStreamDestroy_v2(stream) == CUDA_SUCCESS);
     }
     EXPECT(stub.stub_count("dead streams used") == 0);
+}
+
+/* It has two names in the forms for NULL as the default stream of the thread. */
+static void captures_of_the_threads_stream(void)
+{
+    CUgraph graph;
+    CUdeviceptr in_graph;
+    if (!cu.cuStreamBeginCapture_v2_ptsz)
+        return;
+    EXPECT(cu.cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocAsync_ptsz(&in_graph, MIB(1), NULL) == CUDA_SUCCESS && stub.stub_count("allocations") == 1);
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(62));
+    EXPECT(cu.cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph) == CUDA_SUCCESS && left() == MIB(64));
+    EXPECT(cu.cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(62) && cu.cuStreamEndCapture_ptsz(NULL, &graph) == CUDA_SUCCESS && left() == MIB(64));
+    EXPECT(cu.cuStreamBeginCaptureToGraph_ptsz(NULL, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED) ==
+           CUDA_SUCCESS);
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(62));
+    EXPECT(cu.cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph) == CUDA_SUCCESS && left() == MIB(64));
 }
 
 /* NULL, which is the legacy stream or, where it was asked for so, the thread's. */
@@ -238,6 +280,7 @@ static void default_streams(void)
     b = take(MIB(2));
     EXPECT(cu.cuMemFreeAsync(b, NULL) == CUDA_SUCCESS); /* and the other way round */
     EXPECT(stub.stub_count("allocations") == 0);
+    captures_of_the_threads_stream();
 }
 
 static void capture(void)
@@ -289,6 +332,10 @@ static void physical(void)
     stub.stub_fail("cuMemCreate", 1, 2);
     EXPECT(cu.cuMemCreate(&h, MIB(2), &on_device, 0) == CUDA_ERROR_OUT_OF_MEMORY && left() == MIB(64));
     EXPECT(cu.cuMemImportFromShareableHandle(&h, NULL, 1) == CUDA_SUCCESS && left() == MIB(64));
+    const CUmemAllocationProp on_host = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}};
+    EXPECT(cu.cuMemCreate(&h, MIB(2), &on_host, 0) == CUDA_SUCCESS && stub.stub_count("host handles") == 1);
+    EXPECT(left() == MIB(64) && cu.cuMemRelease(h) == CUDA_SUCCESS && left() == MIB(64));
 }
 
 static void other_kinds(void)
@@ -300,6 +347,8 @@ static void other_kinds(void)
     EXPECT(try(MIB(25)) == CUDA_ERROR_OUT_OF_MEMORY);
     give(a);
     EXPECT(left() == MIB(64));
+    EXPECT(cu.cuMemAllocManaged(&a, MIB(3), 1) == CUDA_SUCCESS && left() == MIB(60)); /* as much as CUDA spends */
+    give(a);
     EXPECT(cu.cuMemAllocManaged(&a, MIB(65), 1) == CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT(cu.cuMemAllocManaged(&a, MIB(1), 7) == WP_INVALID_VALUE && left() == MIB(64));
     EXPECT(cu.cuArray3DCreate_v2(&array, &what) == CUDA_SUCCESS && left() == MIB(48));
@@ -348,6 +397,9 @@ static void pools(void)
     EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && left() == MIB(64));
     EXPECT(cu.cuDeviceSetMemPool(0, mine) == CUDA_SUCCESS); /* which all are from now on */
     EXPECT(cu.cuMemAllocAsync(&a, MIB(2), stream) == CUDA_SUCCESS && stub.stub_count("cuMemAllocAsync") == 1);
+    EXPECT(cu.cuDeviceSetMemPool(0, pool) == CUDA_SUCCESS); /* and no more */
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(2), stream) == CUDA_SUCCESS && stub.stub_count("cuMemAllocAsync") == 1);
+    EXPECT(cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value) == WP_INVALID_VALUE);
 }
 
 static void foreign_context(void)
@@ -376,6 +428,7 @@ static void direct(void)
 {
     CUipcMemHandle handle;
     CUdeviceptr a = take(MIB(40)), b;
+    CUcontext other;
     int can;
     EXPECT(stub.stub_count("cuMemAlloc") == 1 && left() == MIB(24));
     EXPECT(try(MIB(25)) == CUDA_ERROR_OUT_OF_MEMORY && stub.stub_count("cuMemAlloc") == 1);
@@ -387,6 +440,33 @@ static void direct(void)
     give(a);
     EXPECT(left() == MIB(64));
     EXPECT(cu.cuDeviceCanAccessPeer(&can, 0, 1) == CUDA_SUCCESS && can == 1);
+    EXPECT(cu.cuDeviceGetP2PAttribute(&can, WP_P2P_ACCESS_SUPPORTED, 0, 1) == CUDA_SUCCESS && can == 1);
+    EXPECT(cu.cuDevicePrimaryCtxRetain(&other, 1) == CUDA_SUCCESS &&
+           cu.cuCtxEnablePeerAccess(other, 0) == CUDA_SUCCESS);
+}
+
+/* Under --direct: what CUDA is taken to spend, and every way to CUDA's own memory. */
+static void direct_ways(void)
+{
+    static const size_t sizes[][2] = {{1, 512},         {512, 512},      {513, 1024}, {MIB(1) - 1, MIB(1)},
+                                      {MIB(1), MIB(2)}, {MIB(3), MIB(4)}};
+    CUdeviceptr a;
+    CUmemoryPool pool;
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = on_device.location};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        a = take(sizes[i][0]);
+        EXPECT(left() == MIB(64) - sizes[i][1]);
+        give(a);
+    }
+    EXPECT(cu.cuMemPoolCreate(&pool, &properties) == CUDA_SUCCESS && left() == MIB(64));
+    CUstream stream = new_stream();
+    EXPECT(cu.cuMemAllocFromPoolAsync(&a, MIB(3), pool, stream) == CUDA_SUCCESS && left() == MIB(60));
+    EXPECT(stub.stub_count("cuMemAllocFromPoolAsync") == 1 && cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocFromPoolAsync_ptsz(&a, MIB(5), pool, NULL) == CUDA_SUCCESS && left() == MIB(58));
+    EXPECT(stub.stub_count("cuMemAllocFromPoolAsync") == 2 && cu.cuMemFreeAsync_ptsz(a, NULL) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocAsync_ptsz(&a, MIB(7), NULL) == CUDA_SUCCESS && left() == MIB(56));
+    EXPECT(stub.stub_count("cuMemAllocAsync") == 1 && cu.cuMemFreeAsync_ptsz(a, NULL) == CUDA_SUCCESS);
+    EXPECT(left() == MIB(64) && stub.stub_count("cuMemFreeAsync") == 3);
 }
 
 static void peers(void)
@@ -396,6 +476,9 @@ static void peers(void)
     EXPECT(cu.cuDeviceCanAccessPeer(&can, 0, 1) == CUDA_SUCCESS && can == 0);
     EXPECT(cu.cuDevicePrimaryCtxRetain(&other, 1) == CUDA_SUCCESS);
     EXPECT(cu.cuCtxEnablePeerAccess(other, 0) == WP_PEER_ACCESS_UNSUPPORTED);
+    EXPECT(cu.cuDeviceGetP2PAttribute(&can, WP_P2P_ACCESS_SUPPORTED, 0, 1) == CUDA_SUCCESS && can == 0);
+    EXPECT(cu.cuDeviceGetP2PAttribute(&can, WP_P2P_ARRAY_ACCESS_SUPPORTED, 0, 1) == CUDA_SUCCESS && can == 0);
+    EXPECT(cu.cuDeviceGetP2PAttribute(&can, 1, 0, 1) == CUDA_SUCCESS && can == 7); /* of speed alone */
 }
 
 /* Each has a budget of its own, and a free finds its device. */
@@ -424,7 +507,8 @@ static void management(void)
 {
     int (*look)(nvmlDevice_t, nvmlMemory_t *), (*look_v2)(nvmlDevice_t, nvmlMemory_v2_t *);
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW), *found;
-    nvmlDevice_t first = (nvmlDevice_t)1, second = (nvmlDevice_t)2; // NOLINT(performance-no-int-to-ptr)
+    nvmlDevice_t first = (nvmlDevice_t)1, second = (nvmlDevice_t)2,
+                 unknown = (nvmlDevice_t)9; // NOLINT(performance-no-int-to-ptr)
     nvmlMemory_t m;
     nvmlMemory_v2_t v2;
     EXPECT(library && (found = dlsym(library, "nvmlDeviceGetMemoryInfo")));
@@ -437,6 +521,7 @@ static void management(void)
     EXPECT(look_v2(first, &v2) == 0 && v2.total == MIB(64) && v2.free == MIB(34) && v2.used == MIB(30) &&
            v2.reserved == 0);
     EXPECT(look(second, &m) == 0 && m.total == MIB(64) && m.free == MIB(64));
+    EXPECT(look(unknown, &m) == 0 && m.total == MIB(64) && m.free == MIB(64) && m.used == 0);
     give(a);
 }
 
@@ -516,6 +601,14 @@ static void late(void)
     kept = take(MIB(2));
 }
 
+/* Of a device that is lost a free says so. */
+static void lost(void)
+{
+    CUdeviceptr a = take(MIB(2));
+    stub.stub_lose(true);
+    EXPECT(cu.cuMemFree_v2(a) == CUDA_ERROR_LAUNCH_FAILED);
+}
+
 static void nothing(void) {}
 
 static const struct {
@@ -538,12 +631,14 @@ static const struct {
              {"foreign-context", foreign_context},
              {"exported", exported},
              {"direct", direct},
+             {"direct-ways", direct_ways},
              {"peers", peers},
              {"two-devices", two_devices},
              {"reset", reset},
              {"forked", forked},
              {"threads", threads},
              {"late", late},
+             {"lost", lost},
              {"default-streams", default_streams},
              {"management", management},
              {"arrays", arrays},
@@ -556,6 +651,7 @@ static const struct {
              {"budgets", budgets},
              {"forms", forms},
              {"without-host-memory", without_host_memory},
+             {"held-up-late", held_up_late},
              {"nothing", nothing}};
 
 int main(int argc, char **argv)

@@ -26,5 +26,6 @@ void direct_fails(void);
 void budgets(void);
 void forms(void);
 void without_host_memory(void);
+void held_up_late(void);
 
 #endif

@@ -11,17 +11,40 @@
 static const CUDA_ARRAY_DESCRIPTOR flat = {.Width = 1 << 20, .Height = 2, .Format = 0x10, .NumChannels = 4};
 static const CUDA_ARRAY3D_DESCRIPTOR deep = {.Width = 1 << 20, .Height = 4, .Format = 0x01, .NumChannels = 2};
 
+/* Of one, two and three dimensions, in each format, with as many bytes as an element has. */
+static void extents_of_arrays(void)
+{
+    static const struct {
+        unsigned format, bytes;
+    } formats[] = {{0x01, 1}, {0x08, 1}, {0x02, 2}, {0x09, 2}, {0x10, 2}, {0x03, 4}, {0x0a, 4}, {0x20, 4}};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        for (size_t dimensions = 1; dimensions <= 3; dimensions++) {
+            CUarray array;
+            const CUDA_ARRAY3D_DESCRIPTOR what = {.Width = MIB(1),
+                                                  .Height = dimensions > 1 ? 2 : 0,
+                                                  .Depth = dimensions > 2 ? 2 : 0,
+                                                  .Format = formats[i].format,
+                                                  .NumChannels = 1};
+            EXPECT(cu.cuArray3DCreate_v2(&array, &what) == CUDA_SUCCESS);
+            size_t spent = (MIB(1) << (dimensions - 1)) * formats[i].bytes;
+            EXPECT(left() == MIB(64) - (spent > MIB(1) ? spent : MIB(2)));
+            EXPECT(cu.cuArrayDestroy(array) == CUDA_SUCCESS && left() == MIB(64));
+        }
+}
+
 /* Formats, channels and levels count: 16 MiB of halves; 8 MiB, 2 MiB and half a MiB, which CUDA rounds up together. */
 void arrays(void)
 {
     CUarray array, sparse;
-    CUmipmappedArray levels;
+    CUmipmappedArray levels, unbacked_levels;
     CUDA_ARRAY_DESCRIPTOR large = flat;
     CUDA_ARRAY3D_DESCRIPTOR unbacked = deep;
     EXPECT(cu.cuArrayCreate_v2(&array, &flat) == CUDA_SUCCESS && left() == MIB(48));
     EXPECT(cu.cuMipmappedArrayCreate(&levels, &deep, 3) == CUDA_SUCCESS && left() == MIB(36));
     unbacked.Flags = WP_ARRAY_SPARSE;
     EXPECT(cu.cuArray3DCreate_v2(&sparse, &unbacked) == CUDA_SUCCESS && left() == MIB(36));
+    unbacked.Flags = WP_ARRAY_DEFERRED;
+    EXPECT(cu.cuMipmappedArrayCreate(&unbacked_levels, &unbacked, 3) == CUDA_SUCCESS && left() == MIB(36));
     large.Height = 5;
     uint64_t calls = stub.stub_count("cuArrayCreate");
     EXPECT(cu.cuArrayCreate_v2(&sparse, &large) == CUDA_ERROR_OUT_OF_MEMORY &&
@@ -38,6 +61,7 @@ void arrays(void)
     EXPECT(cu.cuArrayCreate_v2(&array, &flat) == WP_UNKNOWN && left() == MIB(64));
     EXPECT(cu.cuArray3DCreate_v2(&array, &deep) == WP_UNKNOWN && left() == MIB(64));
     EXPECT(cu.cuMipmappedArrayCreate(&levels, &deep, 3) == WP_UNKNOWN && left() == MIB(64));
+    extents_of_arrays();
 }
 
 /* Under --budget host=8MiB,64MiB: pinned and page-locked memory are of one budget. */
@@ -160,6 +184,11 @@ void captures(void)
     give(take(MIB(2)));
     stub.stub_fail("cuStreamEndCapture", 1, WP_UNKNOWN); /* so that the capture goes with its stream alone */
     EXPECT(left() == MIB(62) && cu.cuStreamDestroy_v2(streams[0]) == CUDA_SUCCESS && left() == MIB(64));
+    streams[0] = new_stream();
+    EXPECT(cu.cuStreamBeginCaptureToGraph(streams[0], graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED) ==
+           CUDA_SUCCESS);
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(62) && cu.cuStreamEndCapture(streams[0], &graph) == CUDA_SUCCESS && left() == MIB(64));
     captures_of_one_name();
     EXPECT(try(MIB(64)) == CUDA_SUCCESS && stub.stub_count("captures broken") == 0);
 }
@@ -181,13 +210,6 @@ static unsigned long long figure(CUmemoryPool pool, int attribute)
     unsigned long long value;
     EXPECT(cu.cuMemPoolGetAttribute(pool, attribute, &value) == CUDA_SUCCESS);
     return value;
-}
-
-static CUmemoryPool own_pool(void)
-{
-    CUmemoryPool pool;
-    EXPECT(cu.cuDeviceGetDefaultMemPool(&pool, 0) == CUDA_SUCCESS);
-    return pool;
 }
 
 /* What is asked of the pool is CUDA's, and counts. */
@@ -244,6 +266,7 @@ void pools_of_two_devices(void)
 void resets(void)
 {
     enum { MANY = 600, BYTES = 4096 };
+    EXPECT(cu.cuDevicePrimaryCtxReset_v2(1) == CUDA_SUCCESS && stub.stub_count("cuDevicePrimaryCtxReset") == 1);
     for (int i = 0; i < MANY; i++)
         (void)take(BYTES);
     use_device(1);
@@ -253,6 +276,7 @@ void resets(void)
     use_device(0);
     EXPECT(left() == MIB(64) - (size_t)MANY * BYTES);
     EXPECT(cu.cuDevicePrimaryCtxReset_v2(0) == CUDA_SUCCESS && left() == MIB(64) && try(MIB(64)) == CUDA_SUCCESS);
+    EXPECT(stub.stub_count("cuDevicePrimaryCtxReset") == 1); /* of the one that weir had not begun with */
 }
 
 /* Under --direct. */
@@ -302,6 +326,13 @@ void forms(void)
     EXPECT(second);
     memcpy(&get, &second, sizeof second);
     EXPECT(get("cuGetProcAddress", &found, 13000, 0, NULL) == CUDA_SUCCESS && found == second);
+    /* Of a later version what is the same function is known, and another form is CUDA's. */
+    EXPECT(get("cuMemAlloc", &found, 14000, 0, NULL) == CUDA_SUCCESS && found == dlsym(library, "cuMemAlloc_v2"));
+    EXPECT(get("cuMemFreeHost", &found, 13000, 0, NULL) == CUDA_SUCCESS && found == dlsym(library, "cuMemFreeHost"));
+    EXPECT(get("cuMemFreeHost", &found, 14000, 0, NULL) == CUDA_SUCCESS && found != dlsym(library, "cuMemFreeHost"));
+    EXPECT(get("cuMemFreeAsync", &found, 13000, 0, NULL) == CUDA_SUCCESS && found == dlsym(library, "cuMemFreeAsync"));
+    EXPECT(get("cuMemFreeAsync", &found, 13000, WP_GET_PER_THREAD, NULL) == CUDA_SUCCESS &&
+           found != dlsym(library, "cuMemFreeAsync"));
 }
 
 /* Host memory ------------------------------------------------------------------------------------------------------ */
@@ -313,9 +344,15 @@ void *__libc_realloc(void *old, size_t bytes);
 
 /* How many allocations on this thread succeed before one fails; -1: all. */
 static _Thread_local long host_fails_at = -1;
+/* What this thread does inside its next allocation. */
+static _Thread_local void (*inside_next)(void);
 
 static bool host_refuses(void)
 {
+    void (*now)(void) = inside_next;
+    inside_next = NULL;
+    if (now)
+        now();
     return host_fails_at >= 0 && host_fails_at-- == 0;
 }
 
@@ -413,6 +450,14 @@ static CUresult unlock_own(void)
     return cu.cuMemHostUnregister(own_page);
 }
 
+/* Of what is freed weir keeps nothing, as all work is done. */
+static void keep_nothing(void)
+{
+    CUmemoryPool pool;
+    EXPECT(cu.cuCtxSynchronize() == CUDA_SUCCESS && cu.cuDeviceGetDefaultMemPool(&pool, 0) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS);
+}
+
 /* What cannot be noted is not given, and neither counts nor stays. Under --budget host=8MiB,64MiB. */
 void without_host_memory(void)
 {
@@ -426,7 +471,7 @@ void without_host_memory(void)
     made_on = new_stream();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         EXPECT(kinds[i].make() == CUDA_SUCCESS && kinds[i].unmake() == CUDA_SUCCESS); /* what is made once is there */
-        EXPECT(cu.cuMemPoolTrimTo(own_pool(), 0) == CUDA_SUCCESS);
+        keep_nothing();
         uint64_t before[4];
         for (int k = 0; k < 4; k++)
             before[k] = stub.stub_count(counts[k]);
@@ -439,8 +484,33 @@ void without_host_memory(void)
             EXPECT(result == CUDA_SUCCESS ? kinds[i].unmake() == CUDA_SUCCESS : result == CUDA_ERROR_OUT_OF_MEMORY);
             EXPECT(left() == MIB(64));
         }
-        EXPECT(cu.cuMemPoolTrimTo(own_pool(), 0) == CUDA_SUCCESS);
+        keep_nothing();
         for (int k = 0; k < 4; k++)
             EXPECT(stub.stub_count(counts[k]) == before[k]);
+    }
+}
+
+/* A capture that ends while a free is held up for it leaves that free to the next call. */
+static CUstream captured_until_then;
+static void end_it(void)
+{
+    CUgraph graph;
+    EXPECT(cu.cuStreamEndCapture(captured_until_then, &graph) == CUDA_SUCCESS);
+}
+
+void held_up_late(void)
+{
+    captured_until_then = new_stream();
+    for (int turn = 0; turn < 2; turn++) {
+        CUdeviceptr large = take(MIB(40)), small = take(MIB(2));
+        EXPECT(cu.cuStreamBeginCapture_v2(captured_until_then, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+        inside_next = end_it;
+        give(large);
+        if (inside_next) /* with a sanitizer's own allocations */
+            host_refuses();
+        if (turn == 0)
+            EXPECT(try(MIB(40)) == CUDA_SUCCESS);
+        give(small);
+        EXPECT(left() == MIB(64));
     }
 }

@@ -10,7 +10,8 @@
  *   fork          a child that sleeps until standard input ends: its number
  *   become        this program again, in the same process
  *   device N      the calls go there from now on
- *   fail          the driver's next cuMemCreate fails */
+ *   fail          the driver's next cuMemCreate fails
+ *   keep          the driver's next cuMemRelease fails */
 #include "preload/way.h"
 
 #include <dlfcn.h>
@@ -122,6 +123,8 @@ int main(int argc, char **argv)
             use_device((int)number);
         else if (strcmp(word, "fail") == 0)
             stub.stub_fail("cuMemCreate", 1, WP_UNKNOWN);
+        else if (strcmp(word, "keep") == 0)
+            stub.stub_fail("cuMemRelease", 1, WP_UNKNOWN);
         else
             puts((strcmp(word, "take") == 0      ? take(MIB(number))
                   : strcmp(word, "give") == 0    ? give()

@@ -103,6 +103,16 @@ class Programs(Case):
         self.assertEqual((table["served"], table["refused"]), (0, 2))
         self.assertEqual(table["devices"][0]["peak_cuda"], 64 * MIB)
 
+    def test_every_way_to_cudas_own_memory(self):
+        table = self.program("linked", "direct-ways", "--direct")
+        self.assertEqual(table["devices"][0]["cuda"]["direct"], {"peak": 8 * MIB, "live_at_end": 0})
+
+    def test_a_free_that_is_held_up_when_its_capture_ends(self):
+        self.assertEqual(self.program("linked", "held-up-late")["frees_held_up"], 2)
+
+    def test_a_lost_device(self):
+        self.assertEqual(self.program("linked", "lost")["devices"][0]["live_at_end"], 2 * MIB)
+
     def test_frees_that_wait(self):
         self.assertEqual(self.program("linked", "free-waits", "--free-waits")["frees_that_waited"], 1)
 
@@ -151,7 +161,7 @@ class Programs(Case):
     def test_nvml(self):
         path = os.pathsep.join([str(PLACE / "nvml"), os.environ["LD_LIBRARY_PATH"]])
         table = self.program("dlsym", "management", LD_LIBRARY_PATH=path, STUB_CUDA_DEVICES="2")
-        self.assertEqual(table["calls"]["nvmlDeviceGetMemoryInfo"], 3)
+        self.assertEqual(table["calls"]["nvmlDeviceGetMemoryInfo"], 4)
 
     def test_a_forked_child_has_no_table(self):
         table = self.program("dlsym", "forked")
@@ -173,7 +183,7 @@ class Table(Case):
         self.assertEqual(out, "")
         for said in (r"weir exec: preload-linked \(process \d+\)", r"cuda:0 +64 MiB +24 MiB +\S+ MiB +64 MiB +0 B",
                      r"of CUDA's own, cuMemCreate: 64 MiB at most, 0 B at the end", r"2 were refused",
-                     r"last refusal: cuMemCreate of 27262976 bytes", r"calls: .*cuMemCreate 5",
+                     r"last refusal: cuMemCreate of 27262976 bytes", r"calls: .*cuMemCreate 6",
                      r"past the budget: cuMemImportFromShareableHandle 1"):
             self.assertRegex(error, said)
 

@@ -241,6 +241,21 @@ class Tree(Case):
         b.kill()
         a.process.send_signal(signal.SIGCONT)
         self.assertEqual((c.answer(), a.ask("used")), ("ok", "40"))
+        d = self.sibling()  # has the seat of the one that was killed, but not what it wanted
+        self.assertEqual((d.ask("take 1"), c.ask("take 20"), a.ask("used")), ("ok", "ok", "20"))
+
+    def test_a_seat_that_is_taken_over_is_empty(self):
+        a = self.sibling()
+        self.assertEqual(a.ask("take 40"), "ok")
+        a.kill()
+        b = self.sibling()
+        self.assertEqual((b.ask("take 64"), b.ask("left")), ("ok", "0 of 64"))
+
+    def test_what_the_driver_keeps_counts_on(self):
+        a, b = self.sibling(), self.sibling()
+        self.assertEqual((a.ask("take 20"), a.ask("give"), b.ask("take 2")), ("ok",) * 3)
+        a.send("keep")
+        self.assertEqual((b.ask("take 62"), b.ask("left"), b.ask("take 60")), ("no", "60 of 64", "ok"))
 
     def test_what_the_driver_does_not_make_is_not_taken(self):
         a, b = self.sibling(), self.sibling()
@@ -261,11 +276,13 @@ class Tree(Case):
         self.assertEqual((a.ask("take 2"), a.ask("left"), b.ask("left")), ("ok", "1534 of 1536", "1534 of 1536"))
         self.assertEqual((b.ask("take 2"), a.ask("left"), b.ask("take 1534")), ("ok", "1532 of 1536", "no"))
 
-    def test_segments(self):
-        environment = self.tree(WEIR_RESOURCE="segments")
-        a, b = self.sibling(environment), self.sibling(environment)
-        self.assertEqual((a.ask("take 40"), b.ask("take 30"), b.ask("take 20")), ("ok", "no", "ok"))
-        self.assertEqual((a.ask("give"), b.ask("take 30")), ("ok", "ok"))
+    def test_other_resources(self):
+        for resource in ("segments", "direct", "async"):
+            with self.subTest(resource=resource):
+                environment = self.tree(WEIR_RESOURCE=resource)
+                a, b = self.sibling(environment), self.sibling(environment)
+                self.assertEqual((a.ask("take 40"), b.ask("take 30"), b.ask("take 20")), ("ok", "no", "ok"))
+                self.assertEqual((a.ask("give"), b.ask("take 30")), ("ok", "ok"))
 
     def test_each(self):
         environment = self.tree("--each")
@@ -302,20 +319,29 @@ class Tree(Case):
         a = self.sibling()
         self.assertEqual(a.ask("take 10"), "ok")
         lines = """
+            import ctypes
             import weir
             client = weir.Client(weir.Runtime("cuda:0"), "own")
-            block = client.alloc(30 << 20)
+            block, refused = client.alloc(30 << 20), ""
             try:
                 client.alloc(30 << 20)
             except weir.OutOfMemory:
-                print("refused", flush=True)
+                refused = "refused"
+            cuda, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+            assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+            own = []
+            for _ in range(4):  # between weir's smallest blocks what CUDA is asked for has CUDA's alignment
+                own.append(client.alloc(256))
+                assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1000)) == 0 and address.value % 512 == 0
+                assert cuda.cuMemFree_v2(address) == 0
+            print(refused, flush=True)
             input()
         """
         environment = {**self.environment, "PYTHONPATH": str(SOURCE / "python"), "WEIR_LIBRARY": str(COMMAND.parents[1] / "lib/libweir.so")}
         with subprocess.Popen([sys.executable, "-B", "-c", textwrap.dedent(lines)], env=environment, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, text=True) as program:
             self.assertEqual(program.stdout.readline(), "refused\n")
-            self.assertEqual((a.ask("left"), a.ask("take 30")), ("24 of 64", "no"))
+            self.assertEqual((a.ask("left"), a.ask("take 30")), ("22 of 64", "no"))
             program.communicate("\n", 60)
         self.assertEqual(a.ask("left"), "54 of 64")
 
@@ -323,6 +349,17 @@ class Tree(Case):
         environment = {**self.environment, "WEIR_EXEC_TREE": str(self.folder / "nowhere" / "file")}
         a = self.sibling(environment)
         self.assertEqual(a.ask("take 1"), "no")
+        (self.folder / "other").write_bytes(struct.pack("<I", 99))  # another weir's
+        (self.folder / "link").symlink_to(self.environment["WEIR_EXEC_TREE"])
+        for name in ("other", "link"):
+            a = self.sibling({**self.environment, "WEIR_EXEC_TREE": str(self.folder / name)})
+            self.assertEqual(a.ask("take 1"), "no", name)
+
+    def test_as_many_devices_as_there_are_places(self):
+        a = self.sibling(self.tree(STUB_CUDA_DEVICES="17"))
+        for device in range(17):
+            a.send(f"device {device}")
+            self.assertEqual(a.ask("take 1"), "ok" if device < 16 else "no", device)
 
     def test_nvml(self):
         path = os.pathsep.join([str(PLACE / "nvml"), os.environ["LD_LIBRARY_PATH"]])

@@ -14,6 +14,7 @@
     X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, (CUcontext * context, CUdevice device))                \
     X(cuCtxSetCurrent, cuCtxSetCurrent, 4000, (CUcontext context))                                                     \
     X(cuCtxCreate_v2, cuCtxCreate, 3020, (CUcontext * context, unsigned flags, CUdevice device))                       \
+    X(cuCtxSynchronize, cuCtxSynchronize, 2000, (void))                                                                \
     X(cuStreamCreate, cuStreamCreate, 2000, (CUstream * stream, unsigned flags))                                       \
     X(cuStreamSynchronize, cuStreamSynchronize, 2000, (CUstream stream))                                               \
     X(cuLaunchHostFunc, cuLaunchHostFunc, 10000, (CUstream stream, void (*fn)(void *), void *user))                    \

@@ -151,6 +151,16 @@ CUresult stub_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
     return getenv("STUB_CUDA_PEERS") ? CUDA_SUCCESS : PEER_ACCESS_UNSUPPORTED;
 }
 
+CUresult stub_cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice from, CUdevice to)
+{
+    enum { RANK = 1, RANK_OF_ALL = 7 };
+    STUB_CALL(cuDeviceGetP2PAttribute, 0);
+    CUresult result = stub_cuDeviceCanAccessPeer(value, from, to);
+    if (result == CUDA_SUCCESS && attribute == RANK)
+        *value = RANK_OF_ALL;
+    return result;
+}
+
 /* What was there stays: a test looks whether it was called. */
 CUresult stub_cuDevicePrimaryCtxReset(CUdevice device)
 {

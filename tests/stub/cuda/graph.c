@@ -100,6 +100,32 @@ CUresult stub_cuStreamEndCapture(CUstream stream, CUgraph *graph)
     return result;
 }
 
+CUresult stub_cuStreamBeginCapture_ptsz(CUstream stream, int mode)
+{
+    return stub_cuStreamBeginCapture(stream ? stream : CU_STREAM_PER_THREAD, mode);
+}
+
+/* The graph stays as it is: what was captured is in the one that the end of the capture gives. */
+CUresult stub_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const void *behind, const void *edges,
+                                          size_t count, int mode)
+{
+    STUB_CALL(cuStreamBeginCaptureToGraph, STUB_IN_CONTEXT);
+    if (!graph || behind || edges || count > 0)
+        return STUB_INVALID_VALUE;
+    return stub_cuStreamBeginCapture(stream, mode);
+}
+
+CUresult stub_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const void *behind, const void *edges,
+                                               size_t count, int mode)
+{
+    return stub_cuStreamBeginCaptureToGraph(stream ? stream : CU_STREAM_PER_THREAD, graph, behind, edges, count, mode);
+}
+
+CUresult stub_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+{
+    return stub_cuStreamEndCapture(stream ? stream : CU_STREAM_PER_THREAD, graph);
+}
+
 static void let_go(CUgraph graph)
 {
     pthread_mutex_lock(&stub.lock);

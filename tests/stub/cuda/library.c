@@ -22,7 +22,14 @@ typedef struct entry {
     void (*function)(void);
 } entry;
 
+/* A form that a driver has some day. */
+static CUresult later(void)
+{
+    return STUB_NOT_PERMITTED;
+}
+
 static const entry entries[] = {
+    {"cuMemFreeHost", 14000, (void (*)(void))later},
 #define X(name, version, parameters) {#name, version, (void (*)(void))stub_##name},
     WI_CUDA_FUNCTIONS(X) STUB_USERS(X)
 #undef X
@@ -32,7 +39,11 @@ static const entry entries[] = {
 /* The forms that programs get who want NULL to be the default stream of the thread. */
 static const entry per_thread[] = {
     {"cuMemAllocAsync", 11020, (void (*)(void))stub_cuMemAllocAsync_ptsz},
+    {"cuMemAllocFromPoolAsync", 11020, (void (*)(void))stub_cuMemAllocFromPoolAsync_ptsz},
     {"cuMemFreeAsync", 11020, (void (*)(void))stub_cuMemFreeAsync_ptsz},
+    {"cuStreamBeginCapture", 10010, (void (*)(void))stub_cuStreamBeginCapture_ptsz},
+    {"cuStreamBeginCaptureToGraph", 12030, (void (*)(void))stub_cuStreamBeginCaptureToGraph_ptsz},
+    {"cuStreamEndCapture", 10000, (void (*)(void))stub_cuStreamEndCapture_ptsz},
 };
 
 #define TEXT(name)  #name

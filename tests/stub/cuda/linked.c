@@ -48,6 +48,9 @@ LINKED_AS(cuArrayCreate_v2, cuArrayCreate, (CUarray * array, const stub_flat_des
 LINKED_AS(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, (CUdevice device), (device))
 LINKED_AS(cuStreamDestroy_v2, cuStreamDestroy, (CUstream stream), (stream))
 LINKED_AS(cuStreamBeginCapture_v2, cuStreamBeginCapture, (CUstream stream, int mode), (stream, mode))
+LINKED(cuStreamBeginCaptureToGraph,
+       (CUstream stream, CUgraph graph, const void *behind, const void *edges, size_t count, int mode),
+       (stream, graph, behind, edges, count, mode))
 LINKED(cuStreamEndCapture, (CUstream stream, CUgraph *graph), (stream, graph))
 LINKED(cuStreamCreate, (CUstream * stream, unsigned flags), (stream, flags))
 LINKED(cuStreamSynchronize, (CUstream stream), (stream))
@@ -81,6 +84,7 @@ LINKED(cuMemPoolGetAttribute, (CUmemoryPool pool, int attribute, void *value), (
 LINKED(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep), (pool, keep))
 LINKED(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *access, size_t count), (pool, access, count))
 LINKED(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer), (can, device, peer))
+LINKED(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to), (value, attribute, from, to))
 LINKED(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags), (peer, flags))
 LINKED(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device))
 LINKED(cuCtxSetCurrent, (CUcontext context), (context))

@@ -167,7 +167,8 @@ CUresult stub_cuMemAllocPitch(CUdeviceptr *address, size_t *pitch, size_t width,
 {
     enum { ROW = 512 };
     STUB_CALL(cuMemAllocPitch, STUB_IN_CONTEXT | STUB_UNSAFE);
-    if (element != 4 && element != 8 && element != 16)
+    if ((element != 4 && element != 8 && element != 16) || !width || !height || width > SIZE_MAX - ROW ||
+        height > SIZE_MAX / wi_round_up(width, ROW))
         return STUB_INVALID_VALUE;
     void *start = NULL;
     *pitch = wi_round_up(width, ROW);
@@ -424,6 +425,11 @@ CUresult stub_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 CUresult stub_cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream)
 {
     return stub_cuMemAllocAsync(address, bytes, stream ? stream : CU_STREAM_PER_THREAD);
+}
+
+CUresult stub_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    return stub_cuMemAllocFromPoolAsync(address, bytes, pool, stream ? stream : CU_STREAM_PER_THREAD);
 }
 
 CUresult stub_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)

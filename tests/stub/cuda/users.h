@@ -41,6 +41,8 @@ enum {
     X(cuPointerGetAttribute, 4000, (void *value, int attribute, CUdeviceptr address))                                  \
     X(cuStreamWaitValue32, 11070, (CUstream stream, CUdeviceptr word, uint32_t value, unsigned flags))                 \
     X(cuStreamBeginCapture, 10010, (CUstream stream, int mode))                                                        \
+    X(cuStreamBeginCaptureToGraph, 12030,                                                                              \
+      (CUstream stream, CUgraph graph, const void *behind, const void *edges, size_t count, int mode))                 \
     X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph * graph))                                                   \
     X(cuGraphInstantiateWithFlags, 11040, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))         \
     X(cuGraphLaunch, 10000, (CUgraphExec executable, CUstream stream))                                                 \
@@ -68,9 +70,15 @@ enum {
     X(cuDeviceGetPCIBusId, 4010, (char *text, int capacity, CUdevice device))                                          \
     X(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer))                                         \
     X(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned flags))                                                   \
+    X(cuDeviceGetP2PAttribute, 8000, (int *value, int attribute, CUdevice from, CUdevice to))                          \
     X(cuDevicePrimaryCtxReset, 11000, (CUdevice device))
 
 CUresult stub_cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream);
+CUresult stub_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream);
 CUresult stub_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
+CUresult stub_cuStreamBeginCapture_ptsz(CUstream stream, int mode);
+CUresult stub_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const void *behind, const void *edges,
+                                               size_t count, int mode);
+CUresult stub_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
 
 #endif
