@@ -138,14 +138,15 @@ CUresult stub_cuMemHostRegister(void *address, size_t bytes, unsigned flags)
     if (!address || bytes == 0)
         return STUB_INVALID_VALUE;
     pthread_mutex_lock(&stub.lock);
-    piece *p = *find(address, REGISTERED) ? NULL : calloc(1, sizeof *p);
+    bool there = *find(address, REGISTERED);
+    piece *p = there ? NULL : calloc(1, sizeof *p);
     if (p) {
         *p = (piece){.next = pieces, .kind = REGISTERED, .device = stub_current()->device, .address = address};
         pieces = p;
         stub.device[p->device].count.registered++;
     }
     pthread_mutex_unlock(&stub.lock);
-    return p ? CUDA_SUCCESS : STUB_INVALID_VALUE;
+    return p ? CUDA_SUCCESS : there ? STUB_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult stub_cuMemHostUnregister(void *address)
