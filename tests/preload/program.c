@@ -161,8 +161,8 @@ static void addresses(void)
     EXPECT(cu.cuPointerGetAttribute(&id, WP_POINTER_BUFFER_ID, a) == CUDA_SUCCESS && id >> 63); /* none of CUDA's */
     EXPECT(cu.cuMemGetAddressRange_v2(&base, NULL, a + 3071) == CUDA_SUCCESS && base == a);
     EXPECT(cu.cuMemGetAddressRange_v2(NULL, &bytes, a) == CUDA_SUCCESS && bytes == 3072);
-    give(a); /* of it nothing is told from now on */
-    EXPECT(cu.cuMemGetAddressRange_v2(&base, &bytes, a) != CUDA_SUCCESS || bytes != 3072);
+    give(a); /* of it nothing is told from now on, but what CUDA says of mapped memory */
+    EXPECT(cu.cuMemGetAddressRange_v2(&base, &bytes, a) == CUDA_SUCCESS && bytes == MIB(2));
     EXPECT(cu.cuPointerGetAttribute(&start, WP_POINTER_RANGE_START, a) != CUDA_SUCCESS);
     EXPECT(cu.cuPointerGetAttributes(3, attributes, values, a) == CUDA_SUCCESS && start != a);
     CUdeviceptr b = take(3000);
@@ -237,6 +237,10 @@ static void async(void)
         EXPECT(cu.cuMemAllocAsync(&a, 1000, stream) == CUDA_SUCCESS);
         EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && cu.cuStreamDestroy_v2(stream) == CUDA_SUCCESS);
     }
+    stream = new_stream();
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(60), stream) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && cu.cuStreamDestroy_v2(stream) == CUDA_SUCCESS);
+    give(take(MIB(60))); /* which is to be had, though no stream tells of it any more */
     EXPECT(stub.stub_count("dead streams used") == 0);
 }
 
@@ -494,6 +498,24 @@ static void two_devices(void)
     give(b);
 }
 
+/* What is freed on a stream of another device is freed behind its work and all of its own device's. */
+static void streams_of_two_devices(void)
+{
+    CUdeviceptr a, b;
+    CUstream stream = new_stream();
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(2), stream) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS);
+    use_device(1);
+    b = take(MIB(60));
+    use_device(0);
+    uint64_t waits = stub.stub_count("cuStreamSynchronize");
+    stub.stub_fail("cuStreamSynchronize", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemFreeAsync(b, stream) == WP_UNKNOWN);
+    EXPECT(cu.cuMemFreeAsync(b, stream) == CUDA_SUCCESS && stub.stub_count("cuStreamSynchronize") == waits + 2);
+    use_device(1);
+    EXPECT(left() == MIB(64) && try(MIB(64)) == CUDA_SUCCESS);
+}
+
 static void reset(void)
 {
     for (int i = 0; i < 10; i++)
@@ -634,6 +656,7 @@ static const struct {
              {"direct-ways", direct_ways},
              {"peers", peers},
              {"two-devices", two_devices},
+             {"streams-of-two-devices", streams_of_two_devices},
              {"reset", reset},
              {"forked", forked},
              {"threads", threads},
