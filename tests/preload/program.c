@@ -171,6 +171,19 @@ static void addresses(void)
 
 /* Order ------------------------------------------------------------------------------------------------------------ */
 
+/* Of what is freed nothing is told, though the device is not past it, but what CUDA says of mapped memory. */
+static void is_no_more(CUdeviceptr a)
+{
+    CUdeviceptr base, start = 1;
+    size_t bytes;
+    void *values[] = {&start};
+    int attributes[] = {WP_POINTER_RANGE_START};
+    EXPECT(cu.cuMemGetAddressRange_v2(&base, &bytes, a) == CUDA_SUCCESS && bytes == MIB(2));
+    EXPECT(cu.cuPointerGetAttribute(&start, WP_POINTER_RANGE_START, a) != CUDA_SUCCESS);
+    EXPECT(cu.cuPointerGetAttributes(1, attributes, values, a) == CUDA_SUCCESS && start != a);
+    EXPECT(cu.cuMemFree_v2(a) == WP_INVALID_VALUE && cu.cuMemFreeAsync(a, NULL) == WP_INVALID_VALUE);
+}
+
 /* A free returns while work goes on, and nobody else gets the memory before that has ended. */
 static void order(void)
 {
@@ -178,6 +191,7 @@ static void order(void)
     CUstream stream = busy_stream();
     give(a);
     EXPECT(stub.stub_count("cuCtxSynchronize") == 0);
+    is_no_more(a);
     CUdeviceptr b = take(MIB(20));
     EXPECT(!overlap(a, b, MIB(20)));
     EXPECT(left() == MIB(44)); /* what is freed counts as free */

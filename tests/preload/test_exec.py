@@ -120,9 +120,9 @@ class Programs(Case):
         self.program("linked", "peers", STUB_CUDA_DEVICES="2", STUB_CUDA_PEERS="1")
         table = self.program("linked", "two-devices", STUB_CUDA_DEVICES="2")
         self.assertEqual([device["peak"] for device in table["devices"]], [60 * MIB, 60 * MIB])
-        self.program("linked", "streams-of-two-devices", "--trace", "%d.csv", STUB_CUDA_DEVICES="2")
-        rows = (self.folder / "cuda-1.csv").read_text().splitlines()
-        self.assertEqual((len(rows) > 3, [row for row in rows if "failure" in row]), (True, []))
+        self.program("linked", "streams-of-two-devices", "--trace", "%d.weir", STUB_CUDA_DEVICES="2")
+        report = json.loads(self.run_it(COMMAND, "report", "cuda-1.weir", "--json")[0])
+        self.assertEqual((report["allocations"], report["frees"], report["failures"]), (2, 2, 0))
 
     def test_arrays(self):
         for table in self.each_way("arrays"):
