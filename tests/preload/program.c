@@ -181,7 +181,14 @@ static void is_no_more(CUdeviceptr a)
     EXPECT(cu.cuMemGetAddressRange_v2(&base, &bytes, a) == CUDA_SUCCESS && bytes == MIB(2));
     EXPECT(cu.cuPointerGetAttribute(&start, WP_POINTER_RANGE_START, a) != CUDA_SUCCESS);
     EXPECT(cu.cuPointerGetAttributes(1, attributes, values, a) == CUDA_SUCCESS && start != a);
-    EXPECT(cu.cuMemFree_v2(a) == WP_INVALID_VALUE && cu.cuMemFreeAsync(a, NULL) == WP_INVALID_VALUE);
+}
+
+static void freed(void)
+{
+    CUdeviceptr a = take(3000);
+    give(a);
+    is_no_more(a);
+    EXPECT(cu.cuMemFree_v2(a) == WP_INVALID_VALUE && cu.cuMemFreeAsync(a, NULL) != CUDA_SUCCESS);
 }
 
 /* A free returns while work goes on, and nobody else gets the memory before that has ended. */
@@ -655,6 +662,7 @@ static const struct {
              {"information", information},
              {"pitch", pitch},
              {"addresses", addresses},
+             {"freed", freed},
              {"order", order},
              {"waits", waits},
              {"free-waits", free_waits},

@@ -75,6 +75,11 @@ class Programs(Case):
                     table = self.program(way, case)
                     self.assertLessEqual(table["devices"][0]["peak_held"], 64 * MIB)
 
+    def test_what_is_told_of_a_freed_block(self):
+        for resource in ("mapped", "guard(mapped)"):
+            with self.subTest(resource=resource):
+                self.program("linked", "freed", WEIR_RESOURCE=resource)
+
     def test_captures(self):
         for table in self.each_way("capture"):
             self.assertEqual((table["in_graphs"], table["frees_held_up"]), (1, 1))
