@@ -34,7 +34,10 @@ static void no_bytes_are_nothing_and_no_place_for_the_pointer_is_an_error(void *
     assert_null(pointer);
     assert_int_equal(f.m.cudaMalloc(NULL, 100), INVALID_VALUE);
     assert_int_equal(f.m.cudaGetLastError(), INVALID_VALUE);
+    size_t bytes;
     assert_int_equal(f.m.cudaMemGetInfo(NULL, NULL), INVALID_VALUE);
+    assert_int_equal(f.m.cudaMemGetInfo(&bytes, NULL), INVALID_VALUE);
+    assert_int_equal(f.m.cudaMemGetInfo(NULL, &bytes), INVALID_VALUE);
     assert_int_equal(f.m.cudaFree(NULL), 0);
     assert_int_equal(f.m.cudaFreeHost(NULL), 0);
     assert_int_equal(account(f.client[0]).allocations, 0);
@@ -94,7 +97,7 @@ static void a_scope_may_have_a_client_of_its_own(void **state)
     scope.clients = &stranger;
     fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
     detail_names("stranger");
-    scope.memory_class = (weir_class)77;
+    scope.memory_class = (weir_class)WEIR_CLASS_COUNT;
     fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
     ok(weir_client_destroy(stranger));
     ok(weir_runtime_destroy(other));

@@ -147,7 +147,8 @@ static void options_that_are_none_are_refused(void **state)
     o.clients = &host;
     fails(WEIR_ERR_INVALID, redirect_with(&f, o));
     detail_names("CUDA");
-    o = (wi_cuda_redirect_options){.clients = f.client, .client_count = 1, .memory_class = (weir_class)99};
+    o = (wi_cuda_redirect_options){
+        .clients = f.client, .client_count = 1, .memory_class = (weir_class)WEIR_CLASS_COUNT};
     fails(WEIR_ERR_INVALID, redirect_with(&f, o));
     o = (wi_cuda_redirect_options){.clients = f.client, .client_count = 0};
     fails(WEIR_ERR_INVALID, redirect_with(&f, o));

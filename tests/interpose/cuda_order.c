@@ -40,6 +40,7 @@ static void a_free_is_behind_the_legacy_default_stream(void **state)
     (void)state;
     fixture f = begin(32 * MIB);
     void *block = get(&f, MIB);
+    assert_int_not_equal(f.m.cudaStreamDestroy(NULL), 0); /* it cannot be, and stays known */
     assert_int_equal(f.m.cudaLaunchHostFunc(NULL, pass_gate, &g), 0);
     assert_int_equal(f.m.cudaFree(block), 0);
     assert_int_equal(left(&f), MIB);
@@ -269,6 +270,25 @@ static void what_could_not_be_freed_is_tried_again_where_a_stream_has_ended_mean
     end(&f);
 }
 
+/* Its capture ends where the redirect does not see it. */
+static void what_waits_is_freed_with_the_next_free(void **state)
+{
+    void *graph = NULL;
+    (void)state;
+    fixture f = begin(4 * MIB);
+    void *stream = make_stream(&f), *first = get(&f, MIB), *next = get(&f, MIB);
+    assert_int_equal(f.real.cudaStreamBeginCapture(stream, RELAXED), 0);
+    assert_int_equal(f.m.cudaFree(first), 0);
+    assert_int_equal(stats(&f).waiting, 1);
+    assert_int_equal(f.real.cudaStreamEndCapture(stream, &graph), 0);
+    assert_int_equal(f.m.cudaFree(next), 0);
+    assert_int_equal(stats(&f).waiting, 0);
+    assert_int_equal(left(&f), 0);
+    assert_int_equal(f.real.cudaGraphDestroy(graph), 0);
+    assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
+    end(&f);
+}
+
 static void what_waits_serves_a_request_that_would_be_refused(void **state)
 {
     void *graph = NULL;
@@ -345,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_capture_that_fails_to_begin_or_to_end_is_none),
         cmocka_unit_test(a_capture_that_nobody_declared_has_frees_wait_as_well),
         cmocka_unit_test(what_could_not_be_freed_is_tried_again_where_a_stream_has_ended_meanwhile),
+        cmocka_unit_test(what_waits_is_freed_with_the_next_free),
         cmocka_unit_test(what_waits_serves_a_request_that_would_be_refused),
         cmocka_unit_test(a_request_waits_for_the_capture_of_another_thread),
     };

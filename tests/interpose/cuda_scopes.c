@@ -71,6 +71,7 @@ static void without_such_a_scope_the_same_request_is_refused(void **state)
     wi_cuda_scope outer = {.overruns = true}, inner = {.memory_class = WEIR_CLASS_WEIGHTS};
     ok(wi_cuda_scope_enter(f.redirect, &outer));
     ok(wi_cuda_scope_enter(f.redirect, &inner));
+    wi_cuda_scope_leave(&outer); /* not while it has another one in it */
     assert_int_equal(f.m.cudaMalloc(&pointer, 5 * MIB), 2);
     assert_int_equal(f.m.cudaGetLastError(), 2);
     assert_int_equal(stats(&f).refused, 1);

@@ -73,8 +73,9 @@ static void put_texts(image *i)
     }
     put(i, TEXTS + at, "libone.so.1", 12);
     put(i, TEXTS + at + 12, "ONE_2.0", 8);
-    const Elf64_Verneed file = {.vn_version = 1, .vn_cnt = 2, .vn_file = (Elf64_Word)at, .vn_aux = sizeof file};
+    const Elf64_Verneed file = {.vn_version = 1, .vn_cnt = 3, .vn_file = (Elf64_Word)at, .vn_aux = sizeof file};
     const Elf64_Vernaux versions[] = {{.vna_other = 9, .vna_name = 0, .vna_next = sizeof *versions},
+                                      {.vna_other = 8, .vna_name = 0, .vna_next = sizeof *versions},
                                       {.vna_other = 2, .vna_name = (Elf64_Word)at + 12}};
     put(i, NEEDED, &file, sizeof file);
     put(i, NEEDED + sizeof file, versions, sizeof versions);

@@ -237,10 +237,11 @@ static void what_was_forgotten_is_listed(void **state)
     for (int i = 0; i < 4; i++)
         blocks[i] = make(f, 1000 * (size_t)(i + 1), f->a, i % 2 ? "odd" : "even");
     void *p = allocate(other, 50, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    weir_block late = make(f, 4000, f->a, "a later one");
     weir_guard_leak leaks[8] = {{.struct_size = sizeof leaks[0]}};
     size_t count;
     ok(weir_guard_leaks(f->runtime, leaks, 8, &count));
-    assert_int_equal(count, 5);
+    assert_int_equal(count, 6);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(leaks[i].block.generation, blocks[i].generation);
         assert_int_equal(leaks[i].bytes, 1000 * (i + 1));
@@ -251,10 +252,11 @@ static void what_was_forgotten_is_listed(void **state)
     assert_string_equal(leaks[4].name, "llama");
     assert_int_equal(leaks[4].memory_class, WEIR_CLASS_WEIGHTS);
     fails(WEIR_ERR_BUSY, weir_client_destroy(f->client));
-    assert_int_equal(atomic_load(&logged_count), 2); /* one line a tag, the client's alone */
+    assert_int_equal(atomic_load(&logged_count), 3); /* one line a tag, the client's alone */
     assert_non_null(strstr(logged[0], "bert has 2 live blocks of 5.9 KiB tagged \"odd\"")); /* the most bytes first */
     assert_non_null(strstr(logged[1], "bert has 2 live blocks of 3.9 KiB tagged \"even\""));
-    for (int i = 0; i < 2; i++) { /* of both the oldest is named */
+    assert_non_null(strstr(logged[2], "of 3.9 KiB tagged \"a later one\"")); /* of as many the oldest first */
+    for (int i = 0; i < 2; i++) {                                            /* of both the oldest is named */
         char oldest[64];
         snprintf(oldest, sizeof oldest, "the oldest at %p of generation %llu", blocks[1 - i].pointer,
                  (unsigned long long)blocks[1 - i].generation);
@@ -262,6 +264,7 @@ static void what_was_forgotten_is_listed(void **state)
     }
     for (int i = 0; i < 4; i++)
         ok(weir_free(f->client, blocks[i].pointer, f->a));
+    ok(weir_free(f->client, late.pointer, f->a));
     ok(weir_free(other, p, WEIR_STREAM_HOST));
     ok(weir_guard_leaks(f->runtime, NULL, 0, &count));
     assert_int_equal(count, 0);

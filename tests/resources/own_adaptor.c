@@ -25,6 +25,12 @@ typedef struct made {
 } made;
 static made m;
 
+/* What the tables are registered with; adaptors are called with what their creation makes of it. */
+static struct user {
+    made unused;
+    made *of;
+} user_of_m = {.of = &m};
+
 static void note(made *a, char what, const weir_adaptor_block *block, weir_status status)
 {
     assert_int_equal(block->struct_size, sizeof *block);
@@ -44,11 +50,11 @@ static const char *story(void)
 
 static weir_status own_create(void *user, const weir_adaptor_place *place, void **state)
 {
-    made *a = user;
+    made *a = ((struct user *)user)->of;
     assert_string_equal(place->driver, "host");
     snprintf(a->arguments, sizeof a->arguments, "%s", place->arguments);
     a->creates++;
-    *state = user;
+    *state = a;
     return strcmp(place->arguments, "wrong") == 0 ? weir_fail(WEIR_ERR_INVALID, "no such argument") : WEIR_OK;
 }
 
@@ -107,7 +113,7 @@ static weir_adaptor_table table_called(const char *name)
 {
     return (weir_adaptor_table){.struct_size = sizeof(weir_adaptor_table),
                                 .name = name,
-                                .user = &m,
+                                .user = &user_of_m,
                                 .create = own_create,
                                 .destroy = own_destroy,
                                 .before_allocate = own_before,
