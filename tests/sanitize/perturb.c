@@ -74,6 +74,7 @@ static void perturb(void)
         atomic_store_explicit(&found, symbol = dlsym(RTLD_NEXT, #name), memory_order_relaxed);                         \
     memcpy(&real, &symbol, sizeof real)
 
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): libc's names are reserved
 int pthread_mutex_lock(pthread_mutex_t *lock)
 {
     REAL(pthread_mutex_lock, pthread_mutex_t *);
@@ -143,3 +144,4 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
         perturb_hold(100 + (uint32_t)(random >> 20) % 3000);
     return status;
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
