@@ -55,6 +55,15 @@ class Sibling:
                 return False
         return True
 
+    def stop(self, case):
+        """Each of its threads: SIGSTOP by itself comes to them when they are on a processor next, and the answering one may not be."""
+        self.process.send_signal(signal.SIGSTOP)
+        case.addCleanup(self.go_on)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self):
         self.process.kill()
         self.process.wait(60)
@@ -74,12 +83,6 @@ class Tree(Case):
 
     def sibling(self, environment=None):
         return Sibling(self, environment or self.environment)
-
-    def stop(self, one):
-        """With all its threads: before, one of them may still answer others."""
-        one.process.send_signal(signal.SIGSTOP)
-        self.addCleanup(one.process.send_signal, signal.SIGCONT)
-        os.waitid(os.P_PID, one.process.pid, os.WSTOPPED)
 
     def tables(self):
         return [json.loads(line) for line in (self.folder / "stats").read_text().splitlines()]
@@ -150,9 +153,9 @@ class Tree(Case):
     def test_one_that_is_stopped_does_not_hold_up_the_others(self):
         a, b = self.sibling(), self.sibling()
         self.assertEqual((a.ask("take 40"), a.ask("give")), ("ok", "ok"))
-        self.stop(a)
+        a.stop(self)
         self.assertEqual((b.ask("take 30"), b.ask("take 24")), ("no", "ok"))
-        a.process.send_signal(signal.SIGCONT)
+        a.go_on()
         until = time.monotonic() + 60
         while b.ask("take 30") != "ok":  # the one that was stopped may not have run yet
             self.assertLess(time.monotonic(), until)
@@ -224,22 +227,22 @@ class Tree(Case):
         """The one that has it is stopped until both wait for its answer."""
         a, b, c = self.sibling(), self.sibling(), self.sibling()
         self.assertEqual((b.ask("take 1"), c.ask("take 1"), a.ask("take 30"), a.ask("take 30"), a.ask("give"), a.ask("give")), ("ok",) * 6)
-        self.stop(a)
+        a.stop(self)
         for one in (b, c):
             one.send("take 24")
             self.assertTrue(one.comes_to_wait())
-        a.process.send_signal(signal.SIGCONT)
+        a.go_on()
         self.assertEqual((b.answer(), c.answer()), ("ok", "ok"))
 
     def test_what_a_killed_one_wanted_is_not_given(self):
         a, b, c = self.sibling(), self.sibling(), self.sibling()
         self.assertEqual([a.ask(line) for line in ("take 20", "give") for _ in range(3)], ["ok"] * 6)
-        self.stop(a)
+        a.stop(self)
         for one in (b, c):
             one.send("take 20")
             self.assertTrue(one.comes_to_wait())
         b.kill()
-        a.process.send_signal(signal.SIGCONT)
+        a.go_on()
         self.assertEqual((c.answer(), a.ask("used")), ("ok", "40"))
         d = self.sibling()  # has the seat of the one that was killed, but not what it wanted
         self.assertEqual((d.ask("take 1"), c.ask("take 20"), a.ask("used")), ("ok", "ok", "20"))
