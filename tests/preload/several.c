@@ -357,17 +357,17 @@ static bool host_refuses(void)
 }
 
 #define OVERRIDES __attribute__((visibility("default")))
-OVERRIDES void *malloc(size_t bytes)
+OVERRIDES void *malloc(size_t bytes) // NOLINT(readability-inconsistent-declaration-parameter-name)
 {
     return host_refuses() ? NULL : __libc_malloc(bytes);
 }
 
-OVERRIDES void *calloc(size_t count, size_t bytes)
+OVERRIDES void *calloc(size_t count, size_t bytes) // NOLINT(readability-inconsistent-declaration-parameter-name)
 {
     return host_refuses() ? NULL : __libc_calloc(count, bytes);
 }
 
-OVERRIDES void *realloc(void *old, size_t bytes)
+OVERRIDES void *realloc(void *old, size_t bytes) // NOLINT(readability-inconsistent-declaration-parameter-name)
 {
     return host_refuses() ? NULL : __libc_realloc(old, bytes);
 }
