@@ -92,7 +92,8 @@ static void open_dimensions_have_sizes(void **state)
         {NEGATED("n nn"), {"dims=nn=50"}, .places = {200}},
         {NEGATED("nn n"), {"dims=nnn=7,n=500,m=9"}, .places = {2000}},
         {NEGATED("n n"), {"dims=n=50"}, .places = {10000}},
-        {NEGATED("8 n"), .places = {32}}, /* the first that is open */
+        {NEGATED("8 n"), .places = {32}},                               /* the first that is open */
+        {"in x f32 8 16; Strange x > y; out y f32 ? 16", .open = true}, /* of no input */
         {"in x f32 n 300; in z f32 m 300; Neg x > a; Neg z > b; out a f32 n 300; out b f32 m 300",
          .places = {1200, 1200}},
         {"in x f32 n m; weight s i64 2 = 1 32; Reshape x s > r; Neg r > y; out y f32 1 32", .places = {128}},
