@@ -100,7 +100,10 @@ typedef struct graph {
     uint64_t effort;     /* steps of the search that those may still take together; 0: none is searched for */
     uint64_t alignment;  /* of places inside those; 0: 256 */
     bool apart;          /* nothing is written over another value there */
-    size_t guesses;      /* values whose shape the file gives otherwise than its operators do */
+    /* What a run of an inferred body takes beside its outputs; false: no host memory. NULL: the arena of its plan. */
+    bool (*takes)(const struct graph *body, const void *user, uint64_t *bytes);
+    const void *user;
+    size_t guesses; /* values whose shape the file gives otherwise than its operators do */
     uint32_t first_guess;
 } graph;
 

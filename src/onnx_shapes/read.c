@@ -497,7 +497,9 @@ weir_status graph_read_body(graph *outer, onnx_text body, graph *out)
                    .numbers_left = outer->numbers_left,
                    .effort = outer->effort,
                    .alignment = outer->alignment,
-                   .apart = outer->apart};
+                   .apart = outer->apart,
+                   .takes = outer->takes,
+                   .user = outer->user};
     onnx_field proto = {.data = (const uint8_t *)body.text, .size = body.size};
     weir_status status = read_graph(out, &proto);
     for (size_t i = 0; status == WEIR_OK && i < out->value_count; i++) {
