@@ -11,6 +11,7 @@
 
 #include "cores.h"
 #include "fusion.h"
+#include "known.h"
 #include "model.h"
 #include "order.h"
 #include "workspace.h"
@@ -161,8 +162,10 @@ typedef struct sharing {
     place *places; /* one after the other; those of the caller's inputs have no bytes */
     uint32_t *of;  /* by buffer: its place */
     uint32_t *at;  /* by value of the graph: the same; GRAPH_NONE: it has none */
+    const uint32_t *known;   /* see known.h */
+    const uint32_t *readers; /* by value: how many it has */
     uint32_t count;
-    bool cuda;
+    bool cuda, open;
 } sharing;
 
 static const graph_value *value_of(const sharing *it, uint32_t buffer)
@@ -170,10 +173,18 @@ static const graph_value *value_of(const sharing *it, uint32_t buffer)
     return &it->g->values[it->memory->values[buffer]];
 }
 
-static bool same_shape(const graph_value *a, const graph_value *b)
+/* And ONNX Runtime knows it before a run. */
+static bool same_shape(const sharing *it, const graph_value *a, const graph_value *b)
 {
-    return a->type == b->type && a->shape.rank == b->shape.rank &&
-           memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof *a->shape.dims) == 0;
+    size_t bytes = a->shape.rank * sizeof *it->known;
+    const uint32_t *one = it->known + (size_t)(a - it->g->values) * GRAPH_MAX_RANK,
+                   *other = it->known + (size_t)(b - it->g->values) * GRAPH_MAX_RANK;
+    bool same = a->shape.rank == b->shape.rank &&
+                memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof *a->shape.dims) == 0 &&
+                (!it->open || memcmp(one, other, bytes) == 0);
+    for (uint32_t i = 0; same && it->open && i < a->shape.rank; i++)
+        same = one[i] != ONNX_UNKNOWN;
+    return same;
 }
 
 /* Of two places that are left behind the same step, that which stands later among the inputs is left later. */
@@ -195,7 +206,8 @@ static uint32_t free_place(const sharing *it, const graph_value *value, const we
 {
     uint32_t found = it->count;
     for (uint32_t i = 0; i < it->count; i++)
-        if (it->places[i].bytes > 0 && !it->places[i].output && same_shape(it->places[i].of, value) &&
+        if (it->places[i].bytes > 0 && !it->places[i].output && it->places[i].of->type == value->type &&
+            same_shape(it, it->places[i].of, value) &&
             it->places[i].end <= buffer->begin && (found == it->count || is_left_later(it, i, found)))
             found = i;
     return found;
@@ -219,7 +231,8 @@ static bool is_over(const sharing *it, const graph_value *value, const weir_buff
     if (buffer->sharing != WEIR_SHARING_IN_PLACE || value->output || value->maker == GRAPH_NONE || it->cuda)
         return false;
     const place *over = &it->places[it->of[buffer->of]];
-    return is_in_place(&it->g->nodes[value->maker]) && over->bytes > 0 && !over->output && over->end <= buffer->begin + 1;
+    const graph_node *node = &it->g->nodes[value->maker];
+    return is_in_place(node) && same_shape(it, &it->g->values[node->inputs[0]], value) && over->bytes > 0 && !over->output && over->end <= buffer->begin + 1;
 }
 
 static bool is_of_branches(const sharing *it, uint32_t buffer)
@@ -228,14 +241,21 @@ static bool is_of_branches(const sharing *it, uint32_t buffer)
     return maker != GRAPH_NONE && it->g->nodes[maker].branches.scratch == id;
 }
 
-/* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. What branches
- * take is counted with the kernels' own. */
+/* What looks at another value, and is handed out, is a copy of it, unless the node is left out. */
+static bool is_view(const sharing *it, const graph_value *value, const weir_buffer *buffer)
+{
+    return buffer->sharing == WEIR_SHARING_VIEW &&
+           (!value->output || onnx_text_is(it->g->nodes[value->maker].op, "Identity"));
+}
+
+/* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. What nobody reads
+ * is there to the end. What branches take is counted with the kernels' own. */
 static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
 {
     const graph_value *value = value_of(it, at);
     uint32_t home = it->count;
     bool none = value->input || is_of_branches(it, at);
-    if (buffer->sharing == WEIR_SHARING_VIEW || is_over(it, value, buffer))
+    if (is_view(it, value, buffer) || is_over(it, value, buffer))
         home = it->of[buffer->of];
     else if (!none && !value->output)
         home = free_place(it, value, buffer);
@@ -247,7 +267,8 @@ static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
     place *at_home = &it->places[home];
     it->of[at] = it->at[it->memory->values[at]] = home;
     at_home->output |= value->output;
-    at_home->end = buffer->end > at_home->end ? buffer->end : at_home->end;
+    uint64_t end = it->readers[it->memory->values[at]] ? buffer->end : it->memory->steps;
+    at_home->end = end > at_home->end ? end : at_home->end;
 }
 
 static bool share(sharing *it)
@@ -400,12 +421,13 @@ static int threads_of(const onnx_settings *settings)
 }
 
 /* What a run of the graph takes in places, or that of a body beside its outputs. */
-static bool share_all(const graph *g, const foreseeing *with, uint64_t *bytes)
+static bool share_all(const rewrite *fused, const foreseeing *with, const uint32_t *known, uint64_t *bytes)
 {
+    const graph *g = &fused->g;
     graph_memory memory = {.count = 0};
     uint64_t later = 0;
     int threads = threads_of(with->settings);
-    sharing it = {.g = g, .memory = &memory, .cuda = with->cuda};
+    sharing it = {.g = g, .memory = &memory, .known = known, .readers = fused->readers, .cuda = with->cuda, .open = with->open};
     uint32_t *order = calloc(g->node_count + 1, sizeof *order);
     bool good = order && onnx_order(g, order) && graph_memory_make(g, true, order, &memory) == WEIR_OK;
     free(order);
@@ -428,12 +450,17 @@ static bool share_all(const graph *g, const foreseeing *with, uint64_t *bytes)
     return good;
 }
 
-static bool fuse_and_share(const graph *g, const void *user, uint64_t *bytes)
+static bool fuse_and_share(graph *g, const void *user, uint64_t *bytes)
 {
     const foreseeing *with = user;
-    rewrite fused;
-    bool good = onnx_fuse(g, with->settings->optimization, with->cuda, with->open, &fused) &&
-                share_all(&fused.g, with, bytes);
+    rewrite fused = {.used = 0};
+    uint32_t *known = onnx_known(g);
+    bool good = known && onnx_fuse(g, with->open ? known : NULL, with->settings->optimization, with->cuda, &fused);
+    for (size_t i = g->value_count; good && i < fused.g.value_count; i++)
+        memcpy(known + i * GRAPH_MAX_RANK, known + (size_t)fused.like[i - g->value_count] * GRAPH_MAX_RANK,
+               GRAPH_MAX_RANK * sizeof *known);
+    good = good && share_all(&fused, with, known, bytes);
+    free(known);
     rewrite_clear(&fused);
     return good;
 }

@@ -505,16 +505,16 @@ static void look(rewrite *r, uint32_t node, pass which, bool open)
 }
 
 
-bool onnx_fuse(const graph *g, int optimization, bool cuda, bool open, rewrite *out)
+bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rewrite *out)
 {
-    bool good = rewrite_begin(g, optimization >= BASIC && !cuda, out);
+    bool good = rewrite_begin(g, cuda ? NULL : known, optimization >= BASIC && !cuda, out);
     for (pass which = SCALED; good && which < PASSES; which++) {
         if (optimization < (which <= SUM ? BASIC : EXTENDED) || (cuda && which != UNPACKED))
             continue;
         size_t count = out->g.node_count; /* not those that are made meanwhile */
         for (uint32_t i = 0; i < count; i++)
             if (!out->g.nodes[i].folded)
-                look(out, i, which, open);
+                look(out, i, which, known != NULL);
     }
     return good;
 }

@@ -1,10 +1,13 @@
 /* See rewrite.h. */
 #include "rewrite.h"
 
+#include "known.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "onnx_file/wire.h"
+#include "onnx_shapes/contents.h"
 
 enum { NODE_ATTRIBUTE = 5 };
 
@@ -25,8 +28,6 @@ static void find_readers(rewrite *r)
         r->readers[id] = g->values[id].output;
         r->reader[id] = GRAPH_NONE;
     }
-    for (size_t i = 0; i < g->output_count; i++)
-        r->readers[g->outputs[i]] = 1;
     for (uint32_t i = 0; i < g->node_count; i++) {
         for (uint32_t k = 0; k < g->nodes[i].input_count; k++)
             read_once(r, g->nodes[i].inputs[k], i);
@@ -44,21 +45,24 @@ static uint32_t *take(rewrite *r, const uint32_t *from, uint32_t count)
     return ids;
 }
 
-/* Room for twice as many nodes and, as each is joined a few times at the most, for all their inputs again. */
+/* Room for three times as many nodes, a value more for each, and, as each is joined a few times at the most, for all their inputs again. */
 static bool copy(const graph *g, rewrite *r)
 {
     size_t edges = 0;
     for (size_t i = 0; i < g->node_count; i++)
         edges += (size_t)g->nodes[i].input_count + g->nodes[i].captured_count + g->nodes[i].output_count;
     r->g = *g;
-    r->node_room = 2 * g->node_count + 1;
+    r->node_room = 3 * g->node_count + 1;
+    r->value_room = g->value_count + g->node_count;
+    r->first_added = (uint32_t)g->value_count;
     r->room = 6 * edges + 1;
     r->g.nodes = calloc(r->node_room, sizeof *r->g.nodes);
-    r->g.values = calloc(g->value_count + 1, sizeof *r->g.values);
-    r->readers = calloc(g->value_count + 1, sizeof *r->readers);
-    r->reader = calloc(g->value_count + 1, sizeof *r->reader);
+    r->g.values = calloc(r->value_room + 1, sizeof *r->g.values);
+    r->readers = calloc(r->value_room + 1, sizeof *r->readers);
+    r->reader = calloc(r->value_room + 1, sizeof *r->reader);
     r->ids = calloc(r->room, sizeof *r->ids);
-    if (!r->g.nodes || !r->g.values || !r->readers || !r->reader || !r->ids)
+    r->like = calloc(g->node_count + 1, sizeof *r->like);
+    if (!r->g.nodes || !r->g.values || !r->readers || !r->reader || !r->ids || !r->like)
         return false;
     memcpy(r->g.values, g->values, g->value_count * sizeof *g->values);
     for (size_t i = 0; i < g->node_count; i++) {
@@ -78,6 +82,7 @@ void rewrite_clear(rewrite *r)
     free(r->readers);
     free(r->reader);
     free(r->ids);
+    free(r->like);
     *r = (rewrite){.used = 0};
 }
 
@@ -151,12 +156,36 @@ static const graph_node *find_twin(const graph *g, const twins *t, const graph_n
     return NULL;
 }
 
-static bool is_copy(const graph_node *node)
+static bool is_neutral(graph *file, const graph_node *node, uint32_t input)
 {
-    return onnx_text_is(node->op, "Identity") && node->input_count == 1 && node->output_count == 1;
+    bool factor = onnx_text_is(node->op, "Mul") || onnx_text_is(node->op, "Div");
+    bool both = onnx_text_is(node->op, "Mul") || onnx_text_is(node->op, "Add");
+    const graph_value *value = &file->values[node->inputs[input]];
+    if ((!both && input == 0) || !(value->weight || value->constant) || value->elements != 1)
+        return false;
+    const graph_number *number = graph_contents(file, node->inputs[input]);
+    double is = !number ? 2 : graph_real(value->type) ? number->f : (double)number->i;
+    return is >= factor && is <= factor;
 }
 
-static void look_for_twin(graph *g, twins *t, uint32_t number)
+/* The input that the node's output is a copy of: there is nothing to add, or it is multiplied with 1. GRAPH_NONE: there is none. */
+static uint32_t original(graph *file, const graph_node *node)
+{
+    static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
+    if (node->output_count != 1 || node->outputs[0] == GRAPH_NONE)
+        return GRAPH_NONE;
+    if (onnx_text_is(node->op, "Identity") && node->input_count == 1)
+        return node->inputs[0];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (uint32_t k = 0; onnx_text_is(node->op, names[i]) && node->input_count == 2 && k < 2; k++) {
+            const graph_value *rest = &file->values[node->inputs[!k]], *out = &file->values[node->outputs[0]];
+            if (rest->elements == out->elements && rest->shape.rank == out->shape.rank && is_neutral(file, node, k))
+                return node->inputs[!k];
+        }
+    return GRAPH_NONE;
+}
+
+static void look_for_twin(graph *file, graph *g, twins *t, uint32_t number)
 {
     graph_node *node = &g->nodes[number];
     for (uint32_t k = 0; k < node->input_count; k++)
@@ -167,8 +196,9 @@ static void look_for_twin(graph *g, twins *t, uint32_t number)
     if (!may_go(g, node))
         return;
     const graph_node *twin = find_twin(g, t, node);
-    if (is_copy(node)) {
-        t->same[node->outputs[0]] = node->inputs[0];
+    uint32_t same = original(file, node);
+    if (same != GRAPH_NONE) {
+        t->same[node->outputs[0]] = same;
         leave_out(node);
     } else if (twin) {
         for (uint32_t k = 0; k < node->output_count; k++)
@@ -181,7 +211,7 @@ static void look_for_twin(graph *g, twins *t, uint32_t number)
     }
 }
 
-static bool leave_twins_out(graph *g)
+static bool leave_twins_out(graph *file, graph *g)
 {
     twins t = {.head = calloc(g->value_count + 1, sizeof *t.head),
                .next = calloc(g->node_count + 1, sizeof *t.next),
@@ -192,17 +222,86 @@ static bool leave_twins_out(graph *g)
         t.same[i] = i;
     }
     for (uint32_t i = 0; good && i < g->node_count; i++)
-        look_for_twin(g, &t, i);
+        look_for_twin(file, g, &t, i);
     free(t.head);
     free(t.next);
     free(t.same);
     return good;
 }
 
-bool rewrite_begin(const graph *g, bool optimized, rewrite *out)
+/* ---- nodes that run all the same -------------------------------------------------------------------------------------- */
+
+static bool is_number(const rewrite *r, const uint32_t *known, uint32_t id)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < r->g.values[id].shape.rank; i++)
+        all &= known[(size_t)id * GRAPH_MAX_RANK + i] == ONNX_NUMBER;
+    return all;
+}
+
+/* What follows from the sizes of a run is worked out there; in the order of the file, makers come first. */
+static void run_what_depends(rewrite *r, const uint32_t *known)
+{
+    for (size_t i = 0; i < r->g.node_count; i++) {
+        graph_node *node = &r->g.nodes[i];
+        bool runs = node->folded && node->input_count > 0 && node->inputs[0] != GRAPH_NONE &&
+                    (onnx_text_is(node->op, "Shape") || onnx_text_is(node->op, "Size")) &&
+                    !is_number(r, known, node->inputs[0]);
+        for (uint32_t k = 0; node->folded && k < node->input_count; k++)
+            runs |= rewrite_maker(r, node->inputs[k]) != GRAPH_NONE && !onnx_text_is(node->op, "Shape") &&
+                    !onnx_text_is(node->op, "Size");
+        if (runs)
+            node->folded = false;
+    }
+}
+
+/* Another value as large as this one; GRAPH_NONE: there is no room. */
+static uint32_t add_value(rewrite *r, uint32_t id, uint32_t maker)
+{
+    if (r->g.value_count == r->value_room)
+        return GRAPH_NONE;
+    uint32_t added = (uint32_t)r->g.value_count++;
+    r->g.values[added] = r->g.values[id];
+    r->g.values[added].output = false;
+    r->g.values[added].maker = maker;
+    r->like[added - r->first_added] = id;
+    return added;
+}
+
+/* A HardSwish is a HardSigmoid and a product. */
+static void spell_out(rewrite *r, uint32_t number)
+{
+    graph_node *node = &r->g.nodes[number];
+    if (!rewrite_is(r, number, "HardSwish") || r->g.node_count + 2 > r->node_room || r->room - r->used < 4)
+        return;
+    uint32_t first = (uint32_t)r->g.node_count, last = first + 1, x = node->inputs[0], out = node->outputs[0];
+    uint32_t between = add_value(r, out, first);
+    if (between == GRAPH_NONE)
+        return;
+    uint32_t ids[] = {x, between, x, between};
+    uint32_t *kept = take(r, ids, 4);
+    r->g.nodes[first] = *node;
+    r->g.nodes[first].op = (onnx_text){"HardSigmoid", 11};
+    r->g.nodes[first].inputs = kept;
+    r->g.nodes[first].outputs = kept + 1;
+    r->g.nodes[last] = *node;
+    r->g.nodes[last].op = (onnx_text){"Mul", 3};
+    r->g.nodes[last].inputs = kept + 2;
+    r->g.nodes[last].input_count = 2;
+    r->g.values[out].maker = last;
+    r->g.node_count += 2;
+    leave_out(node);
+}
+
+bool rewrite_begin(graph *g, const uint32_t *known, bool optimized, rewrite *out)
 {
     *out = (rewrite){.used = 0};
-    bool good = copy(g, out) && (!optimized || leave_twins_out(&out->g));
+    bool good = copy(g, out);
+    if (good && known)
+        run_what_depends(out, known);
+    good = good && (!optimized || leave_twins_out(g, &out->g));
+    for (uint32_t i = 0; good && i < g->node_count; i++)
+        spell_out(out, i);
     if (good)
         find_readers(out);
     return good;
@@ -233,7 +332,7 @@ bool rewrite_is(const rewrite *r, uint32_t node, const char *kind)
 
 uint32_t rewrite_reader(const rewrite *r, uint32_t id)
 {
-    return id == GRAPH_NONE || r->readers[id] != 1 || r->g.values[id].output ? GRAPH_NONE : r->reader[id];
+    return id == GRAPH_NONE || r->readers[id] != 1 ? GRAPH_NONE : r->reader[id];
 }
 
 uint32_t rewrite_read_by(const rewrite *r, uint32_t id, const char *kind)

@@ -12,13 +12,15 @@ typedef struct rewrite {
     uint32_t *readers; /* by value: how often it is read, or handed out */
     uint32_t *reader;  /* by value: the last node known to read it */
     uint32_t *ids;     /* inputs of the nodes, one after the other */
-    size_t used, room, node_room;
+    uint32_t *like, first_added; /* by value that was added, from the first on: the one of the file that it is as large as */
+    size_t used, room, node_room, value_room;
     uint32_t inside[REWRITE_MOST], count; /* values between the nodes that are looked at */
 } rewrite;
 
-/* Copies the graph; a node that computes what another does, and one that only copies, are left out where the optimizer works at
- * all. false: no host memory. rewrite_clear is needed in any case. */
-bool rewrite_begin(const graph *g, bool optimized, rewrite *out);
+/* Copies the graph. `known` is onnx_known's, NULL: all dimensions are numbers in the file; what depends on others is worked out in each
+ * run. A node that computes what another does, and one that only copies, are left out where the optimizer works at all; those for which
+ * there is no kernel are others. false: no host memory. rewrite_clear is needed in any case. */
+bool rewrite_begin(graph *g, const uint32_t *known, bool optimized, rewrite *out);
 void rewrite_clear(rewrite *r);
 
 /* A weight, or made of nothing but weights. */

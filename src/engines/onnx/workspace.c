@@ -161,8 +161,6 @@ static uint64_t chosen(const graph *g, const graph_node *node)
 
 uint64_t onnx_workspace(const graph *g, const graph_node *node, int threads)
 {
-    if (onnx_text_is(node->op, "HardSwish") && node->output_count && node->outputs[0] != GRAPH_NONE)
-        return onnx_charge(g->values[node->outputs[0]].bytes, false);
     if (onnx_text_is(node->op, "Where") && is_given(node, 0) && is_given(node, 1) && is_given(node, 2))
         return chosen(g, node);
     if (onnx_text_is(node->op, "DynamicQuantizeMatMul") && is_given(node, 0)) /* a byte for each number */
