@@ -497,7 +497,8 @@ static void expect_foreseen(const char *model, const char *level)
 {
     weir_setting settings[] = {{"threads", "1"}, {"prepack", "off"}, {"memory_pattern", "on"}, {"optimization", level}};
     char setting[64];
-    weir_engine_load load = {.struct_size = sizeof load, .path = model_path(model), .settings = settings, .setting_count = 4};
+    weir_engine_load load = {
+        .struct_size = sizeof load, .path = model_path(model), .settings = settings, .setting_count = 4};
     weir_engine_plan plan = WEIR_INIT(weir_engine_plan);
     snprintf(setting, sizeof setting, "optimization=%s", level);
     loaded l = load_model(model, (const char *const[]){"threads=1", "prepack=off", "memory_pattern=on", setting, NULL});
@@ -514,9 +515,9 @@ static void expect_foreseen(const char *model, const char *level)
 static void what_runs_take_is_foreseen(void **state)
 {
     (void)state;
-    static const char *const models[] = {"strands",    "gaps",       "gated",     "gated_gru",   "window", "fused_erf",
-                                         "fused_tanh", "fused_mean", "fused_not", "fused_quick", "bent",   "bent_conv",
-                                         "quantized",  "forked"};
+    static const char *const models[] = {"strands",   "gaps",       "gated",      "gated_gru", "window",
+                                         "fused_erf", "fused_tanh", "fused_mean", "fused_not", "fused_quick",
+                                         "bent",      "bent_conv",  "quantized",  "forked"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         expect_foreseen(models[i], "disable");
         expect_foreseen(models[i], "extended");

@@ -159,9 +159,9 @@ typedef struct place {
 typedef struct sharing {
     const graph *g;
     const graph_memory *memory;
-    place *places; /* one after the other; those of the caller's inputs have no bytes */
-    uint32_t *of;  /* by buffer: its place */
-    uint32_t *at;  /* by value of the graph: the same; GRAPH_NONE: it has none */
+    place *places;           /* one after the other; those of the caller's inputs have no bytes */
+    uint32_t *of;            /* by buffer: its place */
+    uint32_t *at;            /* by value of the graph: the same; GRAPH_NONE: it has none */
     const uint32_t *known;   /* see known.h */
     const uint32_t *readers; /* by value: how many it has */
     uint32_t count;
@@ -207,8 +207,8 @@ static uint32_t free_place(const sharing *it, const graph_value *value, const we
     uint32_t found = it->count;
     for (uint32_t i = 0; i < it->count; i++)
         if (it->places[i].bytes > 0 && !it->places[i].output && it->places[i].of->type == value->type &&
-            same_shape(it, it->places[i].of, value) &&
-            it->places[i].end <= buffer->begin && (found == it->count || is_left_later(it, i, found)))
+            same_shape(it, it->places[i].of, value) && it->places[i].end <= buffer->begin &&
+            (found == it->count || is_left_later(it, i, found)))
             found = i;
     return found;
 }
@@ -216,9 +216,10 @@ static uint32_t free_place(const sharing *it, const graph_value *value, const we
 /* Kernels that write over what they read. */
 static bool is_in_place(const graph_node *node)
 {
-    static const char *const names[] = {"Relu",   "Sigmoid",         "Tanh",        "Elu",      "Selu",
-                                        "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Softplus", "Softsign",
-                                        "Celu",   "Clip",            "Softmax",     "LogSoftmax", "Cast"};
+    static const char *const names[] = {
+        "Relu",        "Sigmoid",  "Tanh",     "Elu",  "Selu", "LeakyRelu", "ThresholdedRelu",
+        "HardSigmoid", "Softplus", "Softsign", "Celu", "Clip", "Softmax",   "LogSoftmax",
+        "Cast"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (onnx_text_is(node->op, names[i]))
             return true;
@@ -232,7 +233,9 @@ static bool is_over(const sharing *it, const graph_value *value, const weir_buff
         return false;
     const place *over = &it->places[it->of[buffer->of]];
     const graph_node *node = &it->g->nodes[value->maker];
-    return is_in_place(node) && same_shape(it, &it->g->values[node->inputs[0]], value) && over->bytes > 0 && !over->output && over->end <= buffer->begin + 1;
+    return is_in_place(node) && node->inputs[0] != GRAPH_NONE &&
+           same_shape(it, &it->g->values[node->inputs[0]], value) && over->bytes > 0 && !over->output &&
+           over->end <= buffer->begin + 1;
 }
 
 static bool is_of_branches(const sharing *it, uint32_t buffer)
@@ -427,7 +430,8 @@ static bool share_all(const rewrite *fused, const foreseeing *with, const uint32
     graph_memory memory = {.count = 0};
     uint64_t later = 0;
     int threads = threads_of(with->settings);
-    sharing it = {.g = g, .memory = &memory, .known = known, .readers = fused->readers, .cuda = with->cuda, .open = with->open};
+    sharing it = {
+        .g = g, .memory = &memory, .known = known, .readers = fused->readers, .cuda = with->cuda, .open = with->open};
     uint32_t *order = calloc(g->node_count + 1, sizeof *order);
     bool good = order && onnx_order(g, order) && graph_memory_make(g, true, order, &memory) == WEIR_OK;
     free(order);

@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 
+#include "known.h"
 #include "onnx_shapes/attributes.h"
+#include "onnx_shapes/contents.h"
 
 enum { BASIC = 1, EXTENDED = 2 };
 
@@ -117,15 +119,15 @@ static void look_for_sum(rewrite *r, uint32_t node, bool open)
     uint32_t out = output_of(r, node), next = rewrite_read_by(r, out, "Add"), b = input_of(r, node, 1);
     uint32_t bias = next == GRAPH_NONE ? GRAPH_NONE : rewrite_other(r, next, out);
     uint32_t rank = shape_of(r, out)->rank;
-    if (bias == GRAPH_NONE || bias == out || rank < 2 || shape_of(r, b)->rank != 2 || (rank > 2 && open) ||
-        !fits_product(shape_of(r, bias), shape_of(r, out)))
+    if (b == GRAPH_NONE || bias == GRAPH_NONE || bias == out || rank < 2 || shape_of(r, b)->rank != 2 ||
+        (rank > 2 && open) || !fits_product(shape_of(r, bias), shape_of(r, out)))
         return;
     join_two(r, rank == 2 ? "Gemm" : NULL, node, next, false);
 }
 
 static void look_for_bent_product(rewrite *r, uint32_t node)
 {
-    static const char *const kinds[] = {"Relu", "Sigmoid",  "Tanh",     "LeakyRelu",      "HardSigmoid",
+    static const char *const kinds[] = {"Relu", "Sigmoid",  "Tanh",     "LeakyRelu",       "HardSigmoid",
                                         "Elu",  "Softplus", "Softsign", "ThresholdedRelu", "Selu"};
     uint32_t next = rewrite_is(r, node, "Gemm") ? rewrite_reader(r, output_of(r, node)) : GRAPH_NONE;
     if (is_any(r, next, kinds, sizeof kinds / sizeof *kinds))
@@ -188,8 +190,8 @@ static void look_for_number(rewrite *r, uint32_t node)
 
 static bool is_quantizer(const rewrite *r, uint32_t node)
 {
-    return node != GRAPH_NONE && !r->g.nodes[node].folded && onnx_text_is(r->g.nodes[node].op, "DynamicQuantizeLinear") &&
-           r->g.nodes[node].output_count == 3;
+    return node != GRAPH_NONE && !r->g.nodes[node].folded &&
+           onnx_text_is(r->g.nodes[node].op, "DynamicQuantizeLinear") && r->g.nodes[node].output_count == 3;
 }
 
 /* Everything that the quantizer makes goes into the product alone. */
@@ -320,7 +322,8 @@ static void look_for_quick_gelu(rewrite *r, uint32_t node)
     r->count = 0;
     if (x == GRAPH_NONE || !rewrite_put(r, out))
         return;
-    bool scaled = rewrite_is(r, times, "Mul") && rewrite_reader(r, in) == node && is_scalar(r, rewrite_other(r, times, x));
+    bool scaled =
+        rewrite_is(r, times, "Mul") && rewrite_reader(r, in) == node && is_scalar(r, rewrite_other(r, times, x));
     if (x == in || (scaled && rewrite_put(r, in)))
         rewrite_join(r, "QuickGelu", node, last, false);
 }
@@ -377,7 +380,8 @@ static bool put_difference(rewrite *r, uint32_t value)
 {
     uint32_t less = rewrite_maker(r, value), mean = input_of(r, less, 1);
     return rewrite_is(r, rewrite_maker(r, mean), "ReduceMean") && rewrite_reader(r, mean) == less &&
-           input_of(r, rewrite_maker(r, mean), 0) == input_of(r, less, 0) && rewrite_put(r, value) && rewrite_put(r, mean);
+           input_of(r, rewrite_maker(r, mean), 0) == input_of(r, less, 0) && rewrite_put(r, value) &&
+           rewrite_put(r, mean);
 }
 
 /* From the squares on: their mean, with something small added to it, and its root. */
@@ -385,7 +389,8 @@ static void look_for_normalisation(rewrite *r, uint32_t squares, bool shifted)
 {
     if (!rewrite_is(r, squares, "Pow") || !is_scalar(r, input_of(r, squares, 1)))
         return;
-    uint32_t value = input_of(r, squares, 0), square = output_of(r, squares), mean = rewrite_read_by(r, square, "ReduceMean");
+    uint32_t value = input_of(r, squares, 0), square = output_of(r, squares),
+             mean = rewrite_read_by(r, square, "ReduceMean");
     uint32_t sum = mean == GRAPH_NONE ? GRAPH_NONE : rewrite_read_by(r, output_of(r, mean), "Add");
     uint32_t root = sum == GRAPH_NONE ? GRAPH_NONE : rewrite_read_by(r, output_of(r, sum), "Sqrt");
     r->count = 0;
@@ -418,7 +423,7 @@ static void look_for_skip(rewrite *r, uint32_t node)
     if (!rewrite_is(r, sum, "Add") || rewrite_reader(r, id) != node || r->g.nodes[sum].input_count != 2)
         return;
     uint32_t a = input_of(r, sum, 0), b = input_of(r, sum, 1);
-    if (rewrite_constant(r, a) || rewrite_constant(r, b) || shape_of(r, a)->rank != 3 ||
+    if (b == GRAPH_NONE || rewrite_constant(r, a) || rewrite_constant(r, b) || shape_of(r, a)->rank != 3 ||
         !same_shape(shape_of(r, a), shape_of(r, b)))
         return;
     r->count = 0;
@@ -428,6 +433,75 @@ static void look_for_skip(rewrite *r, uint32_t node)
     else if (summed(r, b) != GRAPH_NONE)
         rewrite_put(r, b);
     rewrite_join(r, "SkipLayerNormalization", node, node, false);
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------------ */
+
+enum { MOST_PIECES = 256, MOST_APART = 4096 };
+
+/* A number that is in the file; false: there is none. */
+static bool read_number(graph *file, const rewrite *r, uint32_t node, uint32_t input, int64_t *out)
+{
+    uint32_t id = input_of(r, node, input);
+    const graph_number *number = is_scalar(r, id) && id < file->value_count ? graph_contents(file, id) : NULL;
+    return number && graph_whole(file->values[id].type, *number, out);
+}
+
+typedef struct piece {
+    int64_t axis, begin, end;
+} piece;
+
+/* Counted from the end where it is negative. */
+static int64_t within(int64_t number, int64_t all)
+{
+    number = number < 0 && number >= -all ? number + all : number;
+    return number < 0 ? 0 : number > all ? all : number;
+}
+
+static bool read_piece(graph *file, const rewrite *r, uint32_t node, piece *out)
+{
+    int64_t step = 1;
+    if (!rewrite_is(r, node, "Slice") && !rewrite_is(r, node, "Gather"))
+        return false;
+    const graph_shape *shape = shape_of(r, input_of(r, node, 0));
+    *out = (piece){.axis = graph_int(&r->g.nodes[node], "axis", 0)};
+    bool one = rewrite_is(r, node, "Gather"), good = read_number(file, r, node, 1, &out->begin);
+    if (one)
+        good = good && shape_of(r, input_of(r, node, 1))->rank == 0;
+    else
+        good = good && read_number(file, r, node, 2, &out->end) && read_number(file, r, node, 3, &out->axis) &&
+               (input_of(r, node, 4) == GRAPH_NONE || read_number(file, r, node, 4, &step)) && step == 1;
+    out->axis += out->axis < 0 ? shape->rank : 0;
+    if (!good || out->axis < 0 || out->axis >= shape->rank || r->g.values[output_of(r, node)].output)
+        return false;
+    int64_t all = shape->dims[out->axis];
+    out->begin = within(out->begin, all);
+    out->end = one ? out->begin + 1 : within(out->end, all);
+    return true;
+}
+
+/* Pieces of one value that are all of it, and what nobody else reads, are made together. */
+static void look_for_pieces(graph *file, const uint32_t *known, rewrite *r, uint32_t node)
+{
+    piece first, next;
+    uint32_t nodes[MOST_PIECES],
+        count = 1,
+        x = rewrite_is(r, node, "Slice") || rewrite_is(r, node, "Gather") ? input_of(r, node, 0) : GRAPH_NONE;
+    if (x == GRAPH_NONE || r->readers[x] < 2 || r->readers[x] > MOST_PIECES || rewrite_constant(r, x) ||
+        !read_piece(file, r, node, &first) || x >= file->value_count ||
+        (known && known[(size_t)x * GRAPH_MAX_RANK + (size_t)first.axis] != ONNX_NUMBER))
+        return;
+    int64_t size = first.end - first.begin;
+    nodes[0] = node;
+    for (uint32_t i = node + 1; i < r->g.node_count && i - node < MOST_APART && count < r->readers[x]; i++)
+        if (!r->g.nodes[i].folded && r->g.nodes[i].input_count > 0 && r->g.nodes[i].inputs[0] == x) {
+            if (!read_piece(file, r, i, &next) || next.axis != first.axis)
+                return;
+            size += next.end - next.begin;
+            nodes[count++] = i;
+        }
+    if (count == r->readers[x] && size == shape_of(r, x)->dims[first.axis])
+        rewrite_merge(r, "Split", nodes, count);
 }
 
 /* ---- in order ---------------------------------------------------------------------------------------------------------- */
@@ -442,6 +516,7 @@ typedef enum pass {
     GELU,
     NORMALISATION,
     SIMPLE_NORMALISATION,
+    PIECES,
     TURNED,
     BIAS,
     SKIP,
@@ -451,14 +526,14 @@ typedef enum pass {
     PASSES
 } pass;
 
-static void look(rewrite *r, uint32_t node, pass which, bool open)
+static void look(graph *file, const uint32_t *known, rewrite *r, uint32_t node, pass which)
 {
     switch (which) {
     case SCALED:
         look_for_scaled(r, node);
         break;
     case SUM:
-        look_for_sum(r, node, open);
+        look_for_sum(r, node, known != NULL);
         break;
     case UNPACKED:
         look_for_unpacked(r, node);
@@ -480,6 +555,9 @@ static void look(rewrite *r, uint32_t node, pass which, bool open)
         break;
     case SIMPLE_NORMALISATION:
         look_for_normalisation(r, node, false);
+        break;
+    case PIECES:
+        look_for_pieces(file, known, r, node);
         break;
     case TURNED:
         look_for_turned(r, node);
@@ -504,7 +582,6 @@ static void look(rewrite *r, uint32_t node, pass which, bool open)
     }
 }
 
-
 bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rewrite *out)
 {
     bool good = rewrite_begin(g, cuda ? NULL : known, optimization >= BASIC && !cuda, out);
@@ -514,7 +591,7 @@ bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rew
         size_t count = out->g.node_count; /* not those that are made meanwhile */
         for (uint32_t i = 0; i < count; i++)
             if (!out->g.nodes[i].folded)
-                look(out, i, which, known != NULL);
+                look(g, known, out, i, which);
     }
     return good;
 }

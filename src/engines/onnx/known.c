@@ -5,9 +5,10 @@
 #include <stdlib.h>
 
 #include "onnx_shapes/attributes.h"
+#include "onnx_shapes/contents.h"
 
 typedef struct knowing {
-    const graph *g;
+    graph *g;
     uint32_t *all;
     const graph_node *node;
 } knowing;
@@ -103,7 +104,8 @@ static void turn(const knowing *k, const graph_value *out, uint32_t *to)
 static void multiply(const knowing *k, const graph_value *out, uint32_t *to)
 {
     uint32_t rank = out->shape.rank;
-    bool product = !onnx_text_is(k->node->op, "Gemm"), a = graph_int(k->node, "transA", 0), b = graph_int(k->node, "transB", 0);
+    bool product = !onnx_text_is(k->node->op, "Gemm"), a = graph_int(k->node, "transA", 0),
+         b = graph_int(k->node, "transB", 0);
     if (rank < 2)
         return;
     for (uint32_t i = 3; product && i <= rank; i++)
@@ -119,7 +121,7 @@ static void window(const knowing *k, const graph_value *out, uint32_t *to)
     for (uint32_t i = 0; i < out->shape.rank; i++) {
         uint32_t one = from_begin(k, 0, i);
         bool filters = i == 1 && onnx_text_is(k->node->op, "Conv");
-        to[i] = filters || (global && i > 1) ? (uint32_t)ONNX_NUMBER
+        to[i] = filters || (global && i > 1)  ? (uint32_t)ONNX_NUMBER
                 : i < 2 || one == ONNX_NUMBER ? one
                                               : (uint32_t)ONNX_UNKNOWN;
     }
@@ -143,8 +145,9 @@ static void put_together(const knowing *k, const graph_value *out, uint32_t *to)
         to[i] = from_begin(k, 0, i);
         for (uint32_t n = 1; n < k->node->input_count; n++)
             if (to[i] != from_begin(k, n, i))
-                to[i] = i != axis && (to[i] == ONNX_NUMBER || from_begin(k, n, i) == ONNX_NUMBER) ? (uint32_t)ONNX_NUMBER
-                                                                                                 : (uint32_t)ONNX_UNKNOWN;
+                to[i] = i != axis && (to[i] == ONNX_NUMBER || from_begin(k, n, i) == ONNX_NUMBER)
+                            ? (uint32_t)ONNX_NUMBER
+                            : (uint32_t)ONNX_UNKNOWN;
         if (i == axis && to[i] != ONNX_NUMBER && k->node->input_count > 1)
             to[i] = ONNX_UNKNOWN;
     }
@@ -158,9 +161,9 @@ static void pick(const knowing *k, const graph_value *out, uint32_t *to)
     int64_t axis = graph_int(k->node, "axis", 0);
     axis += axis < 0 ? x->shape.rank : 0;
     for (uint32_t i = 0; i < out->shape.rank; i++)
-        to[i] = i < axis                          ? from_begin(k, 0, i)
+        to[i] = i < axis                         ? from_begin(k, 0, i)
                 : i < axis + indices->shape.rank ? from_begin(k, 1, i - (uint32_t)axis)
-                                                  : from_begin(k, 0, i - indices->shape.rank + 1);
+                                                 : from_begin(k, 0, i - indices->shape.rank + 1);
 }
 
 /* Dimensions of 1 come or go: the others stay in their order. */
@@ -193,28 +196,41 @@ static void reduce(const knowing *k, const graph_value *out, uint32_t *to)
     }
 }
 
-/* The dimension is written down; else it is the same one of the input, or the only one that is left. */
-static bool is_written(const knowing *k, const graph_value *shape, const graph_value *out, uint32_t place)
+enum { NOT_WRITTEN = -2 };
+
+/* The number that the file has for the dimension: 0: as it was, -1: what is left. NOT_WRITTEN: it is worked out in the run. */
+static int64_t written(const knowing *k, const graph_value *shape, uint32_t place)
 {
-    if (is_constant(shape))
-        return true;
+    uint32_t id = (uint32_t)(shape - k->g->values);
     const graph_node *parts = shape->maker == GRAPH_NONE ? NULL : &k->g->nodes[shape->maker];
-    return parts && onnx_text_is(parts->op, "Concat") && parts->input_count == out->shape.rank &&
-           parts->inputs[place] != GRAPH_NONE && is_constant(&k->g->values[parts->inputs[place]]);
+    if (!is_constant(shape)) {
+        if (!parts || !onnx_text_is(parts->op, "Concat") || place >= parts->input_count)
+            return NOT_WRITTEN;
+        id = parts->inputs[place];
+        place = 0;
+    }
+    const graph_value *value = id == GRAPH_NONE ? NULL : &k->g->values[id];
+    const graph_number *numbers = value && is_constant(value) ? graph_contents(k->g, id) : NULL;
+    return numbers && place < value->elements ? numbers[place].i : NOT_WRITTEN;
 }
 
+/* What is worked out is taken for the same dimension of the input, if it is as large. */
 static void reshape(const knowing *k, const graph_value *out, uint32_t *to)
 {
     const graph_value *x = in(k, 0), *shape = in(k, 1);
-    bool whole = true;
-    for (uint32_t i = 0; x && i < x->shape.rank; i++) {
-        bool kept = i < out->shape.rank && x->shape.dims[i] == out->shape.dims[i];
-        whole &= from_begin(k, 0, i) == ONNX_NUMBER || kept;
+    bool whole = true, kept[GRAPH_MAX_RANK] = {false};
+    for (uint32_t i = 0; x && shape && i < x->shape.rank; i++) {
+        int64_t number = i < out->shape.rank ? written(k, shape, i) : NOT_WRITTEN;
+        kept[i] =
+            i < out->shape.rank && x->shape.dims[i] == out->shape.dims[i] && (number == 0 || number == NOT_WRITTEN);
+        whole &= kept[i] || from_begin(k, 0, i) == ONNX_NUMBER;
     }
     for (uint32_t i = 0; x && shape && i < out->shape.rank; i++) {
-        bool kept = i < x->shape.rank && x->shape.dims[i] == out->shape.dims[i];
-        uint32_t one = kept ? from_begin(k, 0, i) : (uint32_t)ONNX_UNKNOWN;
-        to[i] = kept && one != ONNX_UNKNOWN ? one : is_written(k, shape, out, i) && whole ? (uint32_t)ONNX_NUMBER : one;
+        int64_t number = written(k, shape, i);
+        if (i < x->shape.rank && kept[i])
+            to[i] = from_begin(k, 0, i);
+        else if (number > 0 || (number == -1 && whole))
+            to[i] = ONNX_NUMBER;
     }
 }
 
@@ -232,21 +248,71 @@ typedef void rule(const knowing *k, const graph_value *out, uint32_t *to);
 
 static rule *rule_of(const graph_node *node)
 {
-    static const char *const kept[] = {
-        "Abs", "Acos", "Asin", "Atan", "BatchNormalization", "BiasGelu", "Cast", "Ceil", "Celu", "Clip", "Cos", "CumSum",
-        "DequantizeLinear", "Dropout", "DynamicQuantizeLinear", "Elu", "Erf", "Exp", "FastGelu", "Floor", "Gelu", "HardSigmoid", "HardSwish",
-        "Identity", "InstanceNormalization", "IsInf", "IsNaN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "Mish", "Neg", "Not",
-        "QuantizeLinear", "QuickGelu", "Reciprocal", "Relu", "Round", "ScatterElements", "ScatterND", "Selu", "Sigmoid", "Sign",
-        "SimplifiedLayerNormalization", "Sin", "Softmax", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh", "ThresholdedRelu", "Trilu"};
-    static const char *const repeated[] = {"Add",   "And",   "BitwiseAnd", "BitwiseOr",   "Div", "Equal", "Greater",
-                                           "GreaterOrEqual", "Less",       "LessOrEqual", "Max", "Mean",  "Min",
-                                           "Mod",   "Mul",   "Or",         "PRelu",       "Pow", "Sub",   "Sum",
-                                           "Where", "Xor"};
+    static const char *const kept[] = {"Abs",
+                                       "Acos",
+                                       "Asin",
+                                       "Atan",
+                                       "BatchNormalization",
+                                       "BiasGelu",
+                                       "Cast",
+                                       "Ceil",
+                                       "Celu",
+                                       "Clip",
+                                       "Cos",
+                                       "CumSum",
+                                       "DequantizeLinear",
+                                       "Dropout",
+                                       "DynamicQuantizeLinear",
+                                       "Elu",
+                                       "Erf",
+                                       "Exp",
+                                       "FastGelu",
+                                       "Floor",
+                                       "Gelu",
+                                       "HardSigmoid",
+                                       "HardSwish",
+                                       "Identity",
+                                       "InstanceNormalization",
+                                       "IsInf",
+                                       "IsNaN",
+                                       "LayerNormalization",
+                                       "LeakyRelu",
+                                       "Log",
+                                       "LogSoftmax",
+                                       "Mish",
+                                       "Neg",
+                                       "Not",
+                                       "QuantizeLinear",
+                                       "QuickGelu",
+                                       "Reciprocal",
+                                       "Relu",
+                                       "Round",
+                                       "ScatterElements",
+                                       "ScatterND",
+                                       "Selu",
+                                       "Sigmoid",
+                                       "Sign",
+                                       "SimplifiedLayerNormalization",
+                                       "Sin",
+                                       "Softmax",
+                                       "Softplus",
+                                       "Softsign",
+                                       "Sqrt",
+                                       "Tan",
+                                       "Tanh",
+                                       "ThresholdedRelu",
+                                       "Trilu"};
+    static const char *const repeated[] = {
+        "Add",   "And",         "BitwiseAnd", "BitwiseOr", "Div",   "Equal", "Greater", "GreaterOrEqual",
+        "Less",  "LessOrEqual", "Max",        "Mean",      "Min",   "Mod",   "Mul",     "Or",
+        "PRelu", "Pow",         "Sub",        "Sum",       "Where", "Xor"};
     static const char *const products[] = {"MatMul", "MatMulInteger", "Gemm"};
-    static const char *const windows[] = {"Conv", "ConvInteger", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"};
+    static const char *const windows[] = {"Conv",        "ConvInteger",       "MaxPool",
+                                          "AveragePool", "GlobalAveragePool", "GlobalMaxPool"};
     static const char *const cuts[] = {"Slice", "Split", "Pad", "TopK"};
     static const char *const squeezed[] = {"Squeeze", "Unsqueeze"};
-    static const char *const reduced[] = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ArgMax", "ArgMin"};
+    static const char *const reduced[] = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin",
+                                          "ReduceProd", "ReduceL2",  "ArgMax",    "ArgMin"};
     static const char *const recurrent[] = {"LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"};
     return AMONG(node, kept)                     ? keep
            : AMONG(node, repeated)               ? repeat
@@ -314,7 +380,7 @@ static void know_node(knowing *k)
     }
 }
 
-uint32_t *onnx_known(const graph *g)
+uint32_t *onnx_known(graph *g)
 {
     knowing k = {.g = g, .all = calloc((g->value_count + g->node_count + 1) * GRAPH_MAX_RANK, sizeof *k.all)};
     for (uint32_t i = 0; k.all && i < g->value_count; i++) {

@@ -9,6 +9,6 @@
 enum { ONNX_UNKNOWN, ONNX_NUMBER };
 
 /* Of an inferred graph, as it is in the file, with room for a value more for each node; for free. NULL: no host memory. */
-uint32_t *onnx_known(const graph *g);
+uint32_t *onnx_known(graph *g);
 
 #endif

@@ -45,7 +45,8 @@ static uint32_t *take(rewrite *r, const uint32_t *from, uint32_t count)
     return ids;
 }
 
-/* Room for three times as many nodes, a value more for each, and, as each is joined a few times at the most, for all their inputs again. */
+/* Room for three times as many nodes, a value more for each and, as each is joined a few times at the most, for all their inputs
+ * again. */
 static bool copy(const graph *g, rewrite *r)
 {
     size_t edges = 0;
@@ -168,16 +169,32 @@ static bool is_neutral(graph *file, const graph_node *node, uint32_t input)
     return is >= factor && is <= factor;
 }
 
+/* A slice up to whatever end there is, which is all there is. */
+static bool takes_all(graph *file, const graph_node *node)
+{
+    if (!onnx_text_is(node->op, "Slice") || node->input_count < 3 || node->inputs[2] == GRAPH_NONE)
+        return false;
+    const graph_value *x = &file->values[node->inputs[0]], *out = &file->values[node->outputs[0]],
+                      *ends = &file->values[node->inputs[2]];
+    const graph_number *numbers = ends->weight || ends->constant ? graph_contents(file, node->inputs[2]) : NULL;
+    bool all = numbers && x->shape.rank == out->shape.rank && x->elements == out->elements;
+    for (uint64_t i = 0; all && i < ends->elements; i++)
+        all = numbers[i].i >= INT32_MAX;
+    return all;
+}
+
 /* The input that the node's output is a copy of: there is nothing to add, or it is multiplied with 1. GRAPH_NONE: there is none. */
 static uint32_t original(graph *file, const graph_node *node)
 {
     static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
     if (node->output_count != 1 || node->outputs[0] == GRAPH_NONE)
         return GRAPH_NONE;
-    if (onnx_text_is(node->op, "Identity") && node->input_count == 1)
+    if ((onnx_text_is(node->op, "Identity") && node->input_count == 1) || takes_all(file, node))
         return node->inputs[0];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        for (uint32_t k = 0; onnx_text_is(node->op, names[i]) && node->input_count == 2 && k < 2; k++) {
+        for (uint32_t k = 0; onnx_text_is(node->op, names[i]) && k < 2; k++) {
+            if (node->input_count != 2 || node->inputs[1] == GRAPH_NONE)
+                return GRAPH_NONE;
             const graph_value *rest = &file->values[node->inputs[!k]], *out = &file->values[node->outputs[0]];
             if (rest->elements == out->elements && rest->shape.rank == out->shape.rank && is_neutral(file, node, k))
                 return node->inputs[!k];
@@ -388,8 +405,10 @@ static uint32_t gather(rewrite *r, const uint32_t *nodes, uint32_t count, uint32
         graph_node *node = &r->g.nodes[nodes[i]];
         for (uint32_t k = 0; k < node->input_count; k++) {
             uint32_t id = node->inputs[k];
-            r->readers[id == GRAPH_NONE ? r->g.value_count : id]--;
-            if (id != GRAPH_NONE && !among(r->inside, r->count, id) && !among(inputs, found, id))
+            if (id == GRAPH_NONE)
+                continue;
+            r->readers[id]--;
+            if (!among(r->inside, r->count, id) && !among(inputs, found, id))
                 inputs[found++] = id;
         }
     }
@@ -422,6 +441,30 @@ void rewrite_join(rewrite *r, const char *op, uint32_t first, uint32_t last, boo
     for (uint32_t k = 0; k < joined.output_count; k++)
         if (joined.outputs[k] != GRAPH_NONE)
             r->g.values[joined.outputs[k]].maker = at;
+}
+
+void rewrite_merge(rewrite *r, const char *op, const uint32_t *nodes, uint32_t count)
+{
+    if (r->room - r->used < count + 1 || r->g.node_count == r->node_room)
+        return;
+    uint32_t at = (uint32_t)r->g.node_count++, id = r->g.nodes[nodes[0]].inputs[0];
+    graph_node merged = r->g.nodes[nodes[0]];
+    merged.op = (onnx_text){op, strlen(op)};
+    merged.inputs = take(r, &id, 1);
+    merged.input_count = 1;
+    merged.outputs = r->ids + r->used;
+    merged.output_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        graph_node *node = &r->g.nodes[nodes[i]];
+        take(r, node->outputs, 1);
+        r->g.values[node->outputs[0]].maker = at;
+        for (uint32_t k = 0; k < node->input_count; k++)
+            if (node->inputs[k] != GRAPH_NONE)
+                r->readers[node->inputs[k]]--;
+        leave_out(node);
+    }
+    r->g.nodes[at] = merged;
+    read_once(r, id, at);
 }
 
 /* Nobody reads its output any more. */
