@@ -7,6 +7,7 @@
 #include <weir/weir.h>
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -261,9 +262,27 @@ __attribute__((weak)) void _fail(const char *const file, const int line)
     abort();
 }
 
+/* Whether the thread that runs the tests sleeps: it waits for something, and not for a processor. */
+static inline bool tests_thread_sleeps(void)
+{
+    char name[64], text[128] = "";
+    snprintf(name, sizeof name, "/proc/self/task/%ld/stat", (long)getpid());
+    int file = open(name, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    const char *state = length > 0 ? strrchr(text, ')') : NULL;
+    return !state || state[2] == 'S';
+}
+
+/* Opens it when the tests' thread has slept for a while, as what waits for the gate does however slow the machine is. */
 static inline void *open_gate_later(void *user)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 30 * 1000 * 1000}, NULL);
+    enum { LOOKS = 6, MOST = 4000 };
+    for (int asleep = 0, looks = 0; asleep < LOOKS && looks < MOST; looks++) {
+        nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
+        asleep = tests_thread_sleeps() ? asleep + 1 : 0;
+    }
     open_gate(user);
     return NULL;
 }

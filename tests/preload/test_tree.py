@@ -48,6 +48,15 @@ class Sibling:
         """Its main thread is in a futex, which it has of the tree's alone."""
         return Path(f"/proc/{self.process.pid}/syscall").read_text().split()[0] == str(FUTEX)
 
+    def stop(self, case):
+        """Each of its threads: SIGSTOP by itself comes to them when they are on a processor next, and the answering one may not be."""
+        self.process.send_signal(signal.SIGSTOP)
+        case.addCleanup(self.go_on)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self):
         self.process.kill()
         self.process.wait(60)
@@ -137,10 +146,9 @@ class Tree(Case):
     def test_one_that_is_stopped_does_not_hold_up_the_others(self):
         a, b = self.sibling(), self.sibling()
         self.assertEqual((a.ask("take 40"), a.ask("give")), ("ok", "ok"))
-        a.process.send_signal(signal.SIGSTOP)
-        self.addCleanup(a.process.send_signal, signal.SIGCONT)
+        a.stop(self)
         self.assertEqual((b.ask("take 30"), b.ask("take 24")), ("no", "ok"))
-        a.process.send_signal(signal.SIGCONT)
+        a.go_on()
         until = time.monotonic() + 60
         while b.ask("take 30") != "ok":  # the one that was stopped may not have run yet
             self.assertLess(time.monotonic(), until)
@@ -212,13 +220,12 @@ class Tree(Case):
         """The one that has it is stopped until both wait for its answer."""
         a, b, c = self.sibling(), self.sibling(), self.sibling()
         self.assertEqual((b.ask("take 1"), c.ask("take 1"), a.ask("take 30"), a.ask("take 30"), a.ask("give"), a.ask("give")), ("ok",) * 6)
-        a.process.send_signal(signal.SIGSTOP)
-        self.addCleanup(a.process.send_signal, signal.SIGCONT)
+        a.stop(self)
         for one in (b, c):
             one.send("take 24")
             while not one.waits():
                 time.sleep(0.001)
-        a.process.send_signal(signal.SIGCONT)
+        a.go_on()
         self.assertEqual((b.answer(), c.answer()), ("ok", "ok"))
 
     def test_a_budget_that_nobody_has_given(self):

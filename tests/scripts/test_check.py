@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of scripts/check: what it has fetched before anything is built, what its patterns leave out, which failures are run once
-more alone, and which tests a change reaches. And of scripts/land, and of every script: that it can be asked what it does."""
+"""Tests of scripts/check: what it has fetched before anything is built, what its patterns leave out, what its tests run under, which failures
+are run once more alone, and which tests a change reaches. And of scripts/land, and of every script: that it can be asked what it does."""
 
 import importlib.machinery
 import importlib.util
@@ -119,6 +119,26 @@ class Patterns(unittest.TestCase):
         suite = check.Suite("", "debug", names="|".join(["(a)"] * 10))
         with self.assertRaisesRegex(ValueError, "groups"):
             check.pattern_left_out("some", suite, False)
+
+
+class Perturbed(unittest.TestCase):
+    def of(self, preset, **environment):
+        rest = {key: value for key, value in os.environ.items() if key != "PERTURB"}
+        with mock.patch.dict(os.environ, {**rest, **environment}, clear=True):
+            return check.ctest_environment(check.SUITES[preset])
+
+    def test_the_suite_s_own_library_is_preloaded_where_a_seed_is_given(self):
+        for preset in ("debug", "asan", "tsan"):
+            held, plain = self.of(preset, PERTURB="7"), self.of(preset)
+            self.assertEqual(str(check.BUILD / preset / "tests/libperturb.so"), held.pop("LD_PRELOAD"))
+            self.assertEqual("verify_asan_link_order=0", held["ASAN_OPTIONS"].split(":")[-1])
+            self.assertEqual({**plain, "ASAN_OPTIONS": ""}, {**held, "ASAN_OPTIONS": ""})
+
+    def test_the_seed_is_handed_on(self):
+        with mock.patch.dict(os.environ), mock.patch.object(check, "counts", return_value=[]), \
+                mock.patch.object(check, "tell", return_value=0), mock.patch.object(sys, "argv", ["check", "--perturb", "7", "debug"]):
+            check.main()
+            self.assertEqual("7", os.environ["PERTURB"])
 
 
 class Fixtures(unittest.TestCase):

@@ -552,12 +552,13 @@ class Build(InFolder):
         self.succeeds()
         gate = self.folder / "gate"
         os.mkfifo(gate)
-        (self.top / "make.sh").write_text(f"echo half > made; [ ! -p '{gate}' ] || {{ echo >'{gate}'; exec sleep 3600; }}; echo whole > made\n")
+        (self.top / "make.sh").write_text(f"echo half > made; [ ! -p '{gate}' ] || {{ echo $$ >'{gate}'; exec sleep 3600; }}; echo whole > made\n")
         process = subprocess.Popen([sys.executable, "-B", self.top / "scripts/build", "release"], start_new_session=True,
                                    env={**os.environ, "CMAKE_GENERATOR": "Ninja", "CCACHE_DISABLE": "1"}, stdout=subprocess.DEVNULL)
-        gate.read_text()
+        compiler = int(gate.read_text())
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        os.kill(compiler, signal.SIGKILL)  # ninja gives each a group of its own
         self.assertEqual("half\n", (self.tree / "made").read_text())
         gate.unlink()
         self.succeeds()

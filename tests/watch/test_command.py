@@ -219,6 +219,7 @@ class Lists(Command):
     def test_one_that_does_not_answer(self):
         stopped, alive = self.with_two_clients(), self.with_two_clients()
         stopped.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)  # all of its threads
         found = {p["pid"]: p for p in self.processes()}
         self.assertEqual((found[stopped.pid]["answers"], found[stopped.pid]["runtimes"]), (False, []))
         self.assertEqual(found[stopped.pid]["command"], str(common.BUILD / "tests/watched"))

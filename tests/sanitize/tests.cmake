@@ -1,0 +1,11 @@
+# What `scripts/check --perturb SEED` preloads. A sanitizer's flags would make it part of what is looked at.
+add_library(perturb SHARED ${CMAKE_CURRENT_LIST_DIR}/perturb.c)
+target_compile_definitions(perturb PRIVATE _GNU_SOURCE)
+set_target_properties(perturb PROPERTIES C_VISIBILITY_PRESET default LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+if(WEIR_SANITIZE)
+  target_compile_options(perturb PRIVATE -fno-sanitize=all)
+  target_link_options(perturb PRIVATE -fno-sanitize=all)
+elseif(NOT CMAKE_CROSSCOMPILING)
+  weir_test(perturbed ${CMAKE_CURRENT_LIST_DIR}/perturbed.c ENVIRONMENT LD_PRELOAD=$<TARGET_FILE:perturb>)
+  add_dependencies(test-perturbed perturb)
+endif()
