@@ -167,7 +167,7 @@ static void pick(const knowing *k, const graph_value *out, uint32_t *to)
 }
 
 /* Dimensions of 1 come or go: the others stay in their order. */
-static void squeeze(const knowing *k, const graph_value *out, uint32_t *to)
+static void keep_others(const knowing *k, const graph_value *out, uint32_t *to)
 {
     const graph_value *x = in(k, 0);
     uint32_t at = 0;
@@ -310,7 +310,7 @@ static rule *rule_of(const graph_node *node)
     static const char *const windows[] = {"Conv",        "ConvInteger",       "MaxPool",
                                           "AveragePool", "GlobalAveragePool", "GlobalMaxPool"};
     static const char *const cuts[] = {"Slice", "Split", "Pad", "TopK"};
-    static const char *const squeezed[] = {"Squeeze", "Unsqueeze"};
+    static const char *const ones[] = {"Squeeze", "Unsqueeze"};
     static const char *const reduced[] = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin",
                                           "ReduceProd", "ReduceL2",  "ArgMax",    "ArgMin"};
     static const char *const recurrent[] = {"LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"};
@@ -319,7 +319,7 @@ static rule *rule_of(const graph_node *node)
            : AMONG(node, products)               ? multiply
            : AMONG(node, windows)                ? window
            : AMONG(node, cuts)                   ? cut
-           : AMONG(node, squeezed)               ? squeeze
+           : AMONG(node, ones)                   ? keep_others
            : AMONG(node, reduced)                ? reduce
            : AMONG(node, recurrent)              ? recur
            : onnx_text_is(node->op, "Transpose") ? turn
