@@ -1,9 +1,10 @@
 /* load_speed.c: how long a model takes to load, by its engine alone and through weir, by turns in one process: medians, and the median
  * of the pairs' quotients (the goal: at most 1.05 for loads of 2 ms or more).
  *
- *   bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--side 1|2] [KEY=VALUE…]
+ *   bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--threads N] [--side 1|2] [KEY=VALUE…]
  *
- * Beside it stands the time of the process's threads, which other processes change less. With --side 1 the engine alone loads, with 2
+ * Beside it stands the time of the process's threads, which other processes change less. With --threads N both
+ * sessions of ONNX Runtime have so many, and weir's level of optimization. With --side 1 the engine alone loads, with 2
  * weir, for a profile of either. Both sides have their libraries open and have loaded the model once. A load is all that a program needs before its first run: of
  * ONNX Runtime a session, of llama.cpp a model and a context, of GenAI a model and a tokenizer. With --cold 1 the page cache gives
  * the model's files up before each load. llama.cpp reads the weights into memory, as the engine does; with --mmap 1 both map the file.
@@ -28,7 +29,7 @@ enum { MOST_ROUNDS = 400, SETTINGS = 16 };
 
 typedef struct options {
     const char *path;
-    int rounds, cold, mmap, context, side;
+    int rounds, cold, mmap, context, side, threads;
     weir_setting settings[SETTINGS];
     size_t setting_count;
 } options;
@@ -155,7 +156,7 @@ static void print(const char *what, times *it, int count)
 static void compare(const options *o, const load_plain_side *side)
 {
     static times wall, work;
-    void *engine = side->open(o->path, o->mmap, o->context);
+    void *engine = side->open(o->path, o->mmap, o->context, o->threads);
     for (int i = -1; i < o->rounds; i++) {
         spent took[2] = {{0}};
         for (int half = 0; half < 2; half++) {
@@ -188,6 +189,7 @@ static options read_words(int argc, char **argv)
                       : strcmp(argv[i], "--mmap") == 0    ? &o.mmap
                       : strcmp(argv[i], "--context") == 0 ? &o.context
                       : strcmp(argv[i], "--side") == 0    ? &o.side
+                      : strcmp(argv[i], "--threads") == 0 ? &o.threads
                                                           : NULL;
         if (number && i + 1 < argc) {
             *number = atoi(argv[++i]);
@@ -210,11 +212,13 @@ static bool ends_with(const char *text, const char *end)
 
 int main(int argc, char **argv)
 {
-    static char context[16];
+    static char context[16], threads[16];
     options o = read_words(argc, argv);
     if (!o.path) {
-        fprintf(stderr, "usage: bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--side 1|2] "
-                        "[KEY=VALUE...]\n");
+        fprintf(
+            stderr,
+            "usage: bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--threads N] [--side 1|2] "
+            "[KEY=VALUE...]\n");
         return 2;
     }
     const load_plain_side *side = ends_with(o.path, ".onnx")   ? &load_plain_onnx
@@ -222,6 +226,10 @@ int main(int argc, char **argv)
                                                                : &load_plain_llm;
     if (o.mmap && o.setting_count < SETTINGS)
         o.settings[o.setting_count++] = (weir_setting){"mmap", "1"};
+    if (o.threads && o.setting_count < SETTINGS) {
+        snprintf(threads, sizeof threads, "%d", o.threads);
+        o.settings[o.setting_count++] = (weir_setting){"threads", threads};
+    }
     if (o.context && o.setting_count < SETTINGS) {
         snprintf(context, sizeof context, "%d", o.context);
         o.settings[o.setting_count++] = (weir_setting){"context", context};

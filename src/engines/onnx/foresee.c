@@ -137,9 +137,9 @@ static bool give(onnx_file *file, const char *dims, int64_t extent, graph_givens
     graph_givens none = {.dims = NULL};
     givens->dims = calloc(MOST_OPEN, sizeof *givens->dims);
     givens->shapes = calloc(MOST_OPEN, sizeof *givens->shapes);
-    bool good = givens->dims && givens->shapes && graph_read(file, &none, &g) == WEIR_OK;
+    bool good = givens->dims && givens->shapes && graph_read_inputs(file, &none, &g) == WEIR_OK;
     for (size_t i = 0; good && i < g.value_count; i++)
-        if (g.values[i].input && !g.values[i].weight)
+        if (g.values[i].input)
             good = add_dims(&g.values[i], dims, givens) && add_shape(&g.values[i], dims, extent, givens);
     graph_clear(&g);
     return good;
