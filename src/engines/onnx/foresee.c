@@ -397,11 +397,21 @@ static int threads_of(const onnx_settings *settings)
     return here < 1 ? 1 : here > 256 ? 256 : (int)here;
 }
 
-static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, uint64_t *bytes)
+onnx_foresee_ask onnx_foresee_asked(const weir_engine_load *load, const onnx_settings *settings, bool cuda)
+{
+    return (onnx_foresee_ask){.dims = dims_of(load),
+                              .threads = threads_of(settings),
+                              .optimization = settings->optimization,
+                              .cuda = cuda,
+                              .memory_pattern = settings->memory_pattern,
+                              .prepack = settings->prepack};
+}
+
+static bool share_all(const graph *g, const onnx_foresee_ask *ask, uint64_t *bytes)
 {
     graph_memory memory = {.count = 0};
     uint64_t later = 0;
-    sharing it = {.g = g, .memory = &memory, .cuda = cuda};
+    sharing it = {.g = g, .memory = &memory, .cuda = ask->cuda};
     uint32_t *order = calloc(g->node_count + 1, sizeof *order);
     bool good = order && onnx_order(g, order) && graph_memory_make(g, true, order, &memory) == WEIR_OK;
     free(order);
@@ -412,10 +422,10 @@ static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, 
     if (good)
         find_vanishing(&it);
     good = good && share(&it);
-    if (good && settings->memory_pattern)
-        good = with_pattern(&it, threads_of(settings), &later);
+    if (good && ask->memory_pattern)
+        good = with_pattern(&it, ask->threads, &later);
     if (good) { /* the first run of its shapes has no pattern yet */
-        *bytes = without_pattern(&it, threads_of(settings));
+        *bytes = without_pattern(&it, ask->threads);
         *bytes = later > *bytes ? later : *bytes;
     }
     free(it.places);
@@ -515,8 +525,8 @@ static void fuse(const graph *g, weighing *list)
     }
 }
 
-/* A weight that every reader packs is not kept as it is. */
-static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *out)
+/* A weight that every reader packs is not kept as it is. False without host memory. */
+static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *out)
 {
     weighing *list = calloc(g->value_count + 1, sizeof *list);
     for (size_t i = 0; list && i < g->node_count; i++)
@@ -524,11 +534,11 @@ static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *
             uint32_t id = original(g, g->nodes[i].inputs[k]);
             if (id == GRAPH_NONE || !is_weight(g, id) || onnx_text_is(g->nodes[i].op, "Identity"))
                 continue;
-            uint64_t bytes = settings->prepack ? packed_by(&g->nodes[i], k, &g->values[id]) : 0;
+            uint64_t bytes = ask->prepack ? packed_by(&g->nodes[i], k, &g->values[id]) : 0;
             list[id].read |= bytes == 0;
             list[id].packed = bytes ? bytes : list[id].packed;
         }
-    if (list && settings->optimization > 0)
+    if (list && ask->optimization > 0)
         fuse(g, list);
     for (size_t i = 0; list && i < g->value_count; i++) {
         const graph_value *value = &g->values[i];
@@ -537,7 +547,9 @@ static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *
         if (value->bytes >= ONNX_INLINE_BELOW && (list[i].gone || !kept))
             out->replaced = add(out->replaced, onnx_charge(value->bytes, false));
     }
+    bool good = list != NULL;
     free(list);
+    return good;
 }
 
 /* In the order in which the command tries them for inputs that are not given. */
@@ -548,33 +560,31 @@ static const int64_t extents[] = {16,  1,   2,   4,   8,   32,  64,  96,  128, 1
 enum { FEW_NODES = 4096 };
 
 /* Answers whether other sizes may do better. */
-static bool foresee(onnx_file *file, const char *dims, int64_t extent, bool cuda, const onnx_settings *settings,
-                    onnx_foreseen *out)
+static bool foresee(onnx_file *file, int64_t extent, const onnx_foresee_ask *ask, onnx_foreseen *out)
 {
     graph g = {.file = NULL};
     graph_givens givens = {.dims = NULL};
     *out = (onnx_foreseen){.runs = false};
-    bool good = give(file, dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
+    bool good = give(file, ask->dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
     bool again = givens.shape_count > 0;
     if (good) {
         g.effort = 0; /* branches by heuristics alone */
         weir_status status = graph_infer(&g);
-        out->runs = status == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
+        out->runs = status == WEIR_OK && share_all(&g, ask, &out->activations);
         again &= !out->runs && (status == WEIR_ERR_CORRUPT || g.node_count <= FEW_NODES);
-        weigh(&g, settings, out);
+        out->whole = weigh(&g, ask, out);
     }
     graph_clear(&g);
     drop(&givens);
     return good && again;
 }
 
-void onnx_foresee(onnx_file *file, const weir_engine_load *load, const onnx_settings *settings, bool cuda,
-                  onnx_foreseen *out)
+void onnx_foresee_now(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out)
 {
     onnx_foreseen first = {.runs = false};
     bool again = true;
     for (size_t i = 0; again && i < sizeof extents / sizeof *extents; i++) {
-        again = foresee(file, dims_of(load), extents[i], cuda, settings, out);
+        again = foresee(file, extents[i], ask, out);
         if (i == 0) {
             first = *out;
             if (!out->runs)

@@ -2,6 +2,7 @@
 #include "weights.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -236,13 +237,13 @@ static bool is_real(const onnx_file *file, const char *path)
 }
 
 /* ONNX Runtime asks three times for each weight whether the file that it maps lies in the model's folder, with a call of the system's
- * for each folder above it: half a millisecond for twenty weights. */
+ * for each folder above it, which takes 15 us a weight. */
 static char *on_realpath(const char *path, char *room)
 {
     if (!here.model || !path || !is_real(here.file, path))
         return realpath(path, room);
     return room ? strcpy(room, path)
-                : strdup(path); /* the caller has PATH_MAX bytes, which such a path has been read into */
+                : strndup(path, PATH_MAX); /* the caller has PATH_MAX bytes, which such a path has been read into */
 }
 
 /* ---- whose calls come here ---------------------------------------------------------------------------------------------- */
