@@ -1,5 +1,5 @@
 /* What was foreseen of models in this process. A model is looked at when an engine is chosen for it, by a pool, and once more by each
- * load; of one with branches that takes a fourth of the load's time. So it is foreseen again only where the file may have changed, or
+ * load; of one with branches that takes a fifth of the load's time. So it is foreseen again only where the file may have changed, or
  * something else is asked. */
 #include "foresee.h"
 
