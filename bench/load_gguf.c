@@ -11,8 +11,9 @@ typedef struct alone {
     int mmap, context;
 } alone;
 
-static void *open_gguf(const char *path, int mmap, int context)
+static void *open_gguf(const char *path, int mmap, int context, int threads)
 {
+    (void)threads;
     const weir_engine *engine = NULL;
     alone *it = calloc(1, sizeof *it);
     (void)path;

@@ -30,8 +30,9 @@ static void need(bool good, const char *what)
 }
 
 /* The libraries of the engine, which is what both sides run. */
-static void *open_llm(const char *path, int mmap, int context)
+static void *open_llm(const char *path, int mmap, int context, int threads)
 {
+    (void)threads;
     const weir_engine *engine = NULL;
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
     alone *it = calloc(1, sizeof *it);

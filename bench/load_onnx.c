@@ -1,4 +1,4 @@
-/* load_onnx.c: ONNX Runtime by itself loads a model, with its own defaults. */
+/* load_onnx.c: ONNX Runtime by itself loads a model, with its own defaults or with the level and the threads of weir's session. */
 #include <stdlib.h>
 
 #include <weir/engine.h>
@@ -6,10 +6,15 @@
 #include "load_speed.h"
 #include "plain.h"
 
-static void *open_onnx(const char *path, int mmap, int context)
+enum { LEVEL = 2 };
+
+static onnx_settings alike = {.provider = ONNX_CPU, .prepack = true, .memory_pattern = true, .optimization = LEVEL};
+
+static void *open_onnx(const char *path, int mmap, int context, int threads)
 {
     const onnx_library *library = NULL;
     (void)path, (void)mmap, (void)context;
+    alike.threads = threads;
     if (onnx_library_get(ONNX_CPU, &library) != WEIR_OK)
         abort();
     return (void *)(uintptr_t)library;
@@ -20,7 +25,7 @@ static void *load_onnx(void *engine, const char *path)
     plain *it = malloc(sizeof *it);
     if (!it)
         abort();
-    *it = plain_open(engine, path, NULL);
+    *it = plain_open(engine, path, alike.threads ? &alike : NULL);
     return it;
 }
 

@@ -1,9 +1,11 @@
 /* load_speed.c: how long a model takes to load, by its engine alone and through weir, by turns in one process: medians, and the median
  * of the pairs' quotients (the goal: at most 1.05 for loads of 2 ms or more).
  *
- *   bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [KEY=VALUE…]
+ *   bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--threads N] [--side 1|2] [KEY=VALUE…]
  *
- * Both sides have their libraries open and have loaded the model once. A load is all that a program needs before its first run: of
+ * Beside it stands the time of the process's threads, which other processes change less. With --threads N both
+ * sessions of ONNX Runtime have so many, and weir's level of optimization. With --side 1 the engine alone loads, with 2
+ * weir, for a profile of either. Both sides have their libraries open and have loaded the model once. A load is all that a program needs before its first run: of
  * ONNX Runtime a session, of llama.cpp a model and a context, of GenAI a model and a tokenizer. With --cold 1 the page cache gives
  * the model's files up before each load. llama.cpp reads the weights into memory, as the engine does; with --mmap 1 both map the file.
  * Settings are for the engine gguf, onnx or llm. */
@@ -27,16 +29,32 @@ enum { MOST_ROUNDS = 400, SETTINGS = 16 };
 
 typedef struct options {
     const char *path;
-    int rounds, cold, mmap, context;
+    int rounds, cold, mmap, context, side, threads;
     weir_setting settings[SETTINGS];
     size_t setting_count;
 } options;
 
-static double now_ms(void)
+static double now_ms(clockid_t clock)
 {
     struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
+    clock_gettime(clock, &at);
     return (double)at.tv_sec * 1e3 + (double)at.tv_nsec * 1e-6;
+}
+
+/* In milliseconds: of the clock, and of all threads. */
+typedef struct spent {
+    double wall, work;
+} spent;
+
+static spent now(void)
+{
+    return (spent){now_ms(CLOCK_MONOTONIC), now_ms(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+static spent since(spent start)
+{
+    spent end = now();
+    return (spent){end.wall - start.wall, end.work - start.work};
 }
 
 static void need(weir_status status)
@@ -80,18 +98,18 @@ static void forget(const char *path)
 
 /* ---- both sides -------------------------------------------------------------------------------------------------- */
 
-static double load_plain(const options *o, const load_plain_side *side, void *engine)
+static spent load_plain(const options *o, const load_plain_side *side, void *engine)
 {
     if (o->cold)
         forget(o->path);
-    double start = now_ms();
+    spent start = now();
     void *model = side->load(engine, o->path);
-    double took = now_ms() - start;
+    spent took = since(start);
     side->unload(engine, model);
     return took;
 }
 
-static double load_weir(const options *o)
+static spent load_weir(const options *o)
 {
     weir_model_options chosen = WEIR_INIT(weir_model_options);
     weir_model *model;
@@ -99,9 +117,9 @@ static double load_weir(const options *o)
     chosen.setting_count = o->setting_count;
     if (o->cold)
         forget(o->path);
-    double start = now_ms();
+    spent start = now();
     need(weir_model_create(o->path, &chosen, &model));
-    double took = now_ms() - start;
+    spent took = since(start);
     need(weir_model_destroy(model));
     return took;
 }
@@ -118,26 +136,45 @@ static double median(double *values, int count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
+typedef struct times {
+    double plain[MOST_ROUNDS], weir[MOST_ROUNDS], quotient[MOST_ROUNDS];
+} times;
+
+static void note(times *to, int round, double plain, double weir)
+{
+    to->plain[round] = plain;
+    to->weir[round] = weir;
+    to->quotient[round] = weir / plain;
+}
+
+static void print(const char *what, times *it, int count)
+{
+    printf("   %s: plain %9.3f ms   weir %9.3f ms   weir / plain %.3f", what, median(it->plain, count),
+           median(it->weir, count), median(it->quotient, count));
+}
+
 static void compare(const options *o, const load_plain_side *side)
 {
-    static double plain[MOST_ROUNDS], weir[MOST_ROUNDS], quotient[MOST_ROUNDS];
-    void *engine = side->open(o->path, o->mmap, o->context);
+    static times wall, work;
+    void *engine = side->open(o->path, o->mmap, o->context, o->threads);
     for (int i = -1; i < o->rounds; i++) {
-        double spent[2] = {0};
+        spent took[2] = {{0}};
         for (int half = 0; half < 2; half++) {
             int ours = (i + half) & 1;
-            spent[ours] = ours ? load_weir(o) : load_plain(o, side, engine);
+            if (o->side == 0 || o->side == ours + 1)
+                took[ours] = ours ? load_weir(o) : load_plain(o, side, engine);
         }
-        if (i < 0)
-            continue;
-        plain[i] = spent[0];
-        weir[i] = spent[1];
-        quotient[i] = spent[1] / spent[0];
+        if (i >= 0) {
+            note(&wall, i, took[0].wall, took[1].wall);
+            note(&work, i, took[0].work, took[1].work);
+        }
     }
     const char *name = strrchr(o->path, '/');
-    printf("%-28s %-6s plain %9.2f ms   weir %9.2f ms   weir / plain %.3f (%d rounds%s)\n",
-           name && name[1] ? name + 1 : o->path, side->name, median(plain, o->rounds), median(weir, o->rounds),
-           median(quotient, o->rounds), o->rounds, o->cold ? ", cold" : "");
+    printf("%-28s %-5s (%d rounds%s)", name && name[1] ? name + 1 : o->path, side->name, o->rounds,
+           o->cold ? ", cold" : "");
+    print("time", &wall, o->rounds);
+    print("of all threads", &work, o->rounds);
+    printf("\n");
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
@@ -151,6 +188,8 @@ static options read_words(int argc, char **argv)
                       : strcmp(argv[i], "--cold") == 0    ? &o.cold
                       : strcmp(argv[i], "--mmap") == 0    ? &o.mmap
                       : strcmp(argv[i], "--context") == 0 ? &o.context
+                      : strcmp(argv[i], "--side") == 0    ? &o.side
+                      : strcmp(argv[i], "--threads") == 0 ? &o.threads
                                                           : NULL;
         if (number && i + 1 < argc) {
             *number = atoi(argv[++i]);
@@ -173,11 +212,13 @@ static bool ends_with(const char *text, const char *end)
 
 int main(int argc, char **argv)
 {
-    static char context[16];
+    static char context[16], threads[16];
     options o = read_words(argc, argv);
     if (!o.path) {
-        fprintf(stderr,
-                "usage: bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [KEY=VALUE...]\n");
+        fprintf(
+            stderr,
+            "usage: bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--threads N] [--side 1|2] "
+            "[KEY=VALUE...]\n");
         return 2;
     }
     const load_plain_side *side = ends_with(o.path, ".onnx")   ? &load_plain_onnx
@@ -185,6 +226,10 @@ int main(int argc, char **argv)
                                                                : &load_plain_llm;
     if (o.mmap && o.setting_count < SETTINGS)
         o.settings[o.setting_count++] = (weir_setting){"mmap", "1"};
+    if (o.threads && o.setting_count < SETTINGS) {
+        snprintf(threads, sizeof threads, "%d", o.threads);
+        o.settings[o.setting_count++] = (weir_setting){"threads", threads};
+    }
     if (o.context && o.setting_count < SETTINGS) {
         snprintf(context, sizeof context, "%d", o.context);
         o.settings[o.setting_count++] = (weir_setting){"context", context};

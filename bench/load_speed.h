@@ -4,8 +4,9 @@
 
 typedef struct load_plain_side {
     const char *name;
-    /* The engine's library; for such a model. Ends the process on failure, as the others do. */
-    void *(*open)(const char *path, int mmap, int context);
+    /* The engine's library; for such a model. `threads`: of ONNX Runtime, with weir's level of optimization; 0: both are its own
+     * defaults. Ends the process on failure, as the others do. */
+    void *(*open)(const char *path, int mmap, int context, int threads);
     void *(*load)(void *engine, const char *path);
     void (*unload)(void *engine, void *model);
 } load_plain_side;

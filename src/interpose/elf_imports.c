@@ -386,8 +386,6 @@ static weir_status tell(const wi_elf_module *m, uint64_t place, uint64_t info, i
     wi_elf_use use = use_of(m->machine, type);
     /* What is no slot may be shorter than an address: a variable of four bytes that is copied to the end of a segment. */
     const Elf64_Phdr *segment = segment_of(m, place, use == WI_ELF_OTHER ? 1 : sizeof(uint64_t));
-    if (index == 0)
-        return WEIR_OK;
     const char *name = copy_symbol(m, index, &symbol) ? text_at(m, symbol.st_name) : NULL;
     if (!name || !segment)
         return broken(m, "a relocation, its symbol or its name lies outside of it");
@@ -404,28 +402,60 @@ static weir_status tell(const wi_elf_module *m, uint64_t place, uint64_t info, i
     return fn(&import, user);
 }
 
-static weir_status each_of(const wi_elf_module *m, const wi_elf_table *table, bool addends, wi_elf_import_fn fn,
-                           void *user)
+typedef struct telling {
+    bool (*wants)(const char *name, void *user); /* NULL: all */
+    wi_elf_import_fn fn;
+    void *user;
+    uint32_t unwanted; /* the last symbol that was not; 0: none was yet */
+} telling;
+
+static bool is_unwanted(const wi_elf_module *m, telling *t, uint32_t index)
+{
+    Elf64_Sym symbol;
+    if (index == 0 || index == t->unwanted)
+        return true;
+    const char *name = t->wants && copy_symbol(m, index, &symbol) ? text_at(m, symbol.st_name) : NULL;
+    if (!name || t->wants(name, t->user))
+        return false;
+    t->unwanted = index;
+    return true;
+}
+
+/* Of a large library's, a hundred thousand, most name no symbol, and most others that of the one before. */
+static weir_status each_of(const wi_elf_module *m, const wi_elf_table *table, bool addends, telling *t)
 {
     weir_status status = WEIR_OK;
     size_t bytes = addends ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
-    Elf64_Rela entry = {0};
-    for (uint64_t i = 0; status == WEIR_OK && i < table->bytes / bytes; i++) {
-        if (!copy_entry(m, table->address, i, &entry, bytes))
-            return broken(m, "its relocations leave it");
-        status = tell(m, entry.r_offset, entry.r_info, entry.r_addend, fn, user);
+    uint64_t count = table->bytes / bytes;
+    const Elf64_Phdr *segment = segment_of(m, table->address, count * bytes);
+    if (count == 0)
+        return WEIR_OK;
+    if (table->address == 0 || !segment || !(segment->p_flags & PF_R))
+        return broken(m, "its relocations leave it");
+    const char *at = memory_at(m, table->address);
+    for (Elf64_Rela entry = {0}; status == WEIR_OK && count > 0; count--, at += bytes) {
+        memcpy(&entry, at, bytes);
+        if (!is_unwanted(m, t, ELF64_R_SYM(entry.r_info)))
+            status = tell(m, entry.r_offset, entry.r_info, entry.r_addend, t->fn, t->user);
     }
+    return status;
+}
+
+weir_status wi_elf_each_named(const wi_elf_module *m, bool (*wants)(const char *name, void *user), wi_elf_import_fn fn,
+                              void *user)
+{
+    telling t = {.wants = wants, .fn = fn, .user = user};
+    weir_status status = each_of(m, &m->plt, m->plt_has_addends, &t);
+    if (status == WEIR_OK)
+        status = each_of(m, &m->rela, true, &t);
+    if (status == WEIR_OK)
+        status = each_of(m, &m->rel, false, &t);
     return status;
 }
 
 weir_status wi_elf_each_import(const wi_elf_module *m, wi_elf_import_fn fn, void *user)
 {
-    weir_status status = each_of(m, &m->plt, m->plt_has_addends, fn, user);
-    if (status == WEIR_OK)
-        status = each_of(m, &m->rela, true, fn, user);
-    if (status == WEIR_OK)
-        status = each_of(m, &m->rel, false, fn, user);
-    return status;
+    return wi_elf_each_named(m, NULL, fn, user);
 }
 
 /* Asking ----------------------------------------------------------------------------------------------------------- */

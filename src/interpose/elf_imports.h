@@ -67,6 +67,9 @@ weir_status wi_elf_open(const wi_elf_place *place, wi_elf_module *out);
 /* Tells `fn` each relocation that names a symbol, those of calls first, until it fails; its status is the answer. WEIR_ERR_CORRUPT where a
  * relocation, a symbol or a name leaves the module. */
 weir_status wi_elf_each_import(const wi_elf_module *module, wi_elf_import_fn fn, void *user);
+/* The same of those whose names `wants` answers true for; others are not looked at. */
+weir_status wi_elf_each_named(const wi_elf_module *module, bool (*wants)(const char *name, void *user),
+                              wi_elf_import_fn fn, void *user);
 
 /* Whether the module defines a symbol of that name for others. */
 bool wi_elf_defines(const wi_elf_module *module, const char *name, bool *indirect);

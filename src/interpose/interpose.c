@@ -166,12 +166,16 @@ static void note_original(wi_interposed *found, const wi_elf_import *import, uin
         snprintf(found->version, sizeof found->version, "%s", import->version);
 }
 
+static bool is_replaced(const char *name, void *user)
+{
+    const wi_interpose *it = user;
+    return number_of(it, name) < it->count;
+}
+
 static weir_status find_slot(const wi_elf_import *import, void *user)
 {
     wi_interpose *it = user;
     size_t number = number_of(it, import->name);
-    if (number == it->count)
-        return WEIR_OK;
     weir_status status = check_import(it, import);
     if (status != WEIR_OK)
         return status;
@@ -264,7 +268,7 @@ weir_status wi_interpose_open(const char *module, const wi_replacement *replacem
     if (status == WEIR_OK)
         status = check_defined(it);
     if (status == WEIR_OK)
-        status = wi_elf_each_import(&it->module, find_slot, it);
+        status = wi_elf_each_named(&it->module, is_replaced, find_slot, it);
     if (status == WEIR_OK)
         status = check_required(it);
     if (status == WEIR_OK && it->slot_count > 0)

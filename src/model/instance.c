@@ -83,6 +83,8 @@ static void learn(wi_instance *instance, bool loaded)
         weir_client_info(instance->client, &stats) == WEIR_OK && stats.residency == WEIR_RESIDENT &&
         wi_forecast_learn(instance->forecast, info.version ? info.version : "", &stats, loaded, ran) != WEIR_OK)
         weir_log(WEIR_LOG_DEBUG, "%s: what it took is not remembered: %s", stats.name, weir_detail());
+    if (!loaded && wi_forecast_count(instance->forecast) != WEIR_OK)
+        weir_log(WEIR_LOG_DEBUG, "%s: its load is not counted: %s", wi_client_name(instance->client), weir_detail());
     wi_detail_restore(&kept);
 }
 

@@ -63,9 +63,24 @@ static inline bool take_value(onnx_wire *wire, onnx_field *field)
     }
 }
 
+/* Most fields are texts and messages of less than 128 bytes, with a tag of one byte. False: this is none, and nothing has moved. */
+static inline bool next_short(onnx_wire *wire, onnx_field *field)
+{
+    const uint8_t *at = wire->at;
+    if (wire->end - at < 2 || at[0] >= 0x80 || at[1] >= 0x80 || (at[0] & 7) != PB_WT_STRING || at[0] < 8 ||
+        at[1] > wire->end - at - 2)
+        return false;
+    *field = (onnx_field){
+        .number = at[0] >> 3, .type = PB_WT_STRING, .data = at + 2, .size = at[1], .begin = at, .end = at + 2 + at[1]};
+    wire->at = field->end;
+    return true;
+}
+
 int onnx_wire_next(onnx_wire *wire, onnx_field *field)
 {
     uint64_t tag;
+    if (next_short(wire, field))
+        return 1;
     *field = (onnx_field){.begin = wire->at};
     if (wire->at == wire->end)
         return 0;

@@ -110,6 +110,8 @@ typedef struct graph {
 /* Reads the graph of a file that onnx_check found good. The named dimensions get the sizes in `given`; one that is not
  * there stays open. WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_SYSTEM; on failure *out is empty. */
 weir_status graph_read(onnx_file *file, graph_givens *given, graph *out);
+/* Only its inputs, each with member `input` unless an initializer is its default. Otherwise as graph_read. */
+weir_status graph_read_inputs(onnx_file *file, graph_givens *given, graph *out);
 /* Reads a body of a node, which takes its values' types and shapes from the graph around it as far as that was
  * inferred; that one outlives it. Errors as above. */
 weir_status graph_read_body(graph *outer, onnx_text body, graph *out);

@@ -87,7 +87,8 @@ enum {
     TENSOR_SHAPE = 2,
     SHAPE_DIM = 1,
     DIM_VALUE = 1,
-    DIM_NAME = 2
+    DIM_NAME = 2,
+    TENSOR_NAME = 8
 };
 
 static onnx_text text_of(const onnx_field *field)
@@ -398,9 +399,9 @@ static weir_status read_node(graph *g, const onnx_field *proto, uint32_t **ids)
     }
     onnx_text text = {(const char *)proto->data, proto->size};
     node->captured = node->inputs + node->input_count;
-    if (status == WEIR_OK && !g->file->plain) {
+    if (status == WEIR_OK && !g->file->plain && graph_has_body(text)) {
         node->captured_count = graph_bodies_read(g, text, node->captured);
-        g->bodies += graph_has_body(text);
+        g->bodies++;
         g->inside += graph_bodies_made(text);
     }
     node->outputs = node->captured + node->captured_count;
@@ -470,7 +471,37 @@ static weir_status read_graph(graph *g, const onnx_field *proto)
     return status;
 }
 
-weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
+/* What an initializer is called; no text for another field of a graph. */
+static onnx_text weight_name(const onnx_field *field)
+{
+    enum { VALUES = 1 };
+    onnx_text none = {0};
+    return field->number == GRAPH_WEIGHT   ? text_in(field, TENSOR_NAME)
+           : field->number == GRAPH_SPARSE ? inside(text_in(field, VALUES), TENSOR_NAME)
+                                           : none;
+}
+
+/* Initializers are found by their names, and not read. */
+static weir_status read_inputs(graph *g, const onnx_field *proto)
+{
+    weir_status status = WEIR_OK;
+    onnx_wire wire;
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == GRAPH_INPUT)
+            status = read_value(g, &field);
+    onnx_wire_open(&wire, proto->data, proto->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+        onnx_text name = weight_name(&field);
+        uint32_t id = name.size ? graph_find(g, name) : GRAPH_NONE;
+        if (id != GRAPH_NONE)
+            g->values[id].input = false;
+    }
+    return status;
+}
+
+static weir_status read_file(onnx_file *file, graph_givens *given, graph *out,
+                             weir_status (*read)(graph *g, const onnx_field *proto))
 {
     *out = (graph){.file = file, .given = given, .numbers_left = (size_t)1 << 22, .effort = UINT64_C(1) << 20};
     onnx_field proto = {0};
@@ -481,10 +512,20 @@ weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
         if (field.number == MODEL_GRAPH)
             proto = field;
     }
-    weir_status status = proto.data ? read_graph(out, &proto) : weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
+    weir_status status = proto.data ? read(out, &proto) : weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
     if (status != WEIR_OK)
         graph_clear(out);
     return status;
+}
+
+weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
+{
+    return read_file(file, given, out, read_graph);
+}
+
+weir_status graph_read_inputs(onnx_file *file, graph_givens *given, graph *out)
+{
+    return read_file(file, given, out, read_inputs);
 }
 
 /* What nothing in the body makes is a value of the innermost graph around it that has the name. */

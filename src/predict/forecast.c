@@ -170,7 +170,6 @@ static void take_measured(const wi_measured *measured, const weir_engine_plan *p
 weir_status wi_forecast_make(const wi_forecast_ask *ask, wi_forecast *out)
 {
     weir_engine_plan plan;
-    wi_measured measured;
     char version[WI_MEASURED_VERSION];
     *out = (wi_forecast){.prediction = {.struct_size = sizeof out->prediction}};
     weir_prediction *prediction = &out->prediction;
@@ -185,8 +184,8 @@ weir_status wi_forecast_make(const wi_forecast_ask *ask, wi_forecast *out)
     if (wi_option_predictions()) {
         make_key(ask, &plan, out->key);
         one_word(ask->version, version);
-        if (!ask->cold && out->key[0] && wi_measured_find(out->key, version, &measured))
-            take_measured(&measured, &plan, prediction);
+        if (!ask->cold && out->key[0] && wi_measured_find(out->key, version, &out->known))
+            take_measured(&out->known, &plan, prediction);
     }
     prediction->resident_total = total(prediction->resident);
     prediction->peak_total = total(prediction->peak);
@@ -195,12 +194,33 @@ weir_status wi_forecast_make(const wi_forecast_ask *ask, wi_forecast *out)
     return WEIR_OK;
 }
 
-weir_status wi_forecast_learn(const wi_forecast *forecast, const char *version, const weir_client_stats *measured,
-                              bool loaded, bool ran)
+static int64_t seconds_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    wi_measured record = {.loads = loaded, .ran = ran, .seen = (int64_t)now.tv_sec};
+    return (int64_t)now.tv_sec;
+}
+
+static bool is_no_more(const uint64_t *bytes, const uint64_t *than)
+{
+    uint64_t sum = 0, other = 0;
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
+        sum += bytes[i];
+        other += than[i];
+    }
+    return sum <= other;
+}
+
+static bool teaches_nothing(const wi_measured *record, const wi_measured *known)
+{
+    return known->loads > 0 && !record->ran && strcmp(record->version, known->version) == 0 &&
+           is_no_more(record->resident, known->resident) && is_no_more(record->peak, known->peak);
+}
+
+weir_status wi_forecast_learn(wi_forecast *forecast, const char *version, const weir_client_stats *measured,
+                              bool loaded, bool ran)
+{
+    wi_measured record = {.loads = loaded + forecast->uncounted, .ran = ran, .seen = seconds_now()};
     if (!forecast->key[0] || !wi_option_predictions())
         return WEIR_OK;
     memcpy(record.key, forecast->key, sizeof record.key);
@@ -209,5 +229,17 @@ weir_status wi_forecast_learn(const wi_forecast *forecast, const char *version, 
         record.resident[i] = measured->live_class[i];
         record.peak[i] = measured->peak_class[i];
     }
+    forecast->uncounted = loaded && teaches_nothing(&record, &forecast->known);
+    return forecast->uncounted ? WEIR_OK : wi_measured_add(&record);
+}
+
+weir_status wi_forecast_count(wi_forecast *forecast)
+{
+    if (!forecast->uncounted || !wi_option_predictions())
+        return WEIR_OK;
+    forecast->uncounted = false;
+    wi_measured record = forecast->known;
+    record.loads = 1;
+    record.seen = seconds_now();
     return wi_measured_add(&record);
 }

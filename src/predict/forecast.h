@@ -21,15 +21,20 @@ typedef struct wi_forecast_ask {
 typedef struct wi_forecast {
     weir_prediction prediction;
     char key[WI_MEASURED_KEY]; /* "": nothing is to be learnt of it */
+    wi_measured known;         /* what loads have measured; member loads 0: nothing */
+    bool uncounted;            /* a load that has taught nothing waits to be counted */
 } wi_forecast;
 
 /* WEIR_OK, or what the engine says of file and settings. `out` is filled in any case: on failure with nothing but names.
  * The detail is set on failure. */
 weir_status wi_forecast_make(const wi_forecast_ask *ask, wi_forecast *out);
 
-/* A load of that key has taken so much. `loaded`: it counts as one more load; `ran`: runs were made. */
-weir_status wi_forecast_learn(const wi_forecast *forecast, const char *version, const weir_client_stats *measured,
+/* A load of that key has taken so much. `loaded`: it counts as one more load; `ran`: runs were made. A load without runs that teaches
+ * nothing is counted with the next call: a program that waits for its model does not wait for the store. */
+weir_status wi_forecast_learn(wi_forecast *forecast, const char *version, const weir_client_stats *measured,
                               bool loaded, bool ran);
+/* Counts a load that waits for that. */
+weir_status wi_forecast_count(wi_forecast *forecast);
 
 /* gguf.c: what the file alone says, without the plug-in. */
 weir_status wi_forecast_gguf(const wi_forecast_ask *ask, weir_engine_plan *out);

@@ -293,6 +293,39 @@ static void the_reader_stops_where_it_is_told_to(void **state)
     drop(&i);
 }
 
+/* Names that were asked for, in their order, and what was told of those that were wanted. */
+typedef struct chosen {
+    told told; /* first: `note` has its address */
+    char asked[64];
+} chosen;
+
+static bool wants_addressed(const char *name, void *user)
+{
+    chosen *c = user;
+    snprintf(c->asked + strlen(c->asked), sizeof c->asked - strlen(c->asked), "%.2s ", name);
+    return strcmp(name, "addressed") == 0;
+}
+
+/* A name is asked for once where several relocations in a row have it; what names no symbol does not count. */
+static void those_of_wanted_names_are_told(void **state)
+{
+    (void)state;
+    image i = make(EM_X86_64);
+    static const uint32_t symbols[] = {0, CALLED, CALLED, 0, CALLED, ADDRESSED, 0, ADDRESSED, CALLED, 0};
+    for (size_t k = 0; k < sizeof symbols / sizeof *symbols; k++)
+        relocate(&i, &i.rela, RELA, symbols[k], symbols[k] ? R_X86_64_64 : R_X86_64_RELATIVE, SLOTS + 8 * k, 0);
+    end_tables(&i);
+    chosen c = {.asked = ""};
+    wi_elf_module m;
+    ok(open_image(&i, &m));
+    ok(wi_elf_each_named(&m, wants_addressed, note, &c));
+    assert_int_equal(c.told.count, 2);
+    check_import(&i, &c.told.imports[0], "addressed", "ONE_2.0", WI_ELF_ADDRESS, SLOTS + 40);
+    check_import(&i, &c.told.imports[1], "addressed", "ONE_2.0", WI_ELF_ADDRESS, SLOTS + 56);
+    assert_string_equal(c.asked, "ca ad ad ");
+    drop(&i);
+}
+
 static void what_is_no_plain_slot_is_told_apart(void **state)
 {
     (void)state;
@@ -656,6 +689,7 @@ int main(void)
         cmocka_unit_test(jump_slots_may_come_without_addends),
         cmocka_unit_test(addresses_may_have_been_relocated_by_the_dynamic_linker),
         cmocka_unit_test(the_reader_stops_where_it_is_told_to),
+        cmocka_unit_test(those_of_wanted_names_are_told),
         cmocka_unit_test(what_is_no_plain_slot_is_told_apart),
         cmocka_unit_test(numbers_of_one_machine_mean_nothing_on_the_other),
         cmocka_unit_test(files_of_this_machine_are_understood),

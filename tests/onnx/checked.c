@@ -1,16 +1,17 @@
-/* A file that was found good is walked once, and again when it or what lies beside it may have changed; a model without
- * weights to move is handed over as it is mapped. */
+/* A file that was found good is walked once, and again when it or what lies beside it may have changed; what it takes is foreseen once
+ * as well; a model without weights to move is handed over as it is mapped. */
 #include "common.h"
 
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "engines/onnx/foresee.h"
 #include "engines/onnx/strip.h"
 #include "onnx_file/check.h"
 #include "onnx_file/main_graph.h"
 
-static int walks;
+static int walks, foreseen;
 static time_t later; /* by so much the clock is ahead */
 
 weir_status __wrap_onnx_check(onnx_file *file);
@@ -23,6 +24,17 @@ weir_status __wrap_onnx_check(onnx_file *file)
 {
     walks++;
     return __real_onnx_check(file);
+}
+
+void __wrap_onnx_foresee_now(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out);
+void __real_onnx_foresee_now(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out);
+static bool lacks; /* host memory for a part of it */
+
+void __wrap_onnx_foresee_now(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out)
+{
+    foreseen++;
+    __real_onnx_foresee_now(file, ask, out);
+    out->whole &= !lacks;
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
@@ -60,7 +72,7 @@ static void write_both(int spoil)
 static int begin(void **state)
 {
     (void)state;
-    walks = 0;
+    walks = foreseen = 0;
     later = 60;
     write_both(0);
     return 0;
@@ -128,6 +140,68 @@ static void a_file_beside_is_looked_at_as_well(void **state)
     assert_int_equal(walks, 2);
 }
 
+static onnx_foreseen foresee(const onnx_foresee_ask *ask)
+{
+    onnx_file file;
+    onnx_foreseen out;
+    assert_ok(onnx_file_open(model, &file));
+    assert_ok(onnx_check_once(&file));
+    onnx_foresee(&file, ask, &out);
+    onnx_file_close(&file);
+    assert_true(out.runs);
+    return out;
+}
+
+/* A plan and the load behind it ask the same. */
+static void what_a_run_takes_is_foreseen_once(void **state)
+{
+    (void)state;
+    onnx_foresee_ask ask = {.dims = "", .threads = 1, .optimization = 2, .memory_pattern = true, .prepack = true};
+    copy(model_path("mlp"), model, 0);
+    onnx_foreseen first = foresee(&ask), again = foresee(&ask);
+    assert_int_equal(foreseen, 1);
+    assert_int_equal(again.activations, first.activations);
+    assert_int_equal(again.packed, first.packed);
+    assert_int_equal(again.replaced, first.replaced);
+    const onnx_foresee_ask others[] = {
+        {.dims = "batch=7", .threads = 1, .optimization = 2, .memory_pattern = true, .prepack = true},
+        {.dims = "", .threads = 2, .optimization = 2, .memory_pattern = true, .prepack = true},
+        {.dims = "", .threads = 1, .optimization = 1, .memory_pattern = true, .prepack = true},
+        {.dims = "", .threads = 1, .optimization = 2, .memory_pattern = false, .prepack = true},
+        {.dims = "", .threads = 1, .optimization = 2, .memory_pattern = true, .prepack = false},
+        {.dims = "", .threads = 1, .optimization = 2, .memory_pattern = true, .prepack = true, .cuda = true}};
+    for (int i = 0; i < 12; i++)
+        (void)foresee(&others[i % 6]);
+    assert_int_equal(foreseen, 7);
+    copy(model_path("mlp"), model, 0); /* written again */
+    (void)foresee(&ask);
+    (void)foresee(&ask);
+    assert_int_equal(foreseen, 8);
+}
+
+static void what_may_be_foreseen_otherwise_is_not_kept(void **state)
+{
+    (void)state;
+    const onnx_foresee_ask ask = {.dims = "", .threads = 1, .optimization = 2, .memory_pattern = true, .prepack = true};
+    for (int i = 0; i < 2; i++) /* a file beside it has small tensors, too */
+        (void)foresee(&ask);
+    assert_int_equal(foreseen, 2);
+    copy(model_path("mlp"), model, 0);
+    later = 0;
+    for (int i = 0; i < 2; i++)
+        (void)foresee(&ask);
+    assert_int_equal(foreseen, 4);
+    later = 60;
+    lacks = true;
+    for (int i = 0; i < 2; i++)
+        (void)foresee(&ask);
+    assert_int_equal(foreseen, 6);
+    lacks = false;
+    for (int i = 0; i < 2; i++)
+        (void)foresee(&ask);
+    assert_int_equal(foreseen, 7);
+}
+
 static void a_model_without_weights_is_not_copied(void **state)
 {
     static const struct {
@@ -159,6 +233,8 @@ int main(void)
         cmocka_unit_test_setup(a_file_is_walked_once, begin),
         cmocka_unit_test_setup(what_may_have_changed_is_walked_again, begin),
         cmocka_unit_test_setup(a_file_beside_is_looked_at_as_well, begin),
+        cmocka_unit_test_setup(what_a_run_takes_is_foreseen_once, begin),
+        cmocka_unit_test_setup(what_may_be_foreseen_otherwise_is_not_kept, begin),
         cmocka_unit_test_setup(a_model_without_weights_is_not_copied, begin),
     };
     snprintf(folder, sizeof folder, "/tmp/weir-checked-%d", (int)getpid());

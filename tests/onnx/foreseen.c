@@ -46,7 +46,8 @@ static onnx_foreseen foresee(const foreseen_case *it)
         .struct_size = sizeof load, .path = written(it->text), .settings = list, .setting_count = count};
     assert_ok(onnx_settings_read(list, count, it->cuda, NULL, &settings));
     assert_ok(onnx_file_open(load.path, &file));
-    onnx_foresee(&file, &load, &settings, it->cuda, &out);
+    const onnx_foresee_ask ask = onnx_foresee_asked(&load, &settings, it->cuda);
+    onnx_foresee_now(&file, &ask, &out);
     onnx_file_close(&file);
     return out;
 }

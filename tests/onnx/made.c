@@ -238,16 +238,16 @@ weir_status __wrap_weir_onnxruntime_destroy(weir_onnxruntime *bridge)
     return __real_weir_onnxruntime_destroy(bridge);
 }
 
-void __real_onnx_weights_begin(weir_engine_model *model, const weir_engine_load *load);
-void __wrap_onnx_weights_begin(weir_engine_model *model, const weir_engine_load *load);
+void __real_onnx_weights_begin(weir_engine_model *model, const onnx_file *file, const weir_engine_load *load);
+void __wrap_onnx_weights_begin(weir_engine_model *model, const onnx_file *file, const weir_engine_load *load);
 weir_status __real_onnx_weights_end(weir_engine_model *model);
 weir_status __wrap_onnx_weights_end(weir_engine_model *model);
 
 /* Between the two what this thread maps is the model's. */
-void __wrap_onnx_weights_begin(weir_engine_model *model, const weir_engine_load *load)
+void __wrap_onnx_weights_begin(weir_engine_model *model, const onnx_file *file, const weir_engine_load *load)
 {
     made[MAPPINGS]++;
-    __real_onnx_weights_begin(model, load);
+    __real_onnx_weights_begin(model, file, load);
 }
 
 weir_status __wrap_onnx_weights_end(weir_engine_model *model)

@@ -460,7 +460,8 @@ static void what_cannot_be_foreseen_is_the_least(void **state)
         assert_ok(onnx_settings_read(NULL, 0, false, NULL, &settings));
         assert_ok(onnx_file_open(load.path, &file));
         assert_ok(onnx_graph_read(&file, &graph));
-        onnx_foresee(&file, &load, &settings, false, &foreseen);
+        const onnx_foresee_ask ask = onnx_foresee_asked(&load, &settings, false);
+        onnx_foresee_now(&file, &ask, &foreseen);
         for (size_t k = 0; k < graph.output_count; k++) {
             uint64_t bytes = type_bytes(onnx_type_to_weir(graph.outputs[k].type));
             for (uint32_t d = 0; d < graph.outputs[k].rank; d++)

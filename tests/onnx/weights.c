@@ -2,6 +2,7 @@
  * addresses the test chooses. */
 #include "common.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@ enum { PAGE = 4096, PAGES = 8, MOST = 8, ROOM = 64 * 1024, SLACK = ORT_SLACK };
 
 static void *(*its_mmap)(void *address, size_t length, int protection, int flags, int fd, off_t offset);
 static int (*its_munmap)(void *address, size_t length);
+static char *(*its_realpath)(const char *path, char *room);
 
 weir_status __wrap_wi_interpose_open(const char *file, const wi_replacement *list, size_t count, wi_interpose **out);
 weir_status __wrap_wi_interpose_apply(wi_interpose *slots);
@@ -27,8 +29,10 @@ weir_status __wrap_wi_interpose_open(const char *file, const wi_replacement *lis
 {
     (void)file;
     for (size_t i = 0; i < count; i++)
-        memcpy(strcmp(list[i].name, "mmap") == 0 ? (void *)&its_mmap : (void *)&its_munmap, &list[i].function,
-               sizeof its_mmap);
+        memcpy(strcmp(list[i].name, "mmap") == 0     ? (void *)&its_mmap
+               : strcmp(list[i].name, "munmap") == 0 ? (void *)&its_munmap
+                                                     : (void *)&its_realpath,
+               &list[i].function, sizeof its_mmap);
     *out = (wi_interpose *)(void *)&its_mmap;
     return WEIR_OK;
 }
@@ -99,6 +103,9 @@ static void make_source(source *it, int seed)
     assert_int_equal(fstat(it->fd, &about), 0);
     it->stamp = (wi_stamp){.device = about.st_dev, .number = about.st_ino};
 }
+
+static onnx_side_file its_side = {.real = "/nowhere/weir/weights.bin"};
+static const onnx_file its_file = {.real = "/nowhere/weir/model.onnx", .folder = "/nowhere/weir", .sides = &its_side};
 
 /* A model with no more than a list of weights. */
 typedef struct world {
@@ -207,7 +214,7 @@ static void weights_are_found_by_their_ends(void **state)
     add(it, &one, 5000, 2000, false);
     add(it, &one, 100, 2000, false);
     add(it, &one, 2 * PAGE, 1500, false);
-    onnx_weights_begin(&it->model, &it->load);
+    onnx_weights_begin(&it->model, &its_file, &it->load);
     char *second = served(&one, 100, 2000), *third = served(&one, 2 * PAGE, 1500), *first = served(&one, 5000, 2000);
     assert_int_equal(it->reports, 3);
     assert_int_equal(asked, 3);
@@ -233,7 +240,7 @@ static void what_is_no_weight_is_mapped_as_ever(void **state)
     add(it, &one, PAGE, 1000, false);
     add(it, &one, 3 * PAGE + 50, 1000, false);
     all[0] = plainly(&one, 0, 2100);
-    onnx_weights_begin(&it->model, &it->load);
+    onnx_weights_begin(&it->model, &its_file, &it->load);
     all[1] = plainly(&one, 0, 2099);
     all[2] = plainly(&one, 0, 2101);
     all[3] = plainly(&other, 0, 2100);
@@ -260,7 +267,7 @@ static void weights_of_two_files(void **state)
     world *it = begin();
     add(it, &one, 100, 2000, false);
     add(it, &other, 100, 2000, false);
-    onnx_weights_begin(&it->model, &it->load);
+    onnx_weights_begin(&it->model, &its_file, &it->load);
     char *b = served(&other, 100, 2000), *a = served(&one, 100, 2000);
     assert_int_equal(asked, 2);
     assert_ptr_not_equal(a, b);
@@ -282,7 +289,7 @@ static void weights_that_end_at_one_place(void **state)
         add(it, &one, 100, 2000, false);
         for (int i = 0; i < 2; i++)
             add(it, &one, (size_t)PAGE + (i == order ? 100 : 600), i == order ? 2000 : 1500, false);
-        onnx_weights_begin(&it->model, &it->load);
+        onnx_weights_begin(&it->model, &its_file, &it->load);
         char *a = served(&one, 100, 2000), *b = served(&one, 100, 2000);
         assert_int_equal(asked, 2);
         assert_ptr_not_equal(a, b);
@@ -310,7 +317,7 @@ static void mappings_that_begin_at_one_address(void **state)
         char *bases[THREE];
         for (size_t i = 0; i < THREE; i++)
             add(it, &one, i * PAGE + i * STEP, BYTES, false);
-        onnx_weights_begin(&it->model, &it->load);
+        onnx_weights_begin(&it->model, &its_file, &it->load);
         for (size_t i = 0; i < THREE; i++)
             bases[i] = served(&one, i * PAGE + i * STEP, BYTES);
         assert_ptr_equal(bases[1], bases[0]);
@@ -335,7 +342,7 @@ static void what_was_not_packed_is_found(void **state)
     for (size_t i = 0; i < 4; i++)
         add(it, &one, i * PAGE, 1000 + i, i < 3);
     add(it, &one, 5 * PAGE, 700, false); /* which nobody maps */
-    onnx_weights_begin(&it->model, &it->load);
+    onnx_weights_begin(&it->model, &its_file, &it->load);
     void *a = plainly(&one, 0, 1000), *b = plainly(&one, PAGE, 1001), *c = plainly(&one, (size_t)2 * PAGE, 1002);
     char *d = served(&one, (size_t)3 * PAGE, 1003);
     assert_true(it->last > 0.1 && it->last < 0.7);
@@ -363,7 +370,7 @@ static void progress_is_of_what_is_placed(void **state)
     add(it, &one, 0, 3000, false);
     add(it, &one, PAGE, 4000, true);
     add(it, &one, 2 * PAGE, 1000, false);
-    onnx_weights_begin(&it->model, &it->load);
+    onnx_weights_begin(&it->model, &its_file, &it->load);
     char *a = served(&one, 0, 3000);
     assert_true(it->last > 0.1 + 0.6 * 2999 / 4000 && it->last <= 0.1 + 0.6 * 3000 / 4000);
     char *b = served(&one, 2 * PAGE, 1000);
@@ -381,7 +388,7 @@ static void the_first_refusal_is_told(void **state)
     world *it = begin();
     for (size_t i = 0; i < 4; i++)
         add(it, &one, i * PAGE, 1000, false);
-    onnx_weights_begin(&it->model, &it->load);
+    onnx_weights_begin(&it->model, &its_file, &it->load);
     char *a = served(&one, 0, 1000);
     refuses_at = 2;
     for (size_t i = 1; i < 4; i++) {
@@ -404,7 +411,7 @@ static void without_host_memory_nothing_is_placed(void **state)
     world *it = begin();
     add(it, &one, 0, 1000, false);
     add(it, &one, PAGE, 1000, true);
-    onnx_weights_begin(&it->model, &it->load);
+    onnx_weights_begin(&it->model, &its_file, &it->load);
     without_memory = true;
     void *failed = map(&one, 0, 1000), *left = plainly(&one, PAGE, 1000);
     without_memory = false;
@@ -431,7 +438,7 @@ static void a_load_that_is_stopped_places_nothing(void **state)
         it->stops = true;
         if (older)
             it->load.struct_size = offsetof(weir_engine_load, stops);
-        onnx_weights_begin(&it->model, &it->load);
+        onnx_weights_begin(&it->model, &its_file, &it->load);
         if (older)
             unmap(served(&one, 0, 1000), 1000);
         else
@@ -449,7 +456,7 @@ static void what_is_mapped_outlives_the_model(void **state)
     world *it = begin();
     add(it, &one, 100, 2000, false);
     add(it, &one, PAGE, 1000, false);
-    onnx_weights_begin(&it->model, &it->load);
+    onnx_weights_begin(&it->model, &its_file, &it->load);
     char *kept = served(&one, 100, 2000), *gone = served(&one, PAGE, 1000);
     assert_ok(onnx_weights_end(&it->model));
     onnx_weight *list = it->model.weights, *its = named(it, "w0");
@@ -464,6 +471,36 @@ static void what_is_mapped_outlives_the_model(void **state)
     assert_ptr_equal(freed[1], kept + 100);
     free(its->name);
     free(list);
+}
+
+/* Of files that are not there the system would find none. */
+static void links_of_the_models_own_files_are_not_looked_for(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"/nowhere/weir/model.onnx", "/nowhere/weir", "/nowhere/weir/weights.bin"};
+    static const char *const others[] = {"/nowhere/weir/model", "/nowhere", "/nowhere/weir/", "weights.bin", ""};
+    char room[PATH_MAX];
+    world *it = begin();
+    assert_null(its_realpath(own[0], NULL)); /* before a load */
+    onnx_weights_begin(&it->model, &its_file, &it->load);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        char *found = its_realpath(own[i], NULL);
+        assert_string_equal(found, own[i]);
+        assert_ptr_not_equal(found, own[i]);
+        free(found);
+        memset(room, 'x', sizeof room);
+        assert_ptr_equal(its_realpath(own[i], room), room);
+        assert_string_equal(room, own[i]);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_null(its_realpath(others[i], NULL));
+    char *root = its_realpath("/.", NULL);
+    assert_string_equal(root, "/");
+    free(root);
+    assert_null(its_realpath(NULL, room));
+    assert_ok(onnx_weights_end(&it->model));
+    assert_null(its_realpath(own[0], NULL)); /* and after it */
+    onnx_weights_free(&it->model);
 }
 
 int main(void)
@@ -482,6 +519,7 @@ int main(void)
         cmocka_unit_test(without_host_memory_nothing_is_placed),
         cmocka_unit_test(a_load_that_is_stopped_places_nothing),
         cmocka_unit_test(what_is_mapped_outlives_the_model),
+        cmocka_unit_test(links_of_the_models_own_files_are_not_looked_for),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     close(one.fd);

@@ -4,6 +4,8 @@
 
 #include "toy.h"
 
+#include <sys/stat.h>
+
 static char folder[64], path[96];
 
 static void write_model(const char *name, const char *text)
@@ -216,6 +218,40 @@ static void test_a_model_knows_what_was_predicted(void **state)
     toy.plan = WEIR_OK;
 }
 
+static ino_t record_file(void)
+{
+    char file[128];
+    struct stat about;
+    snprintf(file, sizeof file, "%s/predictions", folder);
+    assert_int_equal(stat(file, &about), 0);
+    return about.st_ino; /* another one with each change: it is written beside the one before */
+}
+
+/* The load of a model that is known by then writes nothing; it is counted when the model goes. */
+static void test_a_load_that_teaches_nothing_is_counted_later(void **state)
+{
+    (void)state;
+    OK(weir_model_destroy(load(NULL, 0)));
+    ino_t before = record_file();
+    for (uint64_t loads = 1; loads < 4; loads++) {
+        weir_model *model = load(NULL, 0);
+        assert_int_equal(record_file(), before);
+        assert_int_equal(predict(path, NULL, 0, false).loads, loads);
+        if (loads == 2)
+            run(model);
+        OK(weir_model_destroy(model));
+        before = record_file();
+        assert_int_equal(predict(path, NULL, 0, false).loads, loads + 1);
+    }
+    toy.version = "2"; /* of which nothing is known */
+    weir_model *model = load(NULL, 0);
+    assert_int_not_equal(record_file(), before);
+    assert_int_equal(predict(path, NULL, 0, false).loads, 1);
+    OK(weir_model_destroy(model));
+    toy.version = "1.0 of the toys";
+    assert_int_equal(predict(path, NULL, 0, false).loads, 4);
+}
+
 static void test_the_option_turns_it_off(void **state)
 {
     char file[128];
@@ -290,6 +326,7 @@ int main(void)
         TEST(test_what_is_certain_stays),
         TEST(test_what_tells_loads_apart),
         TEST(test_a_model_knows_what_was_predicted),
+        TEST(test_a_load_that_teaches_nothing_is_counted_later),
         TEST(test_the_option_turns_it_off),
         TEST(test_a_store_that_cannot_be_written_stops_no_load),
         TEST(test_errors),

@@ -162,7 +162,8 @@ static void plan_source(const weir_engine_load *load, const onnx_settings *setti
 {
     weir_engine_plan made = {.struct_size = sizeof made};
     onnx_foreseen foreseen;
-    onnx_foresee(&source->file, load, settings, cuda, &foreseen);
+    const onnx_foresee_ask ask = onnx_foresee_asked(load, settings, cuda);
+    onnx_foresee(&source->file, &ask, &foreseen);
     for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
         made.exact[i] = true;
         made.source[i] = WEIR_PREDICTED_METADATA;

@@ -139,9 +139,9 @@ static bool give(onnx_file *file, const char *dims, int64_t extent, graph_givens
     graph_givens none = {.dims = NULL};
     givens->dims = calloc(MOST_OPEN, sizeof *givens->dims);
     givens->shapes = calloc(MOST_OPEN, sizeof *givens->shapes);
-    bool good = givens->dims && givens->shapes && graph_read(file, &none, &g) == WEIR_OK;
+    bool good = givens->dims && givens->shapes && graph_read_inputs(file, &none, &g) == WEIR_OK;
     for (size_t i = 0; good && i < g.value_count; i++)
-        if (g.values[i].input && !g.values[i].weight)
+        if (g.values[i].input)
             good = add_dims(&g.values[i], dims, givens) && add_shape(&g.values[i], dims, extent, givens);
     graph_clear(&g);
     return good;
@@ -412,8 +412,7 @@ static uint64_t without_pattern(const sharing *it, int threads)
 /* The whole ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct foreseeing {
-    const onnx_settings *settings;
-    bool cuda;
+    const onnx_foresee_ask *ask;
     bool open; /* not all dimensions are in the file */
 } foreseeing;
 
@@ -423,15 +422,25 @@ static int threads_of(const onnx_settings *settings)
     return here < 1 ? 1 : here > 256 ? 256 : (int)here;
 }
 
+onnx_foresee_ask onnx_foresee_asked(const weir_engine_load *load, const onnx_settings *settings, bool cuda)
+{
+    return (onnx_foresee_ask){.dims = dims_of(load),
+                              .threads = threads_of(settings),
+                              .optimization = settings->optimization,
+                              .cuda = cuda,
+                              .memory_pattern = settings->memory_pattern,
+                              .prepack = settings->prepack};
+}
+
 /* What a run of the graph takes in places, or that of a body beside its outputs. */
 static bool share_all(const rewrite *fused, const foreseeing *with, const uint32_t *known, uint64_t *bytes)
 {
     const graph *g = &fused->g;
     graph_memory memory = {.count = 0};
     uint64_t later = 0;
-    int threads = threads_of(with->settings);
+    const onnx_foresee_ask *ask = with->ask;
     sharing it = {
-        .g = g, .memory = &memory, .known = known, .readers = fused->readers, .cuda = with->cuda, .open = with->open};
+        .g = g, .memory = &memory, .known = known, .readers = fused->readers, .cuda = ask->cuda, .open = with->open};
     uint32_t *order = calloc(g->node_count + 1, sizeof *order);
     bool good = order && onnx_order(g, order) && graph_memory_make(g, true, order, &memory) == WEIR_OK;
     free(order);
@@ -441,10 +450,10 @@ static bool share_all(const rewrite *fused, const foreseeing *with, const uint32
     for (size_t i = 0; it.at && i <= g->value_count; i++)
         it.at[i] = GRAPH_NONE;
     good = it.places && it.of && it.at && share(&it);
-    if (good && with->settings->memory_pattern)
-        good = with_pattern(&it, threads, &later);
+    if (good && ask->memory_pattern)
+        good = with_pattern(&it, ask->threads, &later);
     if (good) { /* the first run of its shapes has no pattern yet */
-        *bytes = without_pattern(&it, threads);
+        *bytes = without_pattern(&it, ask->threads);
         *bytes = later > *bytes ? later : *bytes;
     }
     free(it.places);
@@ -459,7 +468,7 @@ static bool fuse_and_share(graph *g, const void *user, uint64_t *bytes)
     const foreseeing *with = user;
     rewrite fused = {.used = 0};
     uint32_t *known = onnx_known(g);
-    bool good = known && onnx_fuse(g, with->open ? known : NULL, with->settings->optimization, with->cuda, &fused);
+    bool good = known && onnx_fuse(g, with->open ? known : NULL, with->ask->optimization, with->ask->cuda, &fused);
     for (size_t i = g->value_count; good && i < fused.g.value_count; i++)
         memcpy(known + i * GRAPH_MAX_RANK, known + (size_t)fused.like[i - g->value_count] * GRAPH_MAX_RANK,
                GRAPH_MAX_RANK * sizeof *known);
@@ -559,8 +568,8 @@ static void fuse(const graph *g, weighing *list)
     }
 }
 
-/* A weight that every reader packs is not kept as it is. */
-static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *out)
+/* A weight that every reader packs is not kept as it is. False without host memory. */
+static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *out)
 {
     weighing *list = calloc(g->value_count + 1, sizeof *list);
     for (size_t i = 0; list && i < g->node_count; i++)
@@ -568,11 +577,11 @@ static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *
             uint32_t id = original(g, g->nodes[i].inputs[k]);
             if (id == GRAPH_NONE || !is_weight(g, id) || onnx_text_is(g->nodes[i].op, "Identity"))
                 continue;
-            uint64_t bytes = settings->prepack ? packed_by(&g->nodes[i], k, &g->values[id]) : 0;
+            uint64_t bytes = ask->prepack ? packed_by(&g->nodes[i], k, &g->values[id]) : 0;
             list[id].read |= bytes == 0;
             list[id].packed = bytes ? bytes : list[id].packed;
         }
-    if (list && settings->optimization > 0)
+    if (list && ask->optimization > 0)
         fuse(g, list);
     for (size_t i = 0; list && i < g->value_count; i++) {
         const graph_value *value = &g->values[i];
@@ -581,7 +590,9 @@ static void weigh(const graph *g, const onnx_settings *settings, onnx_foreseen *
         if (value->bytes >= ONNX_INLINE_BELOW && (list[i].gone || !kept))
             out->replaced = add(out->replaced, onnx_charge(value->bytes, false));
     }
+    bool good = list != NULL;
     free(list);
+    return good;
 }
 
 /* In the order in which the command tries them for inputs that are not given. */
@@ -592,35 +603,33 @@ static const int64_t extents[] = {16,  1,   2,   4,   8,   32,  64,  96,  128, 1
 enum { FEW_NODES = 4096 };
 
 /* Answers whether other sizes may do better. */
-static bool foresee(onnx_file *file, const char *dims, int64_t extent, bool cuda, const onnx_settings *settings,
-                    onnx_foreseen *out)
+static bool foresee(onnx_file *file, int64_t extent, const onnx_foresee_ask *ask, onnx_foreseen *out)
 {
     graph g = {.file = NULL};
     graph_givens givens = {.dims = NULL};
     *out = (onnx_foreseen){.runs = false};
-    bool good = give(file, dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
+    bool good = give(file, ask->dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
     bool again = givens.shape_count > 0;
     if (good) {
-        foreseeing with = {.settings = settings, .cuda = cuda, .open = givens.shape_count + givens.dim_count > 0};
+        foreseeing with = {.ask = ask, .open = givens.shape_count + givens.dim_count > 0};
         g.takes = fuse_and_share;
         g.user = &with;
         weir_status status = graph_infer(&g);
         out->runs = status == WEIR_OK && fuse_and_share(&g, &with, &out->activations);
         again &= !out->runs && (status == WEIR_ERR_CORRUPT || g.node_count <= FEW_NODES);
-        weigh(&g, settings, out);
+        out->whole = weigh(&g, ask, out);
     }
     graph_clear(&g);
     drop(&givens);
     return good && again;
 }
 
-void onnx_foresee(onnx_file *file, const weir_engine_load *load, const onnx_settings *settings, bool cuda,
-                  onnx_foreseen *out)
+void onnx_foresee_now(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out)
 {
     onnx_foreseen first = {.runs = false};
     bool again = true;
     for (size_t i = 0; again && i < sizeof extents / sizeof *extents; i++) {
-        again = foresee(file, dims_of(load), extents[i], cuda, settings, out);
+        again = foresee(file, extents[i], ask, out);
         if (i == 0) {
             first = *out;
             if (!out->runs)

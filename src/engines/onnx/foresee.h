@@ -14,12 +14,25 @@ typedef struct onnx_foreseen {
     uint64_t activations;
     uint64_t packed,
         replaced; /* weights as kernels lay them out, and those that are not kept beside as they are in the file */
+    bool whole;   /* there was host memory for all of it */
 } onnx_foreseen;
+
+/* What it depends on, beside the file. */
+typedef struct onnx_foresee_ask {
+    const char *dims; /* the setting, or "" */
+    int threads;      /* from 1 */
+    int optimization;
+    bool cuda, memory_pattern, prepack;
+} onnx_foresee_ask;
+
+onnx_foresee_ask onnx_foresee_asked(const weir_engine_load *load, const onnx_settings *settings, bool cuda);
 
 /* Open dimensions have the sizes of the setting "dims" ("batch=1,sequence=128"). Others are 1 where they are the first of their
  * input, else 16, or the next of those which the command tries with which all shapes follow. What cannot be told is 0. */
-void onnx_foresee(onnx_file *file, const weir_engine_load *load, const onnx_settings *settings, bool cuda,
-                  onnx_foreseen *out);
+void onnx_foresee_now(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out);
+
+/* foreseen.c: the same, but for what this process was asked before of a file that has not changed since. Any thread. */
+void onnx_foresee(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out);
 
 /* The setting's value is well-formed. */
 bool onnx_dims_good(const char *value);

@@ -202,8 +202,8 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
     return true;
 }
 
-/* `stripped` has data when the weights are ours; `path` is for when they are not. */
-static weir_status create(weir_engine_model *model, onnx_slot *slot, const char *path, const onnx_buffer *stripped,
+/* `stripped` has data when the weights are ours; `file` is for when they are not, or are mapped. */
+static weir_status create(weir_engine_model *model, onnx_slot *slot, const onnx_file *file, const onnx_buffer *stripped,
                           const weir_engine_load *load, const ort_session_options *options, ort_session **out)
 {
     const ort_api *api = model->library->api;
@@ -214,10 +214,10 @@ static weir_status create(weir_engine_model *model, onnx_slot *slot, const char 
     if (status != WEIR_OK)
         return status;
     if (model->maps)
-        onnx_weights_begin(model, load);
+        onnx_weights_begin(model, file, load);
     bool made = !FAILED(model, &a,
                         stripped->data ? api->CreateSessionFromArray(env, stripped->data, stripped->size, options, out)
-                                       : api->CreateSession(env, path, options, out));
+                                       : api->CreateSession(env, onnx_file_path(file), options, out));
     weir_onnxruntime_leave(slot->bridge);
     status = model->maps ? onnx_weights_end(model) : WEIR_OK;
     /* It goes on without a weight that was refused: then the refusal to tell is the one that ended it, whose numbers are the
@@ -244,7 +244,7 @@ static weir_status make_session(weir_engine_model *model, onnx_slot *slot, const
         set ? onnx_device_provide(model->library, &model->device, slot->stream, &model->settings, load, options)
             : onnx_session_failed(model, slot, UINT64_MAX, a.code, a.text, "loading");
     if (status == WEIR_OK)
-        status = create(model, slot, onnx_file_path(file), stripped, load, options, &slot->session);
+        status = create(model, slot, file, stripped, load, options, &slot->session);
     if (status == WEIR_OK && model->settings.buckets > 1)
         slot->options = options;
     else if (options)

@@ -2,6 +2,7 @@
 #include "weights.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -97,6 +98,7 @@ static void give_back(onnx_weight *weight)
 
 typedef struct loading {
     weir_engine_model *model;
+    const onnx_file *file;
     const weir_engine_load *load;
     uint64_t done, total;
     weir_status status; /* of the first weight that could not be placed */
@@ -111,10 +113,10 @@ static int by_end(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-void onnx_weights_begin(weir_engine_model *model, const weir_engine_load *load)
+void onnx_weights_begin(weir_engine_model *model, const onnx_file *file, const weir_engine_load *load)
 {
     qsort(model->weights, model->weight_count, sizeof *model->weights, by_end);
-    here = (loading){.model = model, .load = load, .total = 1};
+    here = (loading){.model = model, .file = file, .load = load, .total = 1};
     for (size_t i = 0; i < model->weight_count; i++)
         here.total += model->weights[i].left ? 0 : model->weights[i].tensor->bytes;
 }
@@ -225,6 +227,25 @@ static int on_munmap(void *address, size_t length)
     return 0;
 }
 
+/* The model's own files, and their folder, were found behind all links when they were opened. */
+static bool is_real(const onnx_file *file, const char *path)
+{
+    bool is = strcmp(path, file->folder) == 0 || strcmp(path, file->real) == 0;
+    for (const onnx_side_file *side = file->sides; side && !is; side = side->next)
+        is = strcmp(path, side->real) == 0;
+    return is;
+}
+
+/* ONNX Runtime asks three times for each weight whether the file that it maps lies in the model's folder, with a call of the system's
+ * for each folder above it, which takes 15 us a weight. */
+static char *on_realpath(const char *path, char *room)
+{
+    if (!here.model || !path || !is_real(here.file, path))
+        return realpath(path, room);
+    return room ? strcpy(room, path)
+                : strndup(path, PATH_MAX); /* the caller has PATH_MAX bytes, which such a path has been read into */
+}
+
 /* ---- whose calls come here ---------------------------------------------------------------------------------------------- */
 
 enum { LIBRARIES = 8 };
@@ -237,7 +258,8 @@ bool onnx_weights_mapped(const onnx_library *library)
         wi_interpose *slots; /* for good: the library stays; NULL: it maps by itself */
     } known[LIBRARIES];
     const wi_replacement calls[] = {{"munmap", (void (*)(void))on_munmap, true},
-                                    {"mmap", (void (*)(void))on_mmap, true}};
+                                    {"mmap", (void (*)(void))on_mmap, true},
+                                    {"realpath", (void (*)(void))on_realpath, false}};
     size_t i = 0;
     pthread_mutex_lock(&asking);
     while (i < LIBRARIES && known[i].api && known[i].api != library->api)
@@ -245,7 +267,8 @@ bool onnx_weights_mapped(const onnx_library *library)
     bool good = i < LIBRARIES && known[i].slots;
     if (i < LIBRARIES && !known[i].api) {
         wi_interpose *slots = NULL;
-        good = wi_interpose_open(library->path, calls, 2, &slots) == WEIR_OK && wi_interpose_apply(slots) == WEIR_OK;
+        good = wi_interpose_open(library->path, calls, sizeof calls / sizeof *calls, &slots) == WEIR_OK &&
+               wi_interpose_apply(slots) == WEIR_OK;
         known[i].api = library->api;
         known[i].slots = good ? slots : NULL;
         if (!good) {

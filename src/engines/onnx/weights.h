@@ -39,8 +39,9 @@ typedef struct onnx_weight {
 /* Whether the library's mappings come here; the first call for a library sees to that. Any thread. */
 bool onnx_weights_mapped(const onnx_library *library);
 
-/* Between begin and end this thread's mappings are the model's weights. The list is sorted. */
-void onnx_weights_begin(struct weir_engine_model *model, const weir_engine_load *load);
+/* Between begin and end this thread's mappings are the model's weights, and ONNX Runtime is told of the model's files, which were opened
+ * behind all links, that they lie where they lie. The list is sorted. */
+void onnx_weights_begin(struct weir_engine_model *model, const onnx_file *file, const weir_engine_load *load);
 /* WEIR_OK, or why a weight could not be placed: then the session was made without the client's memory for it.
  * WEIR_ERR_CANCELLED: nobody wants the model any more. */
 weir_status onnx_weights_end(struct weir_engine_model *model);

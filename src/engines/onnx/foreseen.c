@@ -1,0 +1,97 @@
+/* What was foreseen of models in this process. A model is looked at when an engine is chosen for it, by a pool, and once more by each
+ * load; of one with branches that takes a fifth of the load's time. So it is foreseen again only where the file may have changed, or
+ * something else is asked. */
+#include "foresee.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT = 16 };
+
+typedef struct kept {
+    char *real, *asked;
+    wi_stamp stamp;
+    onnx_foreseen said;
+} kept;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static kept *files[KEPT]; /* guarded by the lock, as what they point to */
+static size_t next_place;
+
+static void forget(kept *it)
+{
+    if (it) {
+        free(it->real);
+        free(it->asked);
+    }
+    free(it);
+}
+
+static bool is_of(const kept *it, const onnx_file *file, const char *asked)
+{
+    return it && strcmp(it->real, file->real) == 0 && strcmp(it->asked, asked) == 0;
+}
+
+/* With the lock held. KEPT: there is none. */
+static size_t place_of(const onnx_file *file, const char *asked)
+{
+    size_t place = 0;
+    while (place < KEPT && !is_of(files[place], file, asked))
+        place++;
+    return place;
+}
+
+static bool recall(const onnx_file *file, const char *asked, onnx_foreseen *out)
+{
+    pthread_mutex_lock(&lock);
+    size_t place = place_of(file, asked);
+    bool found = place < KEPT && wi_stamp_same(&files[place]->stamp, &file->stamp);
+    if (found)
+        *out = files[place]->said;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* Without memory it is foreseen again the next time. */
+static void keep(const onnx_file *file, const char *asked, const onnx_foreseen *said)
+{
+    kept *it = calloc(1, sizeof *it);
+    if (it)
+        *it = (kept){strdup(file->real), strdup(asked), file->stamp, *said};
+    if (!it || !it->real || !it->asked) {
+        forget(it);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    size_t place = place_of(file, asked);
+    place = place < KEPT ? place : next_place++ % KEPT;
+    kept *before = files[place];
+    files[place] = it;
+    pthread_mutex_unlock(&lock);
+    forget(before);
+}
+
+/* NULL without memory. To be freed. */
+static char *write_asked(const onnx_foresee_ask *ask)
+{
+    size_t room = strlen(ask->dims) + 64;
+    char *asked = malloc(room);
+    if (asked)
+        snprintf(asked, room, "%d %d %d %d %d %s", ask->cuda, ask->memory_pattern, ask->threads, ask->prepack,
+                 ask->optimization, ask->dims);
+    return asked;
+}
+
+/* Files beside a model have small tensors of it, too: it is foreseen each time. */
+void onnx_foresee(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out)
+{
+    char *asked = !file->sides && file->stamp.settled ? write_asked(ask) : NULL;
+    if (!asked || !recall(file, asked, out)) {
+        onnx_foresee_now(file, ask, out);
+        if (asked && out->runs && out->whole)
+            keep(file, asked, out);
+    }
+    free(asked);
+}
