@@ -208,6 +208,7 @@ static inline void wi_resource_lock(wi_resource *base)
 }
 static inline void wi_resource_unlock(wi_resource *base)
 {
+    wi_assert(pthread_mutex_trylock(&base->lock) != 0); /* it is held */
 #ifdef WEIR_INVARIANTS
     if (base->table->check)
         base->table->check(base);

@@ -135,31 +135,50 @@ bool graph_has_body(onnx_text node)
 
 /* Branches --------------------------------------------------------------------------------------------------------- */
 
-/* What one branch takes beside its outputs. */
-static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
+/* The arena of its plan. */
+static weir_status arena_of(graph *body, const graph_memory *memory, uint64_t *bytes)
 {
-    graph_memory memory;
     weir_plan *plan = NULL;
     weir_plan_details summary = WEIR_INIT(weir_plan_details);
     weir_plan_options options = WEIR_INIT(weir_plan_options);
     options.alignment = body->alignment ? body->alignment : 256;
     options.effort = body->effort / 4 + 1; /* something is left for the next ones */
     options.mode = body->effort ? WEIR_PLAN_SEARCH : WEIR_PLAN_QUICK;
+    weir_status status = weir_plan_create(memory->buffers, &options, &plan);
+    if (status == WEIR_OK)
+        status = weir_plan_info(plan, &summary);
+    if (status == WEIR_OK)
+        body->effort -= summary.effort < body->effort ? summary.effort : body->effort;
+    *bytes = summary.arena_of[WEIR_KIND_DEVICE];
+    weir_plan_destroy(plan);
+    return status;
+}
+
+static weir_status taken_by(graph *body, const graph_memory *memory, uint64_t *bytes)
+{
+    if (!body->takes)
+        return arena_of(body, memory, bytes);
+    if (!body->takes(body, body->user, bytes))
+        return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a branch", body->file->name);
+    *bytes = *bytes < INT64_MAX ? *bytes : INT64_MAX;
+    return WEIR_OK;
+}
+
+/* What one branch takes beside its outputs. */
+static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
+{
+    graph_memory memory;
+    uint64_t bytes = 0;
     weir_status status = graph_memory_make(body, !body->apart, NULL, &memory);
     if (status != WEIR_OK)
         return status;
-    status = weir_plan_create(memory.buffers, &options, &plan);
-    if (status == WEIR_OK)
-        status = weir_plan_info(plan, &summary);
+    status = taken_by(body, &memory, &bytes);
     if (status == WEIR_OK) {
-        body->effort -= summary.effort < body->effort ? summary.effort : body->effort;
-        uint64_t bytes = summary.arena_of[WEIR_KIND_DEVICE];
         *most = bytes > *most ? bytes : *most;
         sum->weights += memory.weights;
         sum->constants += memory.constants;
         sum->weight_count += memory.weight_count;
     }
-    weir_plan_destroy(plan);
     graph_memory_clear(&memory);
     return status;
 }
@@ -266,8 +285,8 @@ static bool both_branches(step *s)
     graph yes = {.file = NULL}, no = {.file = NULL};
     graph_branches sum = {.scratch = GRAPH_NONE};
     uint64_t most = 0;
-    bool good = look_into(s, "then_branch", &yes, &sum, &most) && look_into(s, "else_branch", &no, &sum, &most) &&
-                add_scratch(s, most, &sum);
+    bool first = look_into(s, "then_branch", &yes, &sum, &most), second = look_into(s, "else_branch", &no, &sum, &most);
+    bool good = (first || second) && add_scratch(s, most, &sum) && first && second;
     if (good)
         count(s, &yes, &no);
     good = good && give(s, &yes, &no);

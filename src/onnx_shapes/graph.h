@@ -100,7 +100,10 @@ typedef struct graph {
     uint64_t effort;     /* steps of the search that those may still take together; 0: none is searched for */
     uint64_t alignment;  /* of places inside those; 0: 256 */
     bool apart;          /* nothing is written over another value there */
-    size_t guesses;      /* values whose shape the file gives otherwise than its operators do */
+    /* What a run of an inferred body takes beside its outputs; false: no host memory. NULL: the arena of its plan. */
+    bool (*takes)(struct graph *body, const void *user, uint64_t *bytes);
+    const void *user;
+    size_t guesses; /* values whose shape the file gives otherwise than its operators do */
     uint32_t first_guess;
 } graph;
 
@@ -134,6 +137,8 @@ bool graph_has_body(onnx_text node);
 
 /* The names of the value's open dimensions, in their order; empty for one that has none. Answers how many. */
 uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK]);
+/* What the file says of each of the value's dimensions: a name, or that it is a number; neither: nothing. Answers how many it has. */
+uint32_t graph_said_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK], bool numbers[GRAPH_MAX_RANK]);
 /* Writes the names that the inputs' dimensions have, each behind ", ". Answers how many. */
 size_t graph_dim_names(const graph *g, char *text, size_t capacity);
 

@@ -310,6 +310,25 @@ uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RA
     return count;
 }
 
+uint32_t graph_said_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK], bool numbers[GRAPH_MAX_RANK])
+{
+    uint32_t count = 0;
+    onnx_text shape = shape_of(value->info);
+    onnx_wire wire;
+    onnx_wire_open(&wire, (const uint8_t *)shape.text, shape.size);
+    for (onnx_field dim; count < GRAPH_MAX_RANK && onnx_wire_next(&wire, &dim) == 1;)
+        if (dim.number == SHAPE_DIM) {
+            names[count] = text_in(&dim, DIM_NAME);
+            numbers[count] = false;
+            onnx_wire inner;
+            onnx_wire_open(&inner, dim.data, dim.size);
+            for (onnx_field field; onnx_wire_next(&inner, &field) == 1;)
+                numbers[count] |= field.number == DIM_VALUE && field.value <= INT64_MAX;
+            count++;
+        }
+    return count;
+}
+
 /* Is the word in the text, and not as the begin of a longer one? */
 static bool has_word(const char *text, const char *word)
 {
@@ -497,7 +516,9 @@ weir_status graph_read_body(graph *outer, onnx_text body, graph *out)
                    .numbers_left = outer->numbers_left,
                    .effort = outer->effort,
                    .alignment = outer->alignment,
-                   .apart = outer->apart};
+                   .apart = outer->apart,
+                   .takes = outer->takes,
+                   .user = outer->user};
     onnx_field proto = {.data = (const uint8_t *)body.text, .size = body.size};
     weir_status status = read_graph(out, &proto);
     for (size_t i = 0; status == WEIR_OK && i < out->value_count; i++) {

@@ -51,6 +51,7 @@ static _Noreturn void refuse(weir_onnxruntime *bridge, weir_status status, weir_
 
 weir_status weir_onnxruntime_explain(weir_onnxruntime *bridge, uint64_t refused, char *text, size_t capacity)
 {
+    WI_ENTER();
     if (!bridge || !text || capacity == 0)
         return WEIR_OK;
     const last_refusal *own = mine;

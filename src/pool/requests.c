@@ -455,6 +455,7 @@ weir_status weir_pool_cancel(weir_pool *pool, uint64_t id)
 
 weir_status weir_pool_waiting(weir_pool *pool, uint64_t id, weir_pool_answer *out)
 {
+    WI_ENTER();
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_pool_waiting: NULL");
     weir_status status = wi_pool_enter(pool, "weir_pool_waiting");

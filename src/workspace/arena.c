@@ -381,6 +381,7 @@ weir_status weir_arena_add(weir_arena *arena, const weir_plan *plan, weir_stream
 
 weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out)
 {
+    WI_ENTER();
     if (!arena || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_info: NULL");
     weir_arena_details details = {.buckets = arena->bucket_count, .running = atomic_load(&arena->running)};
@@ -401,6 +402,7 @@ weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out)
 static weir_status find_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call,
                              weir_slot *slot)
 {
+    WI_ENTER();
     if (!arena)
         return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     if (bucket >= arena->bucket_count)

@@ -406,6 +406,7 @@ weir_status weir_arena_pool_trim(weir_arena_pool *pool, weir_client *client, uin
 
 weir_status weir_arena_pool_info(weir_arena_pool *pool, weir_arena_pool_details *out)
 {
+    WI_ENTER();
     if (!pool || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_info: NULL");
     pthread_mutex_lock(&pool->lock);

@@ -520,6 +520,7 @@ weir_status weir_parameters_release(weir_parameters *store)
 
 weir_status weir_parameters_info(weir_parameters *store, weir_parameters_details *out)
 {
+    WI_ENTER();
     if (!store || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_parameters_info: NULL");
     weir_parameters_details details = {.struct_size = 0};
@@ -581,6 +582,7 @@ static weir_status parameter_called(weir_parameters *store, const char *name, ui
 
 weir_status weir_parameter_info(weir_parameters *store, const char *name, uint32_t index, weir_parameter *out)
 {
+    WI_ENTER();
     if (!store || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_parameter_info: NULL");
     weir_status status = name ? parameter_called(store, name, &index) : WEIR_OK;

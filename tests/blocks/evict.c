@@ -31,6 +31,23 @@ static void what_was_used_least_recently_goes_first_and_leaves_before_their_pare
     ok(weir_prefix_cache_destroy(cache));
 }
 
+/* An insertion of fewer blocks than the prefix has is a use of those alone. */
+static void what_is_not_inserted_is_not_used(void **state)
+{
+    fixture *f = *state;
+    weir_prefix_cache *cache = make_cache(f->m, 0);
+    uint32_t one[2], two, tokens[8], n;
+    leave_behind(cache, f->m, "abcdefgh", one);
+    leave_behind(cache, f->m, "ABCD", &two);
+    weir_prefix p = prompt(tokens, "abcdefgh");
+    ok(weir_prefix_cache_insert(cache, &p, one, 1, WEIR_STREAM_HOST, &n));
+    assert_int_equal(n, 0);
+    ok(weir_prefix_cache_evict(cache, 1, &n));
+    assert_true(details_of(f->pool, one[0]).cached && !details_of(f->pool, one[1]).cached);
+    assert_true(details_of(f->pool, two).cached);
+    ok(weir_prefix_cache_destroy(cache));
+}
+
 static void what_was_left_last_goes_last(void **state)
 {
     fixture *f = *state;
@@ -315,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_was_used_least_recently_goes_first_and_leaves_before_their_parents),
+        TEST(what_is_not_inserted_is_not_used),
         TEST(what_was_left_last_goes_last),
         TEST(evictions_count_blocks),
         TEST(a_block_in_use_is_never_evicted),

@@ -196,6 +196,11 @@ static void what_is_no_member_or_stream_is_refused(void **state)
     fails(WEIR_ERR_STREAM_MISUSE, free_one(s.a, 0, stale));
     fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_free(s.a, list, NULL, 1, 0, stale));
     fails(WEIR_ERR_INVALID, weir_block_pool_alloc(NULL, 1, 0, WEIR_STREAM_HOST, &index));
+    for (uint32_t flag = 1; flag != 0; flag <<= 1)
+        if (flag != WEIR_BLOCK_POOL_RUN) {
+            fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, 1, flag, WEIR_STREAM_HOST, &index));
+            fails(WEIR_ERR_INVALID, weir_block_pool_free(s.a, list, NULL, 1, flag, WEIR_STREAM_HOST));
+        }
     fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, 1, 0, WEIR_STREAM_HOST, NULL));
     fails(WEIR_ERR_INVALID, weir_block_pool_alloc(s.a, 1, WEIR_BLOCK_POOL_RUN, WEIR_STREAM_HOST, NULL));
     fails(WEIR_ERR_INVALID, free_one(NULL, 0, WEIR_STREAM_HOST));

@@ -60,6 +60,53 @@ static void a_write_comes_behind_every_stream_that_has_left(void **state)
     ok(drop(f->m, other, WEIR_STREAM_HOST));
 }
 
+/* As many streams as are noted, and one more: a lookup ends before that one's block, and a write is not in place. */
+static void of_so_many_streams_each_is_waited_for(void **state)
+{
+    enum { MOST = 32 };
+    fixture *f = *state;
+    gate g = GATE;
+    weir_stream streams[MOST + 1];
+    uint32_t tokens[(MOST + 1) * TOKENS], list[MOST + 1], got[MOST + 1], found, index = take(f->m), same;
+    unsigned char bytes[BLOCK] = {0};
+    weir_block_pool *pool = make_shared(f->a, MOST + 1, WEIR_ALLOC_NO_WAIT);
+    weir_block_pool_member *m = join(pool, f->a, 0);
+    weir_prefix_cache *cache = make_cache(m, 0);
+    weir_prefix p = {.struct_size = sizeof p, .tokens = tokens};
+    ok(weir_block_pool_alloc(m, MOST + 1, 0, WEIR_STREAM_HOST, list));
+    for (uint32_t i = 0; i < (MOST + 1) * TOKENS; i++)
+        tokens[i] = i;
+    for (uint32_t s = 0; s <= MOST; s++) {
+        ok(weir_stream_acquire(f->runtime, &streams[s]));
+        ok(weir_call(f->runtime, pass_gate, &g, streams[s]));
+        p.count += TOKENS;
+        ok(weir_prefix_cache_insert(cache, &p, list, s + 1, streams[s], &found));
+        assert_int_equal(found, 1);
+        if (s == MOST) {
+            ok(weir_block_pool_make_writable(f->m, index, f->stream, &same));
+            assert_int_equal(same, index);
+        }
+        ok(weir_block_pool_share(f->m, &index, 1));
+        ok(drop(f->m, index, streams[s]));
+    }
+    ok(weir_prefix_cache_acquire(cache, &p, f->other, got, MOST + 1, &found));
+    assert_int_equal(found, MOST);
+    assert_memory_equal(got, list, MOST * sizeof *got);
+    fails(WEIR_ERR_BUSY, weir_block_pool_upload(f->m, &index, 1, bytes, f->stream));
+    ok(weir_block_pool_make_writable(f->m, index, f->stream, &same));
+    assert_int_not_equal(same, index);
+    open_gate(&g);
+    for (uint32_t s = 0; s <= MOST; s++)
+        ok(weir_stream_release(streams[s]));
+    ok(weir_block_pool_free(m, got, NULL, MOST, 0, f->other));
+    ok(weir_stream_synchronize(f->other));
+    ok(weir_stream_synchronize(f->stream));
+    ok(weir_block_pool_free(m, list, NULL, MOST + 1, 0, WEIR_STREAM_HOST));
+    ok(drop(f->m, same, WEIR_STREAM_HOST));
+    ok(weir_prefix_cache_destroy(cache));
+    ok(weir_block_pool_destroy(pool));
+}
+
 static void references_of_a_run_are_each_blocks_own(void **state)
 {
     fixture *f = *state;
@@ -251,6 +298,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_write_comes_behind_every_stream_that_has_left),
+        TEST(of_so_many_streams_each_is_waited_for),
         TEST(references_of_a_run_are_each_blocks_own),
         TEST(every_block_of_a_list_is_moved_and_checked),
         TEST(caches_end_in_any_order),

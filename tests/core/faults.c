@@ -4,6 +4,7 @@
 #include "core.h"
 #include <weir/trace.h>
 #include "trim.h"
+#include <weir/adaptor.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"
@@ -340,6 +341,40 @@ static void malloc_fails_at_every_call(void **state)
     print_message("%ld allocations on the heap, each failing once; %ld seen by the caller\n", n, answered);
 }
 
+static void sees_nothing(void *state, const weir_adaptor_block *of)
+{
+    (void)state, (void)of;
+}
+
+/* Each resource that a stack may have, and each request for host memory of its making. */
+static void malloc_fails_while_a_stack_is_made(void **state)
+{
+    static const char *const stacks[] = {
+        "mapped",      "direct",        "async",        "segments",
+        "log(direct)", "guard(direct)", "seen(direct)", "guard(log(budget(seen(segments))))"};
+    static const weir_adaptor_table seen = {.struct_size = sizeof seen, .name = "seen", .freed = sees_nothing};
+    (void)state;
+    ok(weir_adaptor_register(&seen));
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
+        bool reached = true;
+        for (malloc_fails_at = 0; reached; malloc_fails_at++) {
+            weir_runtime_options options = {.struct_size = sizeof options, .budget = BUDGET, .resource = stacks[i]};
+            weir_runtime *runtime = NULL;
+            faults_reset(-1);
+            mallocs = 0;
+            malloc_armed = true;
+            weir_status status = wi_runtime_create_over(&faulty_driver, 0, &options, &runtime);
+            malloc_armed = false;
+            reached = mallocs > malloc_fails_at;
+            if (status == WEIR_OK)
+                ok(weir_runtime_destroy(runtime));
+            else
+                assert_int_equal(status, WEIR_ERR_SYSTEM);
+        }
+        assert_true(malloc_fails_at > 3);
+    }
+}
+
 /* The device has less than the budget would allow: what lies free is used first, then the refusal says so. */
 static void a_device_smaller_than_the_budget(void **state)
 {
@@ -516,6 +551,7 @@ int main(void)
         cmocka_unit_test(a_fault_at_every_driver_call),
         cmocka_unit_test(a_driver_that_stays_broken),
         cmocka_unit_test(malloc_fails_at_every_call),
+        cmocka_unit_test(malloc_fails_while_a_stack_is_made),
         cmocka_unit_test(a_device_smaller_than_the_budget),
         cmocka_unit_test(spare_handles),
         cmocka_unit_test(memory_in_the_driver_is_waited_for),

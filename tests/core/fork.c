@@ -3,8 +3,22 @@
 #include "info.h"
 #include "core.h"
 #include <weir/trace.h>
+#include <weir/adaptor.h>
+#include <weir/cores.h>
+#include <weir/driver.h>
+#include <weir/elastic.h>
 #include <weir/engine.h>
+#include <weir/experimental/kv.h>
+#include <weir/guard.h>
 #include <weir/model.h>
+#include <weir/onnxruntime.h>
+#include <weir/pool.h>
+#include <weir/predict.h>
+#include <weir/prefix_cache.h>
+#include <weir/pressure.h>
+#include <weir/residency.h>
+#include <weir/select.h>
+#include <weir/workspace.h>
 
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -35,6 +49,129 @@ static void listen(weir_log_level level, const char *text, void *user)
 static void nothing(void *user)
 {
     (void)user;
+}
+
+/* Those that ask whether this is such a child before they look at anything else. */
+static void calls_of_nothing(void)
+{
+    forked(weir_adaptor_register(NULL));
+    forked(weir_block_pool_create(NULL, NULL, NULL));
+    forked(weir_block_pool_destroy(NULL));
+    forked(weir_block_pool_member_create(NULL, NULL, 0, NULL));
+    forked(weir_block_pool_member_destroy(NULL));
+    forked(weir_block_pool_member_set_cap(NULL, 0));
+    forked(weir_block_pool_alloc(NULL, 0, 0, WEIR_STREAM_HOST, NULL));
+    forked(weir_block_pool_free(NULL, NULL, NULL, 0, 0, WEIR_STREAM_HOST));
+    forked(weir_block_pool_share(NULL, NULL, 0));
+    forked(weir_block_pool_make_writable(NULL, 0, WEIR_STREAM_HOST, NULL));
+    forked(weir_block_pool_upload(NULL, NULL, 0, NULL, WEIR_STREAM_HOST));
+    forked(weir_block_pool_download(NULL, NULL, 0, NULL, WEIR_STREAM_HOST));
+    forked(weir_block_pool_copy(NULL, NULL, NULL, NULL, 0, WEIR_STREAM_HOST));
+    forked(weir_block_pool_block_info(NULL, 0, NULL));
+    forked(weir_block_pool_info(NULL, NULL, NULL, 0, NULL));
+    forked(weir_block_pool_member_info(NULL, NULL));
+    forked(weir_reservation_create(NULL, 0, 0, NULL));
+    forked(weir_reservation_destroy(NULL));
+    forked(weir_cores_open(NULL, 0, 0, NULL));
+    forked(weir_cores_take(NULL, NULL, NULL, NULL));
+    forked(weir_cores_renew(NULL, NULL, NULL, NULL));
+    forked(weir_cores_info(NULL));
+    forked(weir_cores_look(0, NULL));
+    forked(weir_driver_register(NULL));
+    forked(weir_elastic_create(NULL, NULL, NULL));
+    forked(weir_elastic_commit(NULL, 0, 0, WEIR_STREAM_HOST));
+    forked(weir_elastic_release(NULL, 0, 0, WEIR_STREAM_HOST));
+    forked(weir_elastic_destroy(NULL, WEIR_STREAM_HOST));
+    forked(weir_elastic_info(NULL, NULL));
+    forked(weir_elastic_check(NULL));
+    forked(weir_kv_layout_of(NULL, NULL));
+    forked(weir_kv_fits(NULL, NULL, NULL));
+    forked(weir_kv_address(NULL, NULL, 0, 0, 0, 0, 0, NULL));
+    forked(weir_guard_reports(NULL, NULL, 0, NULL));
+    forked(weir_guard_check(NULL));
+    forked(weir_guard_leaks(NULL, NULL, 0, NULL));
+    forked(weir_model_call_create(NULL, NULL, NULL, NULL));
+    forked(weir_model_call_run(NULL, NULL));
+    forked(weir_model_call_destroy(NULL));
+    forked(weir_model_suspend(NULL, NULL, NULL));
+    forked(weir_model_resume(NULL, WEIR_STREAM_HOST));
+    forked(weir_model_residency(NULL, NULL));
+    forked(weir_onnxruntime_register(NULL));
+    forked(weir_onnxruntime_unregister(NULL, NULL));
+    forked(weir_onnxruntime_create(NULL, NULL));
+    forked(weir_onnxruntime_enter(NULL));
+    forked(weir_onnxruntime_destroy(NULL));
+    forked(weir_onnxruntime_info(NULL, NULL));
+    forked(weir_onnxruntime_explain(NULL, 0, NULL, 0));
+    forked(weir_pool_create(NULL, NULL));
+    forked(weir_pool_destroy(NULL));
+    forked(weir_pool_add(NULL, NULL));
+    forked(weir_pool_remove(NULL, NULL, 0, NULL));
+    forked(weir_pool_load(NULL, NULL, 0));
+    forked(weir_pool_suspend(NULL, NULL, 0));
+    forked(weir_pool_unload(NULL, NULL, 0, NULL));
+    forked(weir_pool_pin(NULL, NULL, false));
+    forked(weir_pool_keep(NULL, NULL, 0));
+    forked(weir_pool_acquire(NULL, NULL, NULL, NULL));
+    forked(weir_pool_infer(NULL, NULL, NULL, NULL, NULL, NULL));
+    forked(weir_pool_cancel(NULL, 0));
+    forked(weir_pool_waiting(NULL, 0, NULL));
+    forked(weir_pool_list(NULL, NULL, 0, NULL));
+    forked(weir_pool_usage_info(NULL, 0, NULL));
+    forked(weir_predict(NULL, NULL, NULL));
+    forked(weir_predict_fit(NULL, NULL, 0, NULL, NULL));
+    forked(weir_prediction_learn(NULL, NULL, NULL));
+    forked(weir_model_prediction(NULL, NULL, NULL));
+    forked(weir_prefix_cache_create(NULL, NULL, NULL));
+    forked(weir_prefix_cache_destroy(NULL));
+    forked(weir_prefix_cache_acquire(NULL, NULL, WEIR_STREAM_HOST, NULL, 0, NULL));
+    forked(weir_prefix_cache_insert(NULL, NULL, NULL, 0, WEIR_STREAM_HOST, NULL));
+    forked(weir_prefix_cache_evict(NULL, 0, NULL));
+    forked(weir_prefix_cache_info(NULL, NULL));
+    forked(weir_pressure_register(NULL, 0, NULL, NULL, NULL));
+    forked(weir_pressure_register_with(NULL, NULL, NULL));
+    forked(weir_pressure_unregister(NULL, 0));
+    forked(weir_client_suspend(NULL, NULL, NULL));
+    forked(weir_client_resume(NULL, WEIR_STREAM_HOST));
+    forked(weir_client_resume_some(NULL, NULL, WEIR_STREAM_HOST, NULL));
+    forked(weir_client_residency(NULL, NULL));
+    forked(weir_read_file(NULL, NULL, NULL, 0, 0, WEIR_STREAM_HOST));
+    forked(weir_alloc_from_file(NULL, NULL, NULL, 0, NULL));
+    forked(weir_base_register(NULL));
+    forked(weir_hardware_create(NULL, NULL));
+    forked(weir_choice_create(NULL, NULL, NULL));
+    forked(weir_memory_stats_info(NULL, NULL));
+    forked(weir_layout_walk(NULL, NULL, NULL, NULL));
+    forked(weir_capture_pool_create(NULL, NULL));
+    forked(weir_capture_pool_destroy(NULL, WEIR_STREAM_HOST));
+    forked(weir_capture_pool_info(NULL, NULL));
+    forked(weir_sink_file(NULL, 0, NULL));
+    forked(weir_trace_add_sink(NULL, NULL));
+    forked(weir_trace_flush(NULL));
+    forked(weir_trace_note(NULL, NULL));
+    forked(weir_launch_begin(NULL, WEIR_STREAM_HOST, NULL, 0, NULL));
+    forked(weir_launch_end(NULL));
+    forked(weir_arena_pool_acquire(NULL, NULL, NULL));
+    forked(weir_arena_pool_release(NULL));
+    forked(weir_arena_pool_trim(NULL, NULL, 0, NULL));
+    forked(weir_arena_pool_info(NULL, NULL));
+    forked(weir_parameters_create(NULL, NULL, NULL));
+    forked(weir_parameters_acquire(NULL));
+    forked(weir_parameters_release(NULL));
+    forked(weir_parameters_add(NULL, NULL, 0, 0, NULL, WEIR_STREAM_HOST, NULL));
+    forked(weir_parameters_alias(NULL, NULL, NULL, 0, 0));
+    forked(weir_parameter_info(NULL, NULL, 0, NULL));
+    forked(weir_parameters_info(NULL, NULL));
+    forked(weir_arena_create(NULL, NULL, NULL));
+    forked(weir_arena_destroy(NULL, WEIR_STREAM_HOST));
+    forked(weir_arena_add(NULL, NULL, WEIR_STREAM_HOST, NULL));
+    forked(weir_arena_tensor_info(NULL, 0, 0, NULL));
+    forked(weir_arena_set_length(NULL, 0, 0, 0));
+    forked(weir_arena_write(NULL, 0, 0, 0, NULL, 0, WEIR_STREAM_HOST));
+    forked(weir_arena_read(NULL, 0, 0, 0, NULL, 0, WEIR_STREAM_HOST));
+    forked(weir_arena_begin(NULL, 0, WEIR_STREAM_HOST));
+    forked(weir_arena_end(NULL));
+    forked(weir_arena_info(NULL, NULL));
 }
 
 static void in_child(void)
@@ -129,6 +266,7 @@ static void in_child(void)
     forked(weir_model_health(NULL));
     forked(weir_model_metrics(NULL, NULL));
     forked(weir_model_info(NULL, NULL));
+    calls_of_nothing();
     /* What needs neither a device nor a lock still works. */
     char text[24];
     expect(strcmp(weir_size_format(1024, text, sizeof text), "1 KiB") == 0);

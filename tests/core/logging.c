@@ -137,6 +137,22 @@ static void resizes_are_recorded(void **state)
     }
 }
 
+static void a_growth_is_recorded(void **state)
+{
+    (void)state;
+    log_world w = make("log(mapped)");
+    void *a = allocate(w.client, 1000, w.stream, WEIR_CLASS_OTHER);
+    ok(weir_resize(w.client, a, 2000, w.stream));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_resize(w.client, a, 2 * MIB, w.stream)); /* more than the budget */
+    read_log(&w);
+    assert_int_equal(w.count, 2);
+    check_event(&w.events[1], WEIR_ACTION_RESIZE, WEIR_OK, a, 2000);
+    assert_int_equal(w.events[1].charged, 2048);
+    ok(weir_free(w.client, a, w.stream));
+    ok(weir_stream_synchronize(w.stream));
+    end(&w);
+}
+
 /* Of a free both streams are told: its own, and that of the block. */
 static void a_free_on_another_stream_is_told_as_such(void **state)
 {
@@ -326,6 +342,7 @@ int main(void)
         cmocka_unit_test(each_call_is_recorded),
         cmocka_unit_test(a_reap_is_recorded),
         cmocka_unit_test(resizes_are_recorded),
+        cmocka_unit_test(a_growth_is_recorded),
         cmocka_unit_test(a_free_on_another_stream_is_told_as_such),
         cmocka_unit_test(the_csv_has_rmms_words_and_the_binary_file_all),
         cmocka_unit_test(the_order_of_adaptors_counts),

@@ -4,6 +4,8 @@
 #include "core.h"
 #include <weir/trace.h>
 #include <weir/elastic.h>
+#include <weir/prefix_cache.h>
+#include <weir/residency.h>
 #include <weir/workspace.h>
 #include <weir/engine.h>
 #include <weir/manifest.h>
@@ -51,6 +53,8 @@ static void structures_that_are_filled(void **state)
     ALL_SIZES(weir_option, weir_option_info("log", 0, out));
     ALL_SIZES(weir_stats, weir_snapshot(runtime, out, NULL, 0, NULL));
     ALL_SIZES(weir_client_stats, weir_client_info(client, out));
+    ALL_SIZES(weir_runtime_details, weir_runtime_info(runtime, out));
+    ALL_SIZES(weir_residency, weir_client_residency(client, out));
     ALL_SIZES(weir_memory_stats, weir_memory_stats_info(runtime, out));
     ALL_SIZES(weir_layout_totals, weir_layout_walk(runtime, NULL, NULL, out));
     ALL_SIZES(weir_trim_report,
@@ -64,6 +68,39 @@ static void structures_that_are_filled(void **state)
     ALL_SIZES(weir_elastic_stats, weir_elastic_info(elastic, out));
     ok(weir_elastic_destroy(elastic, WEIR_STREAM_HOST));
     ok(weir_free(client, p, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
+/* Of pools of blocks, and of what lies in them. */
+static void structures_of_pools_that_are_filled(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = make_runtime(4 * MIB);
+    weir_client *client = open_client(runtime, "x", 0, MIB);
+    weir_block_pool_options blocks = {
+        .struct_size = sizeof blocks, .bytes = 256, .count = 4, .flags = WEIR_BLOCK_POOL_SHARED};
+    weir_prefix_cache_options tokens = {.struct_size = sizeof tokens, .tokens = 4};
+    weir_kv_geometry g = {
+        .struct_size = sizeof g, .type = WEIR_TYPE_F16, .layers = 1, .kv_heads = 1, .tokens = 4, .head_size = 8};
+    weir_block_pool *pool;
+    weir_block_pool_member *member;
+    weir_prefix_cache *cache;
+    weir_capture_pool *graph;
+    ok(weir_block_pool_create(client, &blocks, &pool));
+    ok(weir_block_pool_member_create(pool, client, 0, &member));
+    ok(weir_prefix_cache_create(member, &tokens, &cache));
+    ok(weir_capture_pool_create(client, &graph));
+    ALL_SIZES(weir_block_pool_stats, weir_block_pool_info(pool, out, NULL, 0, NULL));
+    ALL_SIZES(weir_block_pool_member_stats, weir_block_pool_member_info(member, out));
+    ALL_SIZES(weir_block_pool_block_details, weir_block_pool_block_info(pool, 3, out));
+    ALL_SIZES(weir_prefix_cache_details, weir_prefix_cache_info(cache, out));
+    ALL_SIZES(weir_capture_pool_details, weir_capture_pool_info(graph, out));
+    ALL_SIZES(weir_kv_layout, weir_kv_layout_of(&g, out));
+    ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
+    ok(weir_prefix_cache_destroy(cache));
+    ok(weir_block_pool_member_destroy(member));
+    ok(weir_block_pool_destroy(pool));
     ok(weir_client_destroy(client));
     ok(weir_runtime_destroy(runtime));
 }
@@ -277,6 +314,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(structures_that_are_filled),
+        cmocka_unit_test(structures_of_pools_that_are_filled),
         cmocka_unit_test(arrays_that_are_filled),
         cmocka_unit_test(structures_that_are_taken),
         cmocka_unit_test(structures_have_room_to_grow),

@@ -141,6 +141,10 @@ static void live(bool promised)
     ok(weir_runtime_trim(runtime, NULL, NULL)); /* tries again what the driver did not take back */
     check_empty(runtime);
     assert_int_equal(take_snapshot(runtime).device.held, 0);
+    weir_memory_stats book = WEIR_INIT(weir_memory_stats);
+    ok(weir_memory_stats_info(runtime, &book));
+    assert_int_equal(book.segment.current, 0);
+    assert_int_equal(book.segment.allocated, book.segment.freed);
     void *all;
     ok(weir_alloc(faulted.client, 8 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &all)); /* nothing is set aside */
     ok(weir_free(faulted.client, all, WEIR_STREAM_HOST));

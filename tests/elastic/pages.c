@@ -633,6 +633,7 @@ static void a_page_that_is_taken_back_is_as_a_new_one(void **state)
     commit(f, e, 0, 2);
     ok(weir_block_info(page_at(f, e, 0), &d));
     assert_int_equal(d.stream.id, WEIR_STREAM_HOST.id);
+    uint64_t generation = d.block.generation;
     hold_stream(f);
     release(f, e, 0, 1, f->stream);
     commit(f, e, 2, 1);
@@ -642,6 +643,7 @@ static void a_page_that_is_taken_back_is_as_a_new_one(void **state)
     pages_are(f, e, 3, 0);
     ok(weir_block_info(page_at(f, e, 0), &d));
     assert_int_equal(d.stream.id, f->stream.id);
+    assert_true(d.block.generation > generation);
     assert_int_equal(stats_of(e).peak, 3 * f->page);
     let_go(f);
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));

@@ -45,6 +45,8 @@ static void plan_is_charge(const char *path, const weir_setting *given, size_t c
         assert_int_equal(stats.live_class[i], plan.bytes[i]);
     }
     assert_true(plan.exact[WEIR_CLASS_WEIGHTS] && plan.exact[WEIR_CLASS_KV] && plan.exact[WEIR_CLASS_SCRATCH]);
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
+        assert_int_equal(plan.source[i], WEIR_PREDICTED_DRY_RUN);
     assert_int_equal(stats.live_class[WEIR_CLASS_OTHER], 0);
     run_once(&it, model);
     assert_int_equal(stats_of(&it).live_class[WEIR_CLASS_WEIGHTS], plan.bytes[WEIR_CLASS_WEIGHTS]);
@@ -390,6 +392,8 @@ static void test_a_plan_of_mapped_weights_has_none(void **state)
             assert_false(plan.exact[WEIR_CLASS_WEIGHTS]);
             for (int k = 0; k < WEIR_CLASS_COUNT && !quick; k++)
                 assert_int_equal(plan.bytes[k], stats.live_class[k]);
+            for (int k = 0; k < WEIR_CLASS_COUNT; k++)
+                assert_int_equal(plan.source[k], quick ? WEIR_PREDICTED_METADATA : WEIR_PREDICTED_DRY_RUN);
         }
         bench_close(&it);
     }

@@ -443,6 +443,27 @@ static void forge(const char *attention)
     fixture_close(&its);
 }
 
+/* As of a memory that could not forget only a part of what a run had computed. */
+static void test_a_state_of_tokens_alone_is_computed_again(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(path, load, 4);
+    learn_what_llama_says(its.it.engine);
+    saved whole = save_seven(&its), end = {0};
+    wg_state_head head;
+    memcpy(&head, whole.data, sizeof head);
+    whole.bytes -= head.bytes;
+    head.bytes = head.computed = 0;
+    memcpy(whole.data, &head, sizeof head);
+    seal(whole.data, whole.bytes);
+    OK(go_on(&its, &whole, NULL, 0, MADE - 7, 0, &end));
+    assert_int_equal(end.made_count, MADE - 7);
+    assert_memory_equal(end.made, expected + 7, end.made_count * sizeof *expected);
+    free(end.data);
+    free(whole.data);
+    fixture_close(&its);
+}
+
 /* There is memory for as many cells as the head says. */
 static void test_a_state_with_more_cells_than_its_head_says_is_refused(void **state)
 {
@@ -551,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_a_state_of_something_else_is_refused),
         cmocka_unit_test(test_a_cut_state_is_refused),
         cmocka_unit_test(test_a_changed_state_is_refused),
+        cmocka_unit_test(test_a_state_of_tokens_alone_is_computed_again),
         cmocka_unit_test(test_a_state_with_more_cells_than_its_head_says_is_refused),
         cmocka_unit_test(test_a_state_of_another_version_or_vocabulary_is_refused),
         cmocka_unit_test(test_a_state_of_another_length_than_llama_cpps_is_refused),

@@ -1,9 +1,11 @@
 # The engine llm. What is said of folders needs no engine: its sources are built into the test.
 set(llm_sources ${PROJECT_SOURCE_DIR}/src/engines/llm)
 if(TARGET weir_onnx_file AND JANSSON_FOUND)
-  weir_test(llm-folder llm/folder.c llm/graph.c ${llm_sources}/folder.c ${llm_sources}/known.c ${llm_sources}/config.c ${llm_sources}/tokenizer.c
-    LIBS weir_onnx_file weir_base PkgConfig::JANSSON m)
-  target_include_directories(test-llm-folder PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  foreach(test folder config)
+    weir_test(llm-${test} llm/${test}.c llm/good_folder.c llm/graph.c ${llm_sources}/folder.c ${llm_sources}/known.c ${llm_sources}/config.c ${llm_sources}/tokenizer.c
+      LIBS weir_onnx_file weir_base PkgConfig::JANSSON m)
+    target_include_directories(test-llm-${test} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  endforeach()
   target_link_options(test-llm-folder PRIVATE -Wl,--wrap=wl_tokenizer_check,--wrap=clock_gettime)
 endif()
 

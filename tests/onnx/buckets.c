@@ -81,6 +81,9 @@ static void keys_round_up(void **state)
     assert_string_equal(key, "f32:0:;i64:5:3,64,128,-1*;");
     onnx_bucket_key(&model, &inference, key, 8);
     assert_int_equal(strlen(key), 7);
+    inference.input_count = 0;
+    onnx_bucket_key(&model, &inference, key, sizeof key);
+    assert_string_equal(key, "");
 }
 
 /* D22: each session has the weights of the first. */

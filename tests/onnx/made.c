@@ -1,6 +1,9 @@
 /* made.c: what the engine has ONNX Runtime make, and what it takes of weir, it gives back: after runs, loads that fail and
  * unloads, whichever call it is that fails. On the host, and over the stub of CUDA. */
 #include "watch.h"
+
+#include <errno.h>
+
 #include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
@@ -271,6 +274,8 @@ char *__real_strdup(const char *text);
 char *__wrap_strdup(const char *text);
 void __real_free(void *piece);
 void __wrap_free(void *piece);
+int __real_pthread_create(pthread_t *out, const pthread_attr_t *attributes, void *(*fn)(void *user), void *user);
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes, void *(*fn)(void *user), void *user);
 
 static bool is_refused(void)
 {
@@ -328,6 +333,12 @@ void __wrap_free(void *piece)
 {
     drop(piece);
     __real_free(piece);
+}
+
+/* A thread is refused as memory is. */
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attributes, void *(*fn)(void *user), void *user)
+{
+    return is_refused() ? EAGAIN : __real_pthread_create(out, attributes, fn, user);
 }
 
 static int count_all(void **state)

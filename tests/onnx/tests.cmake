@@ -72,7 +72,7 @@ if(TARGET weir_onnx_objects)
   add_dependencies(test-onnx-buckets stub-provider)
   weir_onnx_test(made ${CMAKE_CURRENT_LIST_DIR}/made.c ${watch})
   foreach(call weir_stream_acquire weir_stream_release weir_onnxruntime_create weir_onnxruntime_destroy onnx_weights_begin onnx_weights_end
-               malloc calloc realloc strdup free)
+               malloc calloc realloc strdup free pthread_create)
     target_link_options(test-onnx-made PRIVATE -Wl,--wrap=${call})
   endforeach()
   add_test(NAME onnx-made-device COMMAND test-onnx-made)

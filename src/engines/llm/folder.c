@@ -195,12 +195,11 @@ static bool is_cache(const wl_folder *folder, const onnx_value *value)
     return alike && !lengths;
 }
 
-/* By name, keys or values: of four extents, or of five where both are one input. */
+/* By the end of a name that begins with "past_", keys or values: of four extents, or of five where both are one input. */
 static bool is_keys(onnx_text name)
 {
-    static const char key[] = ".key", other[] = ".value";
-    return (name.size > 4 && memcmp(name.text + name.size - 4, key, 4) == 0) ||
-           (name.size > 6 && memcmp(name.text + name.size - 6, other, 6) == 0);
+    const char *end = name.text + name.size;
+    return memcmp(end - 4, ".key", 4) == 0 || memcmp(end - 6, ".value", 6) == 0;
 }
 
 /* An extent that the graph leaves open: `other` in its place. */

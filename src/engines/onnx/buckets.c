@@ -95,7 +95,6 @@ void onnx_buckets_end(weir_engine_model *model)
     pthread_mutex_destroy(&b->lock);
     free(b->places);
     free(b);
-    model->buckets = NULL;
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */

@@ -332,7 +332,6 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->client = load->places[0].client;
     model->runtime = load->places[0].runtime;
     model->texts = source->file.texts;
-    model->metrics.struct_size = sizeof model->metrics;
     pthread_mutex_init(&model->lock, NULL);
     choose_level(model, &source->file);
     report(load, 0.1);

@@ -1,7 +1,7 @@
 /* foresee.c: see foresee.h.
  *
  * ONNX Runtime's planner gives a value a place of a value of the same type and shape that nobody needs any more, else a
- * new one; what follows a convolution or a Gemm element by element is fused with it, and so in its place. A place is there from its
+ * new one; those inside what it runs as one node (fusion.h) are not there. A place is there from its
  * first value to its last. With a memory pattern all places are one block, which is there for the whole run from the second one
  * of the same shapes on, and the outputs come beside it; and in any case what kernels work in. */
 #include "foresee.h"
@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "cores.h"
+#include "fusion.h"
+#include "known.h"
 #include "model.h"
 #include "order.h"
 #include "workspace.h"
@@ -152,17 +154,18 @@ typedef struct place {
     uint64_t raw;               /* as it is */
     const graph_value *of;      /* that it was made for */
     bool output;
-    bool fuses; /* made by what its followers are fused with */
 } place;
 
 typedef struct sharing {
     const graph *g;
     const graph_memory *memory;
-    place *places;  /* one after the other; those of the caller's inputs, and of what vanishes, have no bytes */
-    uint32_t *of;   /* by buffer: its place */
-    bool *vanishes; /* by value of the graph */
+    place *places;           /* one after the other; those of the caller's inputs have no bytes */
+    uint32_t *of;            /* by buffer: its place */
+    uint32_t *at;            /* by value of the graph: the same; GRAPH_NONE: it has none */
+    const uint32_t *known;   /* see known.h */
+    const uint32_t *readers; /* by value: how many it has */
     uint32_t count;
-    bool cuda;
+    bool cuda, open;
 } sharing;
 
 static const graph_value *value_of(const sharing *it, uint32_t buffer)
@@ -170,96 +173,105 @@ static const graph_value *value_of(const sharing *it, uint32_t buffer)
     return &it->g->values[it->memory->values[buffer]];
 }
 
-static bool same_shape(const graph_value *a, const graph_value *b)
+/* And ONNX Runtime knows it before a run. */
+static bool same_shape(const sharing *it, const graph_value *a, const graph_value *b)
 {
-    return a->type == b->type && a->shape.rank == b->shape.rank &&
-           memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof *a->shape.dims) == 0;
+    size_t bytes = a->shape.rank * sizeof *it->known;
+    const uint32_t *one = it->known + (size_t)(a - it->g->values) * GRAPH_MAX_RANK,
+                   *other = it->known + (size_t)(b - it->g->values) * GRAPH_MAX_RANK;
+    bool same = a->shape.rank == b->shape.rank &&
+                memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof *a->shape.dims) == 0 &&
+                (!it->open || memcmp(one, other, bytes) == 0);
+    for (uint32_t i = 0; same && it->open && i < a->shape.rank; i++)
+        same = one[i] != ONNX_UNKNOWN;
+    return same;
 }
 
-/* The newest for such values that nobody needs any more. The caller's inputs, and what vanishes, leave none behind. */
+/* Of two places that are left behind the same step, that which stands later among the inputs is left later. */
+static bool is_left_later(const sharing *it, uint32_t one, uint32_t other)
+{
+    if (it->places[one].end != it->places[other].end)
+        return it->places[one].end > it->places[other].end;
+    const graph_node *node = &it->g->nodes[it->memory->order[it->places[one].end - 1]];
+    for (uint32_t k = node->input_count; k > 0; k--) {
+        uint32_t at = node->inputs[k - 1] == GRAPH_NONE ? GRAPH_NONE : it->at[node->inputs[k - 1]];
+        if (at == one || at == other)
+            return at == one;
+    }
+    return false;
+}
+
+/* The newest for such values that nobody needs any more. The caller's inputs leave none behind. */
 static uint32_t free_place(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     uint32_t found = it->count;
     for (uint32_t i = 0; i < it->count; i++)
-        if (it->places[i].bytes > 0 && !it->places[i].output && same_shape(it->places[i].of, value) &&
-            it->places[i].end <= buffer->begin && (found == it->count || it->places[i].end > it->places[found].end))
+        if (it->places[i].bytes > 0 && !it->places[i].output && it->places[i].of->type == value->type &&
+            same_shape(it, it->places[i].of, value) && it->places[i].end <= buffer->begin &&
+            (found == it->count || is_left_later(it, i, found)))
             found = i;
     return found;
 }
 
-static bool is_made_by(const sharing *it, const graph_value *value, const char *op)
+/* Kernels that write over what they read. */
+static bool is_in_place(const graph_node *node)
 {
-    return value->maker != GRAPH_NONE && onnx_text_is(it->g->nodes[value->maker].op, op);
+    static const char *const names[] = {
+        "Relu",        "Sigmoid",  "Tanh",     "Elu",  "Selu", "LeakyRelu", "ThresholdedRelu",
+        "HardSigmoid", "Softplus", "Softsign", "Celu", "Clip", "Softmax",   "LogSoftmax",
+        "Cast"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (onnx_text_is(node->op, names[i]))
+            return true;
+    return false;
 }
 
-/* A sum behind the product of two matrices is fused with it as well, but not of three dimensions. A product of whole numbers is,
- * with what makes floats of it. */
-static bool fuses(const sharing *it, const graph_value *value)
+/* The value is written over its node's input, which nobody needs behind it. */
+static bool is_over(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
-    return is_made_by(it, value, "Conv") || is_made_by(it, value, "Gemm") || is_made_by(it, value, "MatMulInteger") ||
-           (is_made_by(it, value, "MatMul") && value->shape.rank == 2);
-}
-
-static bool is_fused(const sharing *it, const graph_value *value, const weir_buffer *buffer)
-{
-    const place *over = buffer->sharing == WEIR_SHARING_IN_PLACE ? &it->places[it->of[buffer->of]] : NULL;
-    if (is_made_by(it, value, "HardSwish")) /* no kernel has it: it is two others */
+    if (buffer->sharing != WEIR_SHARING_IN_PLACE || value->output || value->maker == GRAPH_NONE || it->cuda)
         return false;
-    return over && over->fuses && over->end <= buffer->begin + 1 && !it->cuda;
+    const place *over = &it->places[it->of[buffer->of]];
+    const graph_node *node = &it->g->nodes[value->maker];
+    return is_in_place(node) && node->inputs[0] != GRAPH_NONE &&
+           same_shape(it, &it->g->values[node->inputs[0]], value) && over->bytes > 0 && !over->output &&
+           over->end <= buffer->begin + 1;
 }
 
-static bool is_unpacked(const sharing *it, uint32_t id)
+static bool is_of_branches(const sharing *it, uint32_t buffer)
 {
-    return id != GRAPH_NONE && is_made_by(it, &it->g->values[id], "DequantizeLinear");
+    uint32_t id = it->memory->values[buffer], maker = it->g->values[id].maker;
+    return maker != GRAPH_NONE && it->g->nodes[maker].branches.scratch == id;
 }
 
-static bool is_product_of_unpacked(const sharing *it, const graph_node *node)
+/* What looks at another value, and is handed out, is a copy of it, unless the node is left out. */
+static bool is_view(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
-    static const char *const products[] = {"MatMul", "Gemm", "Conv"};
-    bool product = false;
-    for (size_t k = 0; k < sizeof products / sizeof *products; k++)
-        product |= onnx_text_is(node->op, products[k]);
-    return product && node->input_count > 1 && is_unpacked(it, node->inputs[0]) && is_unpacked(it, node->inputs[1]);
+    return buffer->sharing == WEIR_SHARING_VIEW &&
+           (!value->output || onnx_text_is(it->g->nodes[value->maker].op, "Identity"));
 }
 
-/* What is unpacked for products with what was unpacked as well: the kernel multiplies whole numbers instead, and there is no
- * such value. */
-static void find_vanishing(sharing *it)
-{
-    const graph *g = it->g;
-    for (uint32_t id = 0; id < g->value_count; id++)
-        it->vanishes[id] = is_unpacked(it, id) && !g->values[id].output;
-    for (size_t i = 0; i < g->node_count; i++) {
-        const graph_node *node = &g->nodes[i];
-        bool product = is_product_of_unpacked(it, node);
-        for (uint32_t k = 0; k < node->input_count; k++)
-            if (node->inputs[k] != GRAPH_NONE && !product)
-                it->vanishes[node->inputs[k]] = false;
-        for (uint32_t k = 0; k < node->captured_count; k++)
-            it->vanishes[node->captured[k]] = false;
-    }
-}
-
-/* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. */
+/* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. What nobody reads
+ * is there to the end. What branches take is counted with the kernels' own. */
 static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
 {
     const graph_value *value = value_of(it, at);
     uint32_t home = it->count;
-    if (buffer->sharing == WEIR_SHARING_VIEW || is_fused(it, value, buffer))
+    bool none = value->input || is_of_branches(it, at);
+    if (is_view(it, value, buffer) || is_over(it, value, buffer))
         home = it->of[buffer->of];
-    else if (!value->input && !value->output)
+    else if (!none && !value->output)
         home = free_place(it, value, buffer);
     if (home == it->count)
-        it->places[it->count++] = (place){
-            .bytes = value->input || it->vanishes[it->memory->values[at]] ? 0 : onnx_charge(buffer->bytes, it->cuda),
-            .raw = buffer->bytes,
-            .begin = buffer->begin,
-            .of = value};
+        it->places[it->count++] = (place){.bytes = none ? 0 : onnx_charge(buffer->bytes, it->cuda),
+                                          .raw = buffer->bytes,
+                                          .begin = buffer->begin,
+                                          .of = value};
     place *at_home = &it->places[home];
-    it->of[at] = home;
+    it->of[at] = it->at[it->memory->values[at]] = home;
     at_home->output |= value->output;
-    at_home->fuses |= fuses(it, value);
-    at_home->end = buffer->end > at_home->end ? buffer->end : at_home->end;
+    uint64_t end = it->readers[it->memory->values[at]] ? buffer->end : it->memory->steps;
+    at_home->end = end > at_home->end ? end : at_home->end;
 }
 
 static bool share(sharing *it)
@@ -278,6 +290,15 @@ static bool share(sharing *it)
 static uint64_t add(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* What the kernel of the step works in, or the larger one of its branches. */
+static uint64_t beside(const sharing *it, size_t step, int threads)
+{
+    const graph_node *node = &it->g->nodes[it->memory->order[step]];
+    uint32_t scratch = node->branches.scratch;
+    uint64_t inside = scratch == GRAPH_NONE ? 0 : it->g->values[scratch].bytes;
+    return add(inside, it->cuda ? 0 : onnx_workspace(it->g, node, threads));
 }
 
 static uint64_t there(const sharing *it, uint64_t step)
@@ -355,7 +376,7 @@ static bool with_pattern(const sharing *it, int threads, uint64_t *bytes)
     gap_fit block = {.made = calloc((size_t)it->count + 1, sizeof *block.made),
                      .live = calloc((size_t)it->count + 1, sizeof *block.live),
                      .offsets = calloc((size_t)it->count + 1, sizeof *block.offsets)};
-    uint64_t outputs = 0, beside = 0;
+    uint64_t outputs = 0, most = 0;
     bool good = block.made && block.live && block.offsets;
     uint32_t next = 0;
     if (good)
@@ -367,11 +388,11 @@ static bool with_pattern(const sharing *it, int threads, uint64_t *bytes)
             if (!made->output && made->bytes)
                 fit(it, &block, block.made[next]);
         }
-        uint64_t now = it->cuda ? 0 : onnx_workspace(it->g, &it->g->nodes[it->memory->order[i]], threads);
-        beside = add(outputs, now) > beside ? add(outputs, now) : beside;
+        uint64_t now = add(outputs, beside(it, i, threads));
+        most = now > most ? now : most;
         leave(it, &block, i);
     }
-    *bytes = add(block.size ? onnx_charge(block.size, it->cuda) : 0, beside);
+    *bytes = add(block.size ? onnx_charge(block.size, it->cuda) : 0, most);
     free(block.made);
     free(block.live);
     free(block.offsets);
@@ -382,8 +403,7 @@ static uint64_t without_pattern(const sharing *it, int threads)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < it->memory->steps; i++) {
-        uint64_t needs = it->cuda ? 0 : onnx_workspace(it->g, &it->g->nodes[it->memory->order[i]], threads);
-        uint64_t now = add(there(it, i), needs);
+        uint64_t now = add(there(it, i), beside(it, i, threads));
         most = now > most ? now : most;
     }
     return most;
@@ -391,37 +411,61 @@ static uint64_t without_pattern(const sharing *it, int threads)
 
 /* The whole ------------------------------------------------------------------------------------------------------------ */
 
+typedef struct foreseeing {
+    const onnx_settings *settings;
+    bool cuda;
+    bool open; /* not all dimensions are in the file */
+} foreseeing;
+
 static int threads_of(const onnx_settings *settings)
 {
     long here = settings->threads > 0 ? settings->threads : onnx_cores();
     return here < 1 ? 1 : here > 256 ? 256 : (int)here;
 }
 
-static bool share_all(const graph *g, bool cuda, const onnx_settings *settings, uint64_t *bytes)
+/* What a run of the graph takes in places, or that of a body beside its outputs. */
+static bool share_all(const rewrite *fused, const foreseeing *with, const uint32_t *known, uint64_t *bytes)
 {
+    const graph *g = &fused->g;
     graph_memory memory = {.count = 0};
     uint64_t later = 0;
-    sharing it = {.g = g, .memory = &memory, .cuda = cuda};
+    int threads = threads_of(with->settings);
+    sharing it = {
+        .g = g, .memory = &memory, .known = known, .readers = fused->readers, .cuda = with->cuda, .open = with->open};
     uint32_t *order = calloc(g->node_count + 1, sizeof *order);
     bool good = order && onnx_order(g, order) && graph_memory_make(g, true, order, &memory) == WEIR_OK;
     free(order);
     it.places = good ? calloc((size_t)memory.count + 1, sizeof *it.places) : NULL;
     it.of = good ? calloc((size_t)memory.count + 1, sizeof *it.of) : NULL;
-    it.vanishes = good ? calloc(g->value_count + 1, sizeof *it.vanishes) : NULL;
-    good = it.places && it.of && it.vanishes;
-    if (good)
-        find_vanishing(&it);
-    good = good && share(&it);
-    if (good && settings->memory_pattern)
-        good = with_pattern(&it, threads_of(settings), &later);
+    it.at = good ? malloc((g->value_count + 1) * sizeof *it.at) : NULL;
+    for (size_t i = 0; it.at && i <= g->value_count; i++)
+        it.at[i] = GRAPH_NONE;
+    good = it.places && it.of && it.at && share(&it);
+    if (good && with->settings->memory_pattern)
+        good = with_pattern(&it, threads, &later);
     if (good) { /* the first run of its shapes has no pattern yet */
-        *bytes = without_pattern(&it, threads_of(settings));
+        *bytes = without_pattern(&it, threads);
         *bytes = later > *bytes ? later : *bytes;
     }
     free(it.places);
     free(it.of);
-    free(it.vanishes);
+    free(it.at);
     graph_memory_clear(&memory);
+    return good;
+}
+
+static bool fuse_and_share(graph *g, const void *user, uint64_t *bytes)
+{
+    const foreseeing *with = user;
+    rewrite fused = {.used = 0};
+    uint32_t *known = onnx_known(g);
+    bool good = known && onnx_fuse(g, with->open ? known : NULL, with->settings->optimization, with->cuda, &fused);
+    for (size_t i = g->value_count; good && i < fused.g.value_count; i++)
+        memcpy(known + i * GRAPH_MAX_RANK, known + (size_t)fused.like[i - g->value_count] * GRAPH_MAX_RANK,
+               GRAPH_MAX_RANK * sizeof *known);
+    good = good && share_all(&fused, with, known, bytes);
+    free(known);
+    rewrite_clear(&fused);
     return good;
 }
 
@@ -557,9 +601,11 @@ static bool foresee(onnx_file *file, const char *dims, int64_t extent, bool cuda
     bool good = give(file, dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
     bool again = givens.shape_count > 0;
     if (good) {
-        g.effort = 0; /* branches by heuristics alone */
+        foreseeing with = {.settings = settings, .cuda = cuda, .open = givens.shape_count + givens.dim_count > 0};
+        g.takes = fuse_and_share;
+        g.user = &with;
         weir_status status = graph_infer(&g);
-        out->runs = status == WEIR_OK && share_all(&g, cuda, settings, &out->activations);
+        out->runs = status == WEIR_OK && fuse_and_share(&g, &with, &out->activations);
         again &= !out->runs && (status == WEIR_ERR_CORRUPT || g.node_count <= FEW_NODES);
         weigh(&g, settings, out);
     }

@@ -143,12 +143,28 @@ static uint64_t recurrent(const graph *g, const graph_node *node)
     return add(add(times(r.directions, one), turned_round(&r)), unwanted(node, &r, lstm));
 }
 
+/* ---- element by element -------------------------------------------------------------------------------------------- */
+
+/* What is chosen of each side, repeated as the condition is, before both come together. */
+static uint64_t chosen(const graph *g, const graph_node *node)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 1; i < 3; i++) {
+        const graph_value *side = &g->values[node->inputs[i]], *condition = &g->values[node->inputs[0]];
+        uint64_t numbers = side->elements > condition->elements ? side->elements : condition->elements;
+        bytes = add(bytes, onnx_charge(times(numbers, onnx_type_bits(side->type) / 8), false));
+    }
+    return bytes;
+}
+
 /* ---- all ---------------------------------------------------------------------------------------------------------- */
 
 uint64_t onnx_workspace(const graph *g, const graph_node *node, int threads)
 {
-    if (onnx_text_is(node->op, "HardSwish") && node->output_count && node->outputs[0] != GRAPH_NONE)
-        return onnx_charge(g->values[node->outputs[0]].bytes, false);
+    if (onnx_text_is(node->op, "Where") && is_given(node, 0) && is_given(node, 1) && is_given(node, 2))
+        return chosen(g, node);
+    if (onnx_text_is(node->op, "DynamicQuantizeMatMul") && is_given(node, 0)) /* a byte for each number */
+        return onnx_charge(g->values[node->inputs[0]].elements, false);
     if (onnx_is_recurrent(node) || onnx_text_is(node->op, "DynamicQuantizeLSTM"))
         return recurrent(g, node);
     if (!onnx_text_is(node->op, "Conv") || !is_given(node, 0) || !is_given(node, 1) || node->output_count < 1 ||

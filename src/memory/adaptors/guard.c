@@ -99,6 +99,7 @@ static void guard_lock(wi_guard *guard)
 
 static void guard_unlock(wi_guard *guard)
 {
+    wi_assert(pthread_mutex_trylock(&guard->resource.lock) != 0); /* it is held */
     pthread_mutex_unlock(&guard->resource.lock);
 }
 

@@ -62,6 +62,7 @@ static void ledger_enter(wi_ledger *ledger)
 
 static void ledger_leave(wi_ledger *ledger)
 {
+    wi_assert(pthread_mutex_trylock(&ledger->lock) != 0); /* it is held */
     ledger_check(ledger);
     pthread_mutex_unlock(&ledger->lock);
 }

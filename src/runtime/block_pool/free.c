@@ -35,7 +35,6 @@ weir_status wi_waiting_fence(weir_block_pool *pool, void *native, wi_waiting *wa
 static void block_pool_hang(weir_block_pool *pool, wi_waiting *waiting)
 {
     waiting->order = ++pool->last_order;
-    waiting->next = NULL;
     for (wi_waiting *head = pool->heads; head; head = head->next_head)
         if (head->event.stream == waiting->event.stream) {
             head->last->next = waiting;

@@ -112,7 +112,6 @@ typedef struct prefix_walk {
 static weir_status prefix_begin(prefix_walk *w, weir_prefix_cache *cache, const weir_prefix *prefix, uint32_t most,
                                 const char *call)
 {
-    WI_ENTER();
     weir_status status = WI_COPY_IN(weir_prefix, &w->prefix, prefix, call);
     if (status != WEIR_OK)
         return status;
@@ -163,6 +162,7 @@ weir_status weir_prefix_cache_acquire(weir_prefix_cache *cache, const weir_prefi
     prefix_walk w;
     void *native = NULL;
     wi_block_points points = {.count = 0};
+    WI_ENTER();
     if (!cache || !found || (!indices && capacity > 0))
         return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     *found = 0;
@@ -324,6 +324,7 @@ weir_status weir_prefix_cache_insert(weir_prefix_cache *cache, const weir_prefix
     prefix_walk w;
     wi_event written = {NULL, 0};
     uint32_t entered = 0;
+    WI_ENTER();
     if (inserted)
         *inserted = 0;
     if (!cache || (!indices && count > 0))

@@ -373,6 +373,68 @@ def gated():
          [weight("w", 2, 72, 40), weight("r", 2, 72, 24), weight("b", 2, 144)])
 
 
+def fused():
+    """A normalisation of a layer, one without its mean, and both forms of Gelu, each in the nodes that exports write."""
+    def scalar(name, number):
+        return nh.from_array(np.array(number, np.float32), name)
+    weights = [weight("w", 8, 500), scalar("two", 2), scalar("three", 3), scalar("tiny", 1e-5), scalar("one", 1), scalar("half", 0.5), scalar("root", 2 ** 0.5),
+               scalar("c", 0.044715), scalar("d", 0.7978845), weight("scale", 500), weight("shift", 500)]
+
+    def op(kind, ins, out, **more):
+        return h.make_node(kind, ins, [out], **more)
+    erf = [op("Div", ["a", "root"], "a1"), op("Erf", ["a1"], "a2"), op("Add", ["a2", "one"], "a3"), op("Mul", ["a", "a3"], "a4"), op("Mul", ["a4", "half"], "y")]
+    tanh = [op("Pow", ["a", "three"], "a1"), op("Mul", ["a1", "c"], "a2"), op("Add", ["a", "a2"], "a3"), op("Mul", ["a3", "d"], "a4"), op("Tanh", ["a4"], "a5"),
+            op("Add", ["a5", "one"], "a6"), op("Mul", ["a", "half"], "a7"), op("Mul", ["a7", "a6"], "y")]
+    mean = [op("ReduceMean", ["a"], "m", axes=[-1]), op("Sub", ["a", "m"], "a1"), op("Pow", ["a1", "two"], "a2"), op("ReduceMean", ["a2"], "a3", axes=[-1]),
+            op("Add", ["a3", "tiny"], "a4"), op("Sqrt", ["a4"], "a5"), op("Div", ["a1", "a5"], "a6"), op("Mul", ["a6", "scale"], "a7"), op("Add", ["a7", "shift"], "y")]
+    near = erf[:3] + [op("Mul", ["a3", "half"], "a4"), op("Mul", ["a", "a4"], "y")]    # not as it looks for it
+    quick = [op("Mul", ["a", "two"], "a1"), op("Sigmoid", ["a1"], "a2"), op("Mul", ["a", "a2"], "y")]
+    for name, nodes in (("fused_erf", erf), ("fused_tanh", tanh), ("fused_mean", mean), ("fused_not", near), ("fused_quick", quick)):
+        save(name, [op("MatMul", ["x", "w"], "b"), op("Relu", ["b"], "a")] + nodes + [op("ReduceSum", ["y"], "z", keepdims=0)],
+             [value("x", T.FLOAT, [1, 64, 8])], [value("z", T.FLOAT, None)], [it for it in weights if any(it.name in n.input for n in nodes) or it.name == "w"])
+
+
+def bent():
+    """What is computed into a product or a convolution, and what is not: the last function of each."""
+    save("bent", [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("Add", ["a", "b"], ["c"]), h.make_node("Relu", ["c"], ["d"]),
+                  h.make_node("Exp", ["d"], ["e"]), h.make_node("ReduceSum", ["e"], ["y"], keepdims=0)],
+         [value("x", T.FLOAT, [64, 8])], [value("y", T.FLOAT, None)], [weight("w", 8, 500), weight("b", 500)])
+    save("bent_conv", [h.make_node("Conv", ["x", "w"], ["a"]), h.make_node("Mul", ["a", "b"], ["c"]), h.make_node("Sigmoid", ["c"], ["d"]),
+                       h.make_node("Conv", ["d", "v"], ["e"]), h.make_node("Elu", ["e"], ["f"]), h.make_node("ReduceSum", ["f"], ["y"], keepdims=0)],
+         [value("x", T.FLOAT, [1, 3, 20, 20])], [value("y", T.FLOAT, None)], [weight("w", 30, 3, 1, 1), weight("b", 30, 1, 1), weight("v", 40, 30, 1, 1)])
+
+
+def forked():
+    """Branches with fusions, and with kernels that need room, of which the larger one counts."""
+    def branch(name, nodes, *weights):
+        return h.make_graph(nodes, name, [], [value(f"{name}_y", T.FLOAT, None)], list(weights))
+    no = branch("no", [h.make_node("MatMul", ["a", "no_w"], ["no_a"]), h.make_node("ReduceSum", ["no_a"], ["no_y"], keepdims=0)], weight("no_w", 8, 30))
+    yes = branch("yes", [h.make_node("MatMul", ["a", "yes_v"], ["yes_c"]), h.make_node("Add", ["yes_c", "yes_b"], ["yes_d"]),
+                         h.make_node("Tanh", ["yes_d"], ["yes_e"]), h.make_node("Unsqueeze", ["yes_e", "one"], ["yes_a"]),
+                         h.make_node("LSTM", ["yes_a", "yes_w", "yes_r"], ["yes_z"], hidden_size=20), h.make_node("ReduceSum", ["yes_z"], ["yes_y"], keepdims=0)],
+                 weight("yes_w", 1, 80, 200), weight("yes_r", 1, 80, 20), weight("yes_v", 8, 200), weight("yes_b", 200))
+    save("forked", [h.make_node("Exp", ["x"], ["a"]), h.make_node("ReduceMax", ["x"], ["b"], keepdims=0), h.make_node("Greater", ["b", "low"], ["c"]),
+                    h.make_node("If", ["c"], ["y"], then_branch=yes, else_branch=no)],
+         [value("x", T.FLOAT, [40, 8])], [value("y", T.FLOAT, None)],
+         [nh.from_array(np.array([1], np.int64), "one"), nh.from_array(np.array(-1e9, np.float32), "low")])
+
+
+def quantized():
+    """Products of whole numbers as exports write them: of a value that two of them read, and of one that only one does."""
+    def product(x, name, out, bias=None):
+        nodes = [h.make_node("DynamicQuantizeLinear", [x], [f"{out}_q", f"{out}_s", f"{out}_z"]),
+                 h.make_node("MatMulInteger", [f"{out}_q", name, f"{out}_z", "zero"], [f"{out}_i"]),
+                 h.make_node("Cast", [f"{out}_i"], [f"{out}_f"], to=T.FLOAT), h.make_node("Mul", [f"{out}_s", "scale"], [f"{out}_t"]),
+                 h.make_node("Mul", [f"{out}_f", f"{out}_t"], [f"{out}_p" if bias else out])]
+        return nodes + ([h.make_node("Add", [f"{out}_p", bias], [out])] if bias else [])
+    ints = lambda name, *shape: nh.from_array(RANDOM.integers(-20, 20, shape).astype(np.int8), name)    # noqa: E731
+    save("quantized", [h.make_node("Exp", ["x"], ["a"])] + product("a", "w", "b", "bias") + product("a", "v", "c") +
+         [h.make_node("Sub", ["b", "c"], ["d"])] + product("d", "u", "e") + [h.make_node("ReduceSum", ["e"], ["y"], keepdims=0)],
+         [value("x", T.FLOAT, [20, 64])], [value("y", T.FLOAT, None)],
+         [ints("w", 64, 300), ints("v", 64, 300), ints("u", 300, 100), weight("bias", 300), nh.from_array(np.array(0, np.int8), "zero"),
+          nh.from_array(np.array(0.01, np.float32), "scale")])
+
+
 def window():
     """A window that is longer than what it moves over, by less than its stride."""
     save("window", [h.make_node("MaxPool", ["x"], ["a"], kernel_shape=[2, 3], strides=[2, 3]), h.make_node("Tanh", ["a"], ["y"])],
@@ -427,7 +489,7 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
-                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, vector, doubled, recurrent, strands, gaps, gated, window, inner,
+                 folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, vector, doubled, recurrent, strands, gaps, gated, fused, bent, forked, quantized, window, inner,
                  bytes_of, unpacked, picky):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()

@@ -1,0 +1,12 @@
+/* What ONNX Runtime's optimizer makes of a graph, as far as it decides what a run takes. */
+#ifndef WEIR_ONNX_FUSION_H
+#define WEIR_ONNX_FUSION_H
+
+#include "rewrite.h"
+
+/* The graph as it runs, at a level of optimization (ONNX Runtime's number): what is one node there is one here, which stands behind
+ * those of the file where ONNX Runtime has it behind them. `known` is onnx_known's, NULL: all dimensions are numbers in the file.
+ * rewrite_clear is needed in any case. false: no host memory. */
+bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rewrite *out);
+
+#endif
