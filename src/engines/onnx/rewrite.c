@@ -159,14 +159,14 @@ static const graph_node *find_twin(const graph *g, const twins *t, const graph_n
 
 static bool is_neutral(graph *file, const graph_node *node, uint32_t input)
 {
-    bool factor = onnx_text_is(node->op, "Mul") || onnx_text_is(node->op, "Div");
+    double neutral = onnx_text_is(node->op, "Mul") || onnx_text_is(node->op, "Div") ? 1 : 0;
     bool both = onnx_text_is(node->op, "Mul") || onnx_text_is(node->op, "Add");
     const graph_value *value = &file->values[node->inputs[input]];
     if ((!both && input == 0) || !(value->weight || value->constant) || value->elements != 1)
         return false;
     const graph_number *number = graph_contents(file, node->inputs[input]);
     double is = !number ? 2 : graph_real(value->type) ? number->f : (double)number->i;
-    return is >= factor && is <= factor;
+    return is >= neutral && is <= neutral;
 }
 
 /* A slice up to whatever end there is, which is all there is. */

@@ -242,8 +242,8 @@ static char *on_realpath(const char *path, char *room)
 {
     if (!here.model || !path || !is_real(here.file, path))
         return realpath(path, room);
-    return room ? strcpy(room, path)
-                : strndup(path, PATH_MAX); /* the caller has PATH_MAX bytes, which such a path has been read into */
+    /* The caller has PATH_MAX bytes, which such a path has been read into. */
+    return room ? memcpy(room, path, strlen(path) + 1) : strdup(path);
 }
 
 /* ---- whose calls come here ---------------------------------------------------------------------------------------------- */
