@@ -243,7 +243,7 @@ static char *on_realpath(const char *path, char *room)
     if (!here.model || !path || !is_real(here.file, path))
         return realpath(path, room);
     /* The caller has PATH_MAX bytes, which such a path has been read into. */
-    return room ? memcpy(room, path, strlen(path) + 1) : strdup(path);
+    return room ? memcpy(room, path, strlen(path) + 1) : strndup(path, PATH_MAX);
 }
 
 /* ---- whose calls come here ---------------------------------------------------------------------------------------------- */
