@@ -275,13 +275,14 @@ static inline bool tests_thread_sleeps(void)
     return !state || state[2] == 'S';
 }
 
-/* Opens it when the tests' thread has slept for a while, as what waits for the gate does however slow the machine is. */
+/* Opens it when the tests' thread was found asleep so often that it waits for the gate, however slow the machine is; it may wake
+ * from time to time to look. */
 static inline void *open_gate_later(void *user)
 {
     enum { LOOKS = 6, MOST = 4000 };
     for (int asleep = 0, looks = 0; asleep < LOOKS && looks < MOST; looks++) {
         nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
-        asleep = tests_thread_sleeps() ? asleep + 1 : 0;
+        asleep += tests_thread_sleeps();
     }
     open_gate(user);
     return NULL;
