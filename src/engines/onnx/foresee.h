@@ -12,12 +12,12 @@ typedef struct onnx_foreseen {
      * of the caller's inputs. Only if `runs`: all shapes follow from the sizes that were given. */
     bool runs;
     uint64_t activations;
-    uint64_t packed,
-        replaced; /* weights as kernels lay them out, and those that are not kept beside as they are in the file */
-    bool whole;   /* there was host memory for all of it */
+    uint64_t packed;   /* bytes of weights as kernels lay them out */
+    uint64_t replaced; /* bytes of those that are then not kept as they are in the file */
+    bool whole;        /* there was host memory for all of it */
 } onnx_foreseen;
 
-/* What it depends on, beside the file. */
+/* What it depends on, beside the file. `dims` belongs to the load, which outlives it. */
 typedef struct onnx_foresee_ask {
     const char *dims; /* the setting, or "" */
     int threads;      /* from 1 */
@@ -25,6 +25,7 @@ typedef struct onnx_foresee_ask {
     bool cuda, memory_pattern, prepack;
 } onnx_foresee_ask;
 
+/* As a load asks for it; `cuda`: its nodes run on a GPU. */
 onnx_foresee_ask onnx_foresee_asked(const weir_engine_load *load, const onnx_settings *settings, bool cuda);
 
 /* Open dimensions have the sizes of the setting "dims" ("batch=1,sequence=128"). Others are 1 where they are the first of their

@@ -310,7 +310,7 @@ static rule *rule_of(const graph_node *node)
     static const char *const windows[] = {"Conv",        "ConvInteger",       "MaxPool",
                                           "AveragePool", "GlobalAveragePool", "GlobalMaxPool"};
     static const char *const cuts[] = {"Slice", "Split", "Pad", "TopK"};
-    static const char *const ones[] = {"Squeeze", "Unsqueeze"};
+    static const char *const unit_dims[] = {"Squeeze", "Unsqueeze"};
     static const char *const reduced[] = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin",
                                           "ReduceProd", "ReduceL2",  "ArgMax",    "ArgMin"};
     static const char *const recurrent[] = {"LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"};
@@ -319,7 +319,7 @@ static rule *rule_of(const graph_node *node)
            : AMONG(node, products)               ? multiply
            : AMONG(node, windows)                ? window
            : AMONG(node, cuts)                   ? cut
-           : AMONG(node, ones)                   ? keep_others
+           : AMONG(node, unit_dims)              ? keep_others
            : AMONG(node, reduced)                ? reduce
            : AMONG(node, recurrent)              ? recur
            : onnx_text_is(node->op, "Transpose") ? turn
