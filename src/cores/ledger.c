@@ -39,7 +39,8 @@ typedef struct holder {
 typedef struct waiter {
     struct waiter *next;
     weir_cores *of;
-    bool granted, asks; /* asks `stops` again */
+    bool granted, waits, asks; /* asks `stops` again */
+    uint64_t from;             /* when it began to wait */
     pthread_cond_t wake;
 } waiter;
 
@@ -211,6 +212,8 @@ static void admit_waiter(waiter *w)
     w->of->users++;
     w->of->within++;
     w->of->told.leases++;
+    w->of->told.waits += w->waits;
+    w->of->told.waited += w->waits ? wi_now() - w->from : 0;
     w->granted = true;
     pthread_cond_signal(&w->wake);
 }
@@ -255,20 +258,17 @@ static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void
     waiter w = {.of = of, .wake = PTHREAD_COND_INITIALIZER};
     join_queue(&w);
     serve_queue();
-    bool waits = !w.granted;
-    uint64_t from = waits ? wi_now() : 0;
+    w.waits = !w.granted;
+    w.from = wi_now();
     while (!w.granted) {
         if (stops && !is_waiter_wanted(&w, stops, user)) {
             leave_queue(&w);
+            of->told.waited += wi_now() - w.from;
             serve_queue();
             break;
         }
         if (!w.granted && !(stops && w.asks))
             pthread_cond_wait(&w.wake, &lock);
-    }
-    if (waits) {
-        of->told.waits += w.granted;
-        of->told.waited += wi_now() - from;
     }
     pthread_cond_destroy(&w.wake);
     if (!w.granted)

@@ -3,6 +3,7 @@
 
 #include "base/system.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
@@ -92,6 +93,9 @@ static void *ask(void *user)
     wi_found *found = calloc(1, sizeof *found);
     if (found)
         a->source->ask(a->at->root, &a->kept, found);
+    /* What the linker has to say is this thread's, and a process that ends before the thread has lost it. */
+    while (dlerror())
+        continue;
     pthread_mutex_lock(&a->at->lock);
     uint64_t now = wi_now(), took = now - a->begun;
     wi_found *old = a->latest;

@@ -226,6 +226,28 @@ static void models_at_once_share(void **state)
     assert_int_equal(totals().peak, 8);
 }
 
+/* By who gives the cores, not once the thread that has them is awake: who reads both finds what belongs together. */
+static void a_wait_is_counted_with_its_lease(void **state)
+{
+    (void)state;
+    set_cores("2");
+    actor *a = begin_line(0, 1, 0), *b = begin_line(1, 1, 0);
+    does(a, TAKE);
+    waits(b, TAKE, 1);
+    assert_int_equal(line(1).waits, 0);
+    pass(5);
+    tell(a, GIVE);
+    weir_cores_stats told;
+    do
+        told = line(1);
+    while (told.leases == 0);
+    assert_int_equal(told.waits, 1);
+    assert_int_equal(told.waited, 5);
+    until_done(a);
+    gets(b);
+    does(b, GIVE);
+}
+
 static void more_models_than_cores_take_turns(void **state)
 {
     (void)state;
@@ -532,6 +554,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_model_alone_gets_all, end),
         cmocka_unit_test_teardown(models_at_once_share, end),
+        cmocka_unit_test_teardown(a_wait_is_counted_with_its_lease, end),
         cmocka_unit_test_teardown(more_models_than_cores_take_turns, end),
         cmocka_unit_test_teardown(a_line_that_needs_all_takes_turns, end),
         cmocka_unit_test_teardown(threads_of_a_line_share_its_lease, end),
