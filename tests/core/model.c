@@ -475,12 +475,12 @@ static void copy_plug_in(const char *from, const char *to)
     assert_int_equal(fclose(out), 0);
 }
 
-/* Weir knows what its own plug-ins take by their names. */
+/* Weir knows what its own plug-ins take by their names: gguf stands before good. */
 static void no_plug_in_is_opened_for_another_s_file(void **state)
 {
     (void)state;
     char folders[1200], plug_in[112], named[112];
-    snprintf(plug_in, sizeof plug_in, "%s/weir-engine-llm.so", directory);
+    snprintf(plug_in, sizeof plug_in, "%s/weir-engine-gguf.so", directory);
     copy_plug_in("other-name", plug_in);
     snprintf(folders, sizeof folders, "%s:%s", directory, built_path("tests/plugins"));
     ok(weir_option_set("engine_path", folders));
@@ -493,8 +493,8 @@ static void no_plug_in_is_opened_for_another_s_file(void **state)
     ok(weir_model_destroy(model));
     assert_null(dlopen(plug_in, RTLD_NOW | RTLD_NOLOAD));
     unlink(named);
-    snprintf(named, sizeof named, "%s/genai_config.json", directory);
-    write_file(named, "{}");
+    snprintf(named, sizeof named, "%s/an.gguf", directory);
+    write_file(named, "x");
     fails(WEIR_ERR_NOT_FOUND, weir_model_create(named, &options, &model));
     assert_non_null(dlopen(plug_in, RTLD_NOW | RTLD_NOLOAD));
     unlink(named);
