@@ -6,6 +6,12 @@
 #ifdef __linux__
 #include <sys/syscall.h>
 #endif
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define BIASED_ALONE __libc_single_threaded
+#else
+#define BIASED_ALONE 0
+#endif
 
 /* From linux/membarrier.h, which not every system has. */
 enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
@@ -28,10 +34,19 @@ static void prepare_once(void)
     fenced = !served;
 }
 
+static pthread_once_t biased_once = PTHREAD_ONCE_INIT;
+
+/* A process of several threads waits some milliseconds to be registered, till each processor has switched threads; a process of a single
+ * thread, as most are when they begin, does not. */
+__attribute__((constructor)) static void prepare_while_alone(void)
+{
+    if (BIASED_ALONE)
+        pthread_once(&biased_once, prepare_once);
+}
+
 void wi_biased_init(wi_biased *lock)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, prepare_once);
+    pthread_once(&biased_once, prepare_once);
     *lock = (wi_biased){.fenced = fenced};
 }
 

@@ -196,6 +196,13 @@ static void limit_set(const char *directory, bool second, void *user)
         keep_listed(user, text);
 }
 
+uint32_t wi_cgroup_quota(const char *root)
+{
+    processors p = {.quota = UINT64_MAX};
+    visit_groups(root, "cpu", limit_time, &p);
+    return p.quota == UINT64_MAX ? 0 : (uint32_t)wi_min(p.quota, UINT32_MAX);
+}
+
 uint32_t wi_cgroup_processors(const char *root)
 {
     processors p = {.quota = UINT64_MAX};

@@ -17,4 +17,7 @@ bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total);
  * fills (cpu.max, rounded up). 0: unknown. */
 uint32_t wi_cgroup_processors(const char *root);
 
+/* Processors that the groups' share of time fills. 0: there is no such limit. */
+uint32_t wi_cgroup_quota(const char *root);
+
 #endif

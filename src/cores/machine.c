@@ -26,7 +26,9 @@ uint32_t wi_cores_of_machine(const char *root)
             if (first < CPU_SETSIZE)
                 CPU_SET((int)first, &cores);
         }
-    uint32_t count = (uint32_t)CPU_COUNT(&cores), processors = wi_cgroup_processors(root);
+    /* The affinity lies within all cpusets. Each load asks. */
+    uint32_t count = (uint32_t)CPU_COUNT(&cores);
+    uint32_t processors = count > 0 ? wi_cgroup_quota(root) : wi_cgroup_processors(root);
     if (count == 0 || (processors > 0 && processors < count))
         count = processors;
     return count > 0 ? count : 1;

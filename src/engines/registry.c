@@ -394,16 +394,34 @@ const char *weir_engine_name_at(size_t index)
 
 /* Choosing by file ------------------------------------------------------------------------------------------------- */
 
+/* Weir's own plug-ins take files of known names. A plug-in that is open already is asked itself. */
+static bool is_for_others(const char *name, const char *path)
+{
+    static const char *const takes[][2] = {{"gguf", ".gguf"}, {"llm", "genai_config.json"}, {"onnx", ".onnx"}};
+    const char *words = NULL;
+    for (size_t i = 0; i < sizeof takes / sizeof *takes; i++)
+        words = strcmp(takes[i][0], name) == 0 ? takes[i][1] : words;
+    if (!words || wi_path_taken(words, path))
+        return false;
+    pthread_mutex_lock(&lock);
+    bool open = find(name) != NULL;
+    pthread_mutex_unlock(&lock);
+    return !open;
+}
+
 weir_status wi_engine_for(const char *path, const weir_engine **out)
 {
+    enum { SPARING, BY_NAME, BY_CONTENT, PASSES };
     char tried[256] = "", failure[512] = "";
     const char *by_content = NULL;
-    for (int pass = 0; pass < 2; pass++) {
+    for (int pass = SPARING; pass < PASSES; pass++) {
         const char *name;
-        if (pass == 1)
+        if (pass == BY_CONTENT)
             by_content = wi_suffix_by_content(path);
         for (size_t i = 0; (name = weir_engine_name_at(i)); i++) {
             const weir_engine *engine = NULL;
+            if (pass == SPARING && is_for_others(name, path)) /* the next pass opens all */
+                continue;
             if (weir_engine_get(name, &engine) != WEIR_OK || !engine) {
                 snprintf(failure, sizeof failure, "; ");
                 wi_shorten(weir_detail(), failure + 2, sizeof failure - 2);
@@ -414,7 +432,7 @@ weir_status wi_engine_for(const char *path, const weir_engine **out)
                 return WEIR_OK;
             }
             size_t length = strlen(tried);
-            if (pass == 0)
+            if (pass == BY_NAME)
                 snprintf(tried + length, sizeof tried - length, "%s%s (%s)", length ? ", " : "", engine->name,
                          engine->suffixes ? engine->suffixes : "");
         }

@@ -160,6 +160,9 @@ static void read_value(wi_elf_module *m, tags *t, int64_t tag, uint64_t value)
     case DT_RELASZ:
         m->rela.bytes = value;
         break;
+    case DT_RELACOUNT:
+        m->rela_relative = value;
+        break;
     case DT_RELSZ:
         m->rel.bytes = value;
         break;
@@ -441,13 +444,22 @@ static weir_status each_of(const wi_elf_module *m, const wi_elf_table *table, bo
     return status;
 }
 
+/* Relocations that may name a symbol: a large library has three times as many that name none, and linkers put them first. */
+static wi_elf_table with_symbols(const wi_elf_module *m)
+{
+    uint64_t count = m->rela.bytes / sizeof(Elf64_Rela);
+    uint64_t bytes = (m->rela_relative < count ? m->rela_relative : count) * sizeof(Elf64_Rela);
+    return m->rela.address ? (wi_elf_table){m->rela.address + bytes, m->rela.bytes - bytes} : m->rela;
+}
+
 weir_status wi_elf_each_named(const wi_elf_module *m, bool (*wants)(const char *name, void *user), wi_elf_import_fn fn,
                               void *user)
 {
     telling t = {.wants = wants, .fn = fn, .user = user};
+    const wi_elf_table rela = with_symbols(m);
     weir_status status = each_of(m, &m->plt, m->plt_has_addends, &t);
     if (status == WEIR_OK)
-        status = each_of(m, &m->rela, true, &t);
+        status = each_of(m, &rela, true, &t);
     if (status == WEIR_OK)
         status = each_of(m, &m->rel, false, &t);
     return status;

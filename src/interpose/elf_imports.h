@@ -31,6 +31,7 @@ typedef struct wi_elf_module {
     uint64_t symbols;       /* DT_SYMTAB, */
     uint64_t symbol_count;  /* of which those that the module defines lie below this */
     wi_elf_table rela, rel, plt;
+    uint64_t rela_relative; /* DT_RELACOUNT: so many at the beginning of `rela` name no symbol */
     bool plt_has_addends;
     uint64_t versions, needed_versions; /* DT_VERSYM, DT_VERNEED; 0: none */
     wi_elf_table read_only;             /* PT_GNU_RELRO */

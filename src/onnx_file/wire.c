@@ -5,12 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void onnx_wire_open(onnx_wire *wire, const uint8_t *data, size_t size)
-{
-    wire->at = data ? data : (const uint8_t *)""; /* a field without content may have no address */
-    wire->end = wire->at + size;
-}
-
 const uint8_t *onnx_wire_at(const onnx_wire *wire)
 {
     return wire->at;
@@ -63,24 +57,9 @@ static inline bool take_value(onnx_wire *wire, onnx_field *field)
     }
 }
 
-/* Most fields are texts and messages of less than 128 bytes, with a tag of one byte. False: this is none, and nothing has moved. */
-static inline bool next_short(onnx_wire *wire, onnx_field *field)
-{
-    const uint8_t *at = wire->at;
-    if (wire->end - at < 2 || at[0] >= 0x80 || at[1] >= 0x80 || (at[0] & 7) != PB_WT_STRING || at[0] < 8 ||
-        at[1] > wire->end - at - 2)
-        return false;
-    *field = (onnx_field){
-        .number = at[0] >> 3, .type = PB_WT_STRING, .data = at + 2, .size = at[1], .begin = at, .end = at + 2 + at[1]};
-    wire->at = field->end;
-    return true;
-}
-
-int onnx_wire_next(onnx_wire *wire, onnx_field *field)
+int onnx_wire_next_any(onnx_wire *wire, onnx_field *field)
 {
     uint64_t tag;
-    if (next_short(wire, field))
-        return 1;
     *field = (onnx_field){.begin = wire->at};
     if (wire->at == wire->end)
         return 0;
@@ -131,16 +110,6 @@ int onnx_wire_varint(onnx_wire *wire, uint64_t *value)
     if (wire->at == wire->end)
         return 0;
     return take_varint(wire, value) ? 1 : -1;
-}
-
-bool onnx_text_is(onnx_text text, const char *other)
-{
-    return text.size == strlen(other) && (text.size == 0 || memcmp(text.text, other, text.size) == 0);
-}
-
-bool onnx_text_same(onnx_text a, onnx_text b)
-{
-    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
 }
 
 /* Length of the UTF-8 sequence at `s`, 0 if it is none. */

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct onnx_wire {
     const uint8_t *at, *end;
@@ -28,9 +29,29 @@ typedef struct onnx_text {
     size_t size;
 } onnx_text;
 
-void onnx_wire_open(onnx_wire *wire, const uint8_t *data, size_t size);
-/* 1: *field is the next one, 0: the end, -1: malformed at onnx_wire_at(). */
-int onnx_wire_next(onnx_wire *wire, onnx_field *field);
+static inline void onnx_wire_open(onnx_wire *wire, const uint8_t *data, size_t size)
+{
+    wire->at = data ? data : (const uint8_t *)""; /* a field without content may have no address */
+    wire->end = wire->at + size;
+}
+
+/* As onnx_wire_next, for any field. */
+int onnx_wire_next_any(onnx_wire *wire, onnx_field *field);
+
+/* 1: *field is the next one, 0: the end, -1: malformed at onnx_wire_at(). Most fields are texts and messages of less than 128 bytes, with
+ * a tag of one byte. */
+static inline int onnx_wire_next(onnx_wire *wire, onnx_field *field)
+{
+    const uint8_t *at = wire->at;
+    if (wire->end - at < 2 || at[0] >= 0x80 || at[1] >= 0x80 || (at[0] & 7) != PB_WT_STRING || at[0] < 8 ||
+        at[1] > wire->end - at - 2)
+        return onnx_wire_next_any(wire, field);
+    *field = (onnx_field){
+        .number = at[0] >> 3, .type = PB_WT_STRING, .data = at + 2, .size = at[1], .begin = at, .end = at + 2 + at[1]};
+    wire->at = field->end;
+    return 1;
+}
+
 const uint8_t *onnx_wire_at(const onnx_wire *wire);
 
 /* Moves on behind the fields that follow with the same number and wire type, as lists of numbers have them one by one.
@@ -39,8 +60,16 @@ bool onnx_wire_skip_alike(onnx_wire *wire, const onnx_field *field);
 /* The next varint of a packed field; 1, 0 or -1 as above. */
 int onnx_wire_varint(onnx_wire *wire, uint64_t *value);
 
-bool onnx_text_is(onnx_text text, const char *other);
-bool onnx_text_same(onnx_text a, onnx_text b);
+static inline bool onnx_text_same(onnx_text a, onnx_text b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
+}
+
+static inline bool onnx_text_is(onnx_text text, const char *other)
+{
+    return onnx_text_same(text, (onnx_text){other, strlen(other)});
+}
+
 bool onnx_text_valid(onnx_text text); /* UTF-8 without NUL */
 char *onnx_text_copy(onnx_text text); /* with a NUL behind it, for free; NULL: no host memory */
 /* For "%.*s": a name cut to what a message can hold. */

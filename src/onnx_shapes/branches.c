@@ -23,8 +23,6 @@ enum {
     VALUE_NAME = 1
 };
 
-typedef void teller(void *user, onnx_text name);
-
 static onnx_text text_of(const onnx_field *field)
 {
     return (onnx_text){(const char *)field->data, field->size};
@@ -35,102 +33,75 @@ static void open_text(onnx_wire *wire, onnx_text text)
     onnx_wire_open(wire, (const uint8_t *)text.text, text.size);
 }
 
-static void each_body(onnx_text node, void (*tell)(onnx_text body, teller *teller, void *user), teller *told,
-                      void *user)
+typedef struct looking {
+    graph *g;
+    graph_bodies found;
+    weir_status status;
+} looking;
+
+/* Names that the body's nodes take and that it hands out, its own ones too. */
+static void capture(looking *it, onnx_text name)
 {
-    onnx_wire wire, inner;
+    uint32_t id = name.size ? graph_find(it->g, name) : GRAPH_NONE;
+    if (id != GRAPH_NONE && it->status == WEIR_OK)
+        it->status = graph_id_add(it->g, id);
+}
+
+static void look_at_body(looking *it, onnx_text body);
+
+// NOLINTBEGIN(misc-no-recursion): as deep as onnx_check lets messages be
+
+/* The field is an attribute of a node. */
+static void look_at_attribute(looking *it, const onnx_field *field, bool outermost)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, field->data, field->size);
+    for (onnx_field part; onnx_wire_next(&wire, &part) == 1;)
+        if (part.number == ATTRIBUTE_BODY || part.number == ATTRIBUTE_BODIES) {
+            it->found.count += outermost;
+            look_at_body(it, text_of(&part));
+        }
+}
+
+static void look_at_node(looking *it, onnx_text node)
+{
+    onnx_wire wire;
     open_text(&wire, node);
-    for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
-        onnx_wire_open(&inner, field.data, field.number == NODE_ATTRIBUTE ? field.size : 0);
-        while (onnx_wire_next(&inner, &part) == 1)
-            if (part.number == ATTRIBUTE_BODY || part.number == ATTRIBUTE_BODIES)
-                tell(text_of(&part), told, user);
-    }
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == NODE_INPUT)
+            capture(it, text_of(&field));
+        else if (field.number == NODE_OUTPUT)
+            it->found.made += field.size > 0;
+        else if (field.number == NODE_ATTRIBUTE)
+            look_at_attribute(it, &field, false);
 }
 
-/* Tells every name that the body reads, its own ones too: what its nodes take, and what it hands out. */
-static void each_name(onnx_text body, teller *tell, void *user)
+static void look_at_body(looking *it, onnx_text body)
 {
     onnx_wire wire, inner;
     open_text(&wire, body);
     for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
-        uint32_t wanted = field.number == GRAPH_NODE ? NODE_INPUT : field.number == GRAPH_OUTPUT ? VALUE_NAME : 0;
-        onnx_wire_open(&inner, field.data, wanted ? field.size : 0);
-        while (onnx_wire_next(&inner, &part) == 1)
-            if (part.number == wanted)
-                tell(user, text_of(&part));
         if (field.number == GRAPH_NODE)
-            each_body(text_of(&field), each_name, tell, user);
-    }
-}
-
-static void count_name(void *user, onnx_text name)
-{
-    (void)name;
-    ++*(size_t *)user;
-}
-
-size_t graph_bodies_count(onnx_text node)
-{
-    size_t count = 0;
-    each_body(node, each_name, count_name, &count);
-    return count;
-}
-
-typedef struct captures {
-    const graph *g;
-    uint32_t *out, count;
-} captures;
-
-static void capture(void *user, onnx_text name)
-{
-    captures *c = user;
-    uint32_t id = name.size ? graph_find(c->g, name) : GRAPH_NONE;
-    if (id != GRAPH_NONE)
-        c->out[c->count++] = id;
-}
-
-uint32_t graph_bodies_read(const graph *g, onnx_text node, uint32_t *out)
-{
-    captures c = {.g = g};
-    c.out = out;
-    each_body(node, each_name, capture, &c);
-    return c.count;
-}
-
-static void count_made(onnx_text body, teller *told, void *user)
-{
-    onnx_wire wire, inner;
-    open_text(&wire, body);
-    for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number != GRAPH_NODE)
-            continue;
-        onnx_wire_open(&inner, field.data, field.size);
+            look_at_node(it, text_of(&field));
+        onnx_wire_open(&inner, field.data, field.number == GRAPH_OUTPUT ? field.size : 0);
         while (onnx_wire_next(&inner, &part) == 1)
-            *(size_t *)user += part.number == NODE_OUTPUT && part.size > 0;
-        each_body(text_of(&field), count_made, told, user);
+            if (part.number == VALUE_NAME)
+                capture(it, text_of(&part));
     }
 }
 
-size_t graph_bodies_made(onnx_text node)
-{
-    size_t count = 0;
-    each_body(node, count_made, NULL, &count);
-    return count;
-}
+// NOLINTEND(misc-no-recursion)
 
-static void note_body(onnx_text body, teller *told, void *user)
+weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out)
 {
-    (void)body;
-    (void)told;
-    *(bool *)user = true;
-}
-
-bool graph_has_body(onnx_text node)
-{
-    bool has = false;
-    each_body(node, note_body, NULL, &has);
-    return has;
+    looking it = {.g = g, .status = WEIR_OK};
+    onnx_wire wire;
+    open_text(&wire, node);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == NODE_ATTRIBUTE)
+            look_at_attribute(&it, &field, true);
+    *out = it.found;
+    return it.status;
 }
 
 /* Branches --------------------------------------------------------------------------------------------------------- */
@@ -154,25 +125,27 @@ static weir_status arena_of(graph *body, const graph_memory *memory, uint64_t *b
     return status;
 }
 
-static weir_status taken_by(graph *body, const graph_memory *memory, uint64_t *bytes)
+static weir_status taken_by(graph *body, uint64_t *most)
 {
-    if (!body->takes)
-        return arena_of(body, memory, bytes);
-    if (!body->takes(body, body->user, bytes))
+    uint64_t bytes = 0;
+    if (!body->takes(body, body->user, &bytes))
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a branch", body->file->name);
-    *bytes = *bytes < INT64_MAX ? *bytes : INT64_MAX;
+    bytes = bytes < INT64_MAX ? bytes : INT64_MAX;
+    *most = bytes > *most ? bytes : *most;
     return WEIR_OK;
 }
 
-/* What one branch takes beside its outputs. */
+/* What one branch takes beside its outputs. Whoever finds that out by itself has no use for the weights. */
 static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
 {
     graph_memory memory;
     uint64_t bytes = 0;
+    if (body->takes)
+        return taken_by(body, most);
     weir_status status = graph_memory_make(body, !body->apart, NULL, &memory);
     if (status != WEIR_OK)
         return status;
-    status = taken_by(body, &memory, &bytes);
+    status = arena_of(body, &memory, &bytes);
     if (status == WEIR_OK) {
         *most = bytes > *most ? bytes : *most;
         sum->weights += memory.weights;
@@ -220,9 +193,8 @@ static bool add_scratch(step *s, uint64_t bytes, graph_branches *sum)
 /* The node's bodies are looked at; those inside them that are not stay to be told. */
 static void count(step *s, const graph *yes, const graph *no)
 {
-    onnx_text node = {(const char *)s->node->proto, s->node->proto_size};
     s->g->bodies += yes->bodies + no->bodies - 1;
-    s->g->inside += yes->inside + no->inside - graph_bodies_made(node);
+    s->g->inside += yes->inside + no->inside - s->node->inside;
     s->g->branched += yes->branched + no->branched + 1;
 }
 
@@ -270,9 +242,8 @@ static bool one_branch(step *s, const char *name)
     uint64_t most = 0;
     bool good = look_into(s, name, &body, &sum, &most) && add_scratch(s, most, &sum);
     if (good) {
-        onnx_text node = {(const char *)s->node->proto, s->node->proto_size};
         s->g->bodies += body.bodies - 1;
-        s->g->inside += body.inside - graph_bodies_made(node);
+        s->g->inside += body.inside - s->node->inside;
         s->g->branched += body.branched + 1;
     }
     good = good && give(s, &body, &body);

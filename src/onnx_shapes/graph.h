@@ -56,6 +56,7 @@ typedef struct graph_node {
     uint32_t input_count, output_count, captured_count;
     const uint8_t *proto;
     size_t proto_size; /* for attributes */
+    size_t inside;     /* so many values are made in its bodies, at every depth */
     graph_branches branches;
     bool known;  /* its operator has a rule; found by inference */
     bool folded; /* its outputs are constant, or follow from dimensions: it does not run */
@@ -91,7 +92,8 @@ typedef struct graph {
     uint32_t *outputs;
     size_t output_count;
     graph_names names;
-    uint32_t *ids;       /* what the nodes' inputs and outputs point into */
+    uint32_t *ids; /* what the nodes' inputs and outputs point into, */
+    size_t id_count, id_room;
     bool functions;      /* the model has operators of its own */
     size_t numbers_left; /* how many numbers may still be kept: a hostile file must not fill the memory */
     size_t bodies;       /* nodes with graphs inside, whose own values are not looked at */
@@ -100,7 +102,8 @@ typedef struct graph {
     uint64_t effort;     /* steps of the search that those may still take together; 0: none is searched for */
     uint64_t alignment;  /* of places inside those; 0: 256 */
     bool apart;          /* nothing is written over another value there */
-    /* What a run of an inferred body takes beside its outputs; false: no host memory. NULL: the arena of its plan. */
+    /* What a run of an inferred body takes beside its outputs; false: no host memory. NULL: the arena of its plan. With it the weights
+     * and constants of bodies are not counted (graph_branches). */
     bool (*takes)(struct graph *body, const void *user, uint64_t *bytes);
     const void *user;
     size_t guesses; /* values whose shape the file gives otherwise than its operators do */
@@ -128,14 +131,18 @@ uint32_t graph_find(const graph *g, onnx_text name);
 /* A new value; its name, if it has one, is not there yet. WEIR_ERR_SYSTEM without host memory. */
 weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out);
 
-/* branches.c: the most values that the bodies of a node can take from outside; 0 also where there is none. */
-size_t graph_bodies_count(onnx_text node);
-/* Appends the values that bodies of the node take from outside, known so far, to `out`. Answers how many. */
-uint32_t graph_bodies_read(const graph *g, onnx_text node, uint32_t *out);
-/* How many values the nodes in them make, at every depth. */
-size_t graph_bodies_made(onnx_text node);
-/* Whether there is a body at all. */
-bool graph_has_body(onnx_text node);
+/* Puts another number behind all others in member `ids`. WEIR_ERR_SYSTEM without host memory. */
+weir_status graph_id_add(graph *g, uint32_t id);
+
+/* Bodies of a node, counted. */
+typedef struct graph_bodies {
+    size_t count; /* 0: the node has none */
+    size_t made;  /* values that their nodes make, at every depth */
+} graph_bodies;
+
+/* branches.c: looks at them, and adds the values that they take from outside, known so far, to member `ids`. WEIR_ERR_SYSTEM without
+ * host memory. */
+weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out);
 
 /* The names of the value's open dimensions, in their order; empty for one that has none. Answers how many. */
 uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK]);

@@ -12,7 +12,7 @@
 
 static size_t first_slot(const graph_names *names, onnx_text name)
 {
-    return (size_t)wi_hash(name.text, name.size) & (names->capacity - 1);
+    return (size_t)wi_hash_words(name.text, name.size) & (names->capacity - 1);
 }
 
 static void put(const graph *g, const graph_names *names, uint32_t value)
@@ -364,84 +364,115 @@ size_t graph_dim_names(const graph *g, char *text, size_t capacity)
 
 /* Nodes ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status read_input(graph *g, onnx_text name, uint32_t *id)
+weir_status graph_id_add(graph *g, uint32_t id)
 {
-    *id = GRAPH_NONE;
-    return name.size == 0 ? WEIR_OK : value_named(g, name, id);
+    if (g->id_count == g->id_room) {
+        size_t room = g->id_room ? 2 * g->id_room : 1024;
+        uint32_t *ids = realloc(g->ids, room * sizeof *ids);
+        if (!ids)
+            return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its nodes", g->file->name);
+        g->ids = ids;
+        g->id_room = room;
+    }
+    g->ids[g->id_count++] = id;
+    return WEIR_OK;
+}
+
+static weir_status read_input(graph *g, onnx_text name)
+{
+    uint32_t id = GRAPH_NONE;
+    weir_status status = name.size == 0 ? WEIR_OK : value_named(g, name, &id);
+    return status == WEIR_OK ? graph_id_add(g, id) : status;
 }
 
 /* A value has one maker: onnx_check saw to that. */
-static weir_status read_output(graph *g, onnx_text name, uint32_t node, uint32_t *id)
+static weir_status read_output(graph *g, onnx_text name, uint32_t node)
 {
-    weir_status status = read_input(g, name, id);
-    if (status == WEIR_OK && *id != GRAPH_NONE)
-        g->values[*id].maker = node;
+    weir_status status = read_input(g, name);
+    if (status == WEIR_OK && g->ids[g->id_count - 1] != GRAPH_NONE)
+        g->values[g->ids[g->id_count - 1]].maker = node;
     return status;
 }
 
-static weir_status read_node(graph *g, const onnx_field *proto, uint32_t **ids)
+static weir_status read_bodies(graph *g, graph_node *node)
+{
+    graph_bodies bodies;
+    size_t before = g->id_count;
+    weir_status status = graph_bodies_read(g, (onnx_text){(const char *)node->proto, node->proto_size}, &bodies);
+    node->captured_count = (uint32_t)(g->id_count - before);
+    node->inside = bodies.made;
+    g->bodies += bodies.count > 0;
+    g->inside += bodies.made;
+    return status;
+}
+
+/* Where its values stand is known when all nodes have been read. */
+static weir_status read_node(graph *g, const onnx_field *proto)
 {
     graph_node *node = &g->nodes[g->node_count];
     weir_status status = WEIR_OK;
-    *node = (graph_node){
-        .proto = proto->data, .proto_size = proto->size, .inputs = *ids, .branches = {.scratch = GRAPH_NONE}};
+    *node = (graph_node){.proto = proto->data, .proto_size = proto->size, .branches = {.scratch = GRAPH_NONE}};
     onnx_wire wire;
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number == NODE_INPUT)
-            status = read_input(g, text_of(&field), &node->inputs[node->input_count++]);
-        else if (field.number == NODE_NAME)
+        if (field.number == NODE_INPUT) {
+            status = read_input(g, text_of(&field));
+            node->input_count++;
+        } else if (field.number == NODE_NAME) {
             node->name = text_of(&field);
-        else if (field.number == NODE_OP)
+        } else if (field.number == NODE_OP) {
             node->op = text_of(&field);
-        else if (field.number == NODE_DOMAIN)
+        } else if (field.number == NODE_DOMAIN) {
             node->domain = text_of(&field);
+        }
     }
-    onnx_text text = {(const char *)proto->data, proto->size};
-    node->captured = node->inputs + node->input_count;
-    if (status == WEIR_OK && !g->file->plain && graph_has_body(text)) {
-        node->captured_count = graph_bodies_read(g, text, node->captured);
-        g->bodies++;
-        g->inside += graph_bodies_made(text);
-    }
-    node->outputs = node->captured + node->captured_count;
+    if (status == WEIR_OK && !g->file->plain)
+        status = read_bodies(g, node);
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
-        if (field.number == NODE_OUTPUT)
-            status = read_output(g, text_of(&field), (uint32_t)g->node_count, &node->outputs[node->output_count++]);
-    *ids = node->outputs + node->output_count;
+        if (field.number == NODE_OUTPUT) {
+            status = read_output(g, text_of(&field), (uint32_t)g->node_count);
+            node->output_count++;
+        }
     g->node_count++;
     return status;
+}
+
+/* Each node has its inputs, behind them what its bodies take, and its outputs. */
+static void place_ids(graph *g)
+{
+    uint32_t *at = g->ids;
+    for (size_t i = 0; at && i < g->node_count; i++) {
+        graph_node *node = &g->nodes[i];
+        node->inputs = at;
+        node->captured = at += node->input_count;
+        node->outputs = at += node->captured_count;
+        at += node->output_count;
+    }
 }
 
 /* The whole -------------------------------------------------------------------------------------------------------- */
 
 /* How much there is of everything, so that it is allocated once. */
 typedef struct tally {
-    size_t nodes, ids, outputs;
+    size_t nodes, outputs;
 } tally;
 
-static void count(const graph *g, const onnx_field *proto, tally *sum)
+static void count(const onnx_field *proto, tally *sum)
 {
-    onnx_wire wire, inner;
+    onnx_wire wire;
     onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field, name; onnx_wire_next(&wire, &field) == 1;) {
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         sum->outputs += field.number == GRAPH_OUTPUT;
         sum->nodes += field.number == GRAPH_NODE;
-        if (field.number == GRAPH_NODE && !g->file->plain)
-            sum->ids += graph_bodies_count(text_of(&field));
-        onnx_wire_open(&inner, field.data, field.number == GRAPH_NODE ? field.size : 0);
-        while (onnx_wire_next(&inner, &name) == 1)
-            sum->ids += name.number == NODE_INPUT || name.number == NODE_OUTPUT;
     }
 }
 
 static weir_status make_room(graph *g, const tally *sum)
 {
     g->nodes = calloc(sum->nodes + 1, sizeof *g->nodes);
-    g->ids = calloc(sum->ids + 1, sizeof *g->ids);
     g->outputs = calloc(sum->outputs + 1, sizeof *g->outputs);
-    return g->nodes && g->ids && g->outputs
+    return g->nodes && g->outputs
                ? WEIR_OK
                : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for %zu nodes", g->file->name, sum->nodes);
 }
@@ -450,9 +481,8 @@ static weir_status make_room(graph *g, const tally *sum)
 static weir_status read_graph(graph *g, const onnx_field *proto)
 {
     tally sum = {0};
-    count(g, proto, &sum);
+    count(proto, &sum);
     weir_status status = make_room(g, &sum);
-    uint32_t *ids = g->ids;
     onnx_wire wire;
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
@@ -467,7 +497,9 @@ static weir_status read_graph(graph *g, const onnx_field *proto)
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == GRAPH_NODE)
-            status = read_node(g, &field, &ids);
+            status = read_node(g, &field);
+    if (status == WEIR_OK)
+        place_ids(g);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include <weir/engine.h>
 #include <weir/model.h>
 
+#include <dlfcn.h>
 #include <sys/stat.h>
 
 /* The engine ------------------------------------------------------------------------------------------------------- */
@@ -462,6 +463,45 @@ static void registering(void **state)
     fails(WEIR_ERR_INVALID, weir_engine_get("full", NULL));
 }
 
+static void copy_plug_in(const char *from, const char *to)
+{
+    char bytes[4096];
+    FILE *in = fopen(built_path("tests/plugins/weir-engine-%s.so", from), "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, in)) > 0;)
+        assert_int_equal(fwrite(bytes, 1, n, out), n);
+    assert_int_equal(fclose(in), 0);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* Weir knows what its own plug-ins take by their names: gguf stands before good. */
+static void no_plug_in_is_opened_for_another_s_file(void **state)
+{
+    (void)state;
+    char folders[1200], plug_in[112], named[112];
+    snprintf(plug_in, sizeof plug_in, "%s/weir-engine-gguf.so", directory);
+    copy_plug_in("other-name", plug_in);
+    snprintf(folders, sizeof folders, "%s:%s", directory, built_path("tests/plugins"));
+    ok(weir_option_set("engine_path", folders));
+    weir_model_options options = with(NULL);
+    weir_model *model;
+    snprintf(named, sizeof named, "%s/an.test", directory);
+    write_file(named, "x");
+    ok(weir_model_create(named, &options, &model));
+    assert_string_equal(engine_name(model), "good");
+    ok(weir_model_destroy(model));
+    assert_null(dlopen(plug_in, RTLD_NOW | RTLD_NOLOAD));
+    unlink(named);
+    snprintf(named, sizeof named, "%s/an.gguf", directory);
+    write_file(named, "x");
+    fails(WEIR_ERR_NOT_FOUND, weir_model_create(named, &options, &model));
+    assert_non_null(dlopen(plug_in, RTLD_NOW | RTLD_NOLOAD));
+    unlink(named);
+    unlink(plug_in);
+    ok(weir_option_set("engine_path", NULL));
+}
+
 static void plugins(void **state)
 {
     (void)state;
@@ -597,6 +637,7 @@ int main(void)
         test(no_unload_while_a_run_is_under_way),
         test(what_an_engine_lacks),
         test(registering),
+        test(no_plug_in_is_opened_for_another_s_file),
         test(plugins),
         test(folders),
         test(the_table_of_engines_is_finite),

@@ -326,6 +326,29 @@ static void those_of_wanted_names_are_told(void **state)
     drop(&i);
 }
 
+/* The tag may count more than there are. */
+static void those_that_name_no_symbol_are_passed_over(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t said;
+        size_t told;
+    } cases[] = {{0, 2}, {2, 2}, {3, 1}, {4, 0}, {5, 0}, {UINT64_MAX, 0}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        image i = make(EM_X86_64);
+        for (uint64_t k = 0; k < 4; k++)
+            relocate(&i, &i.rela, RELA, k < 2 ? NONE : ADDRESSED, k < 2 ? R_X86_64_RELATIVE : R_X86_64_64,
+                     SLOTS + 8 * k, 0);
+        tag(&i, DT_RELACOUNT, cases[n].said);
+        end_tables(&i);
+        told t = read_imports(&i, WEIR_OK);
+        assert_int_equal(t.count, cases[n].told);
+        if (t.count > 0)
+            check_import(&i, &t.imports[t.count - 1], "addressed", "ONE_2.0", WI_ELF_ADDRESS, SLOTS + 24);
+        drop(&i);
+    }
+}
+
 static void what_is_no_plain_slot_is_told_apart(void **state)
 {
     (void)state;
@@ -690,6 +713,7 @@ int main(void)
         cmocka_unit_test(addresses_may_have_been_relocated_by_the_dynamic_linker),
         cmocka_unit_test(the_reader_stops_where_it_is_told_to),
         cmocka_unit_test(those_of_wanted_names_are_told),
+        cmocka_unit_test(those_that_name_no_symbol_are_passed_over),
         cmocka_unit_test(what_is_no_plain_slot_is_told_apart),
         cmocka_unit_test(numbers_of_one_machine_mean_nothing_on_the_other),
         cmocka_unit_test(files_of_this_machine_are_understood),
