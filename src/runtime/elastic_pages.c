@@ -74,12 +74,13 @@ static weir_status commit_claim(commit *c)
     uint64_t bytes = c->unused * c->range->page, there = atomic_load(&c->claim.left);
     if (c->range->promised || bytes <= there)
         return WEIR_OK;
-    wi_request request = commit_request(c, bytes - there);
+    bytes -= there;
+    wi_request request = commit_request(c, bytes);
     weir_status status = wi_budget_reserve(c->stack, c->range->account, &request, true, true);
     if (status != WEIR_OK)
         return status;
-    c->claim.total += bytes - there;
-    atomic_fetch_add(&c->claim.left, bytes - there);
+    c->claim.total += bytes;
+    atomic_fetch_add(&c->claim.left, bytes);
     return WEIR_OK;
 }
 

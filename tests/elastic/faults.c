@@ -807,6 +807,57 @@ static void nothing_is_committed_into_a_capture(void **state)
     close_watched(&f, e);
 }
 
+static bool passes_when_waited_for;
+static wi_event waited[16];
+static size_t waits;
+
+static bool watched_passed(wi_device *device, wi_event event)
+{
+    bool found = !passes_when_waited_for || !event.stream;
+    for (size_t i = 0; i < waits; i++)
+        found |= waited[i].stream == event.stream && waited[i].sequence >= event.sequence;
+    return found && faulty_driver.passed(device, event);
+}
+
+static weir_status watched_wait(wi_device *device, wi_event event, uint64_t deadline)
+{
+    assert_true(waits < sizeof waited / sizeof waited[0]);
+    waited[waits++] = event;
+    return faulty_driver.wait(device, event, deadline);
+}
+
+/* Commits of two streams have failed, each of several pages, and the device is past none of their zeros until it is asked to be:
+ * the end of the runtime does that for all. */
+static void every_page_without_an_owner_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    weir_stream other;
+    weir_elastic *e = open_watched(&f);
+    ok(weir_stream_acquire(f.runtime, &other));
+    commit(&f, e, 1, 1); /* two runs around each */
+    commit(&f, e, 5, 1);
+    tried.passed = watched_passed;
+    tried.wait = watched_wait;
+    waits = 0;
+    passes_when_waited_for = true;
+    for (int i = 0; i < 2; i++) {
+        fills_that_go = 1;
+        fails(WEIR_ERR_DRIVER, i == 0 ? try_commit(&f, e, 0, 3, f.stream) : try_commit(&f, e, 4, 3, other));
+        fills_that_go = -1;
+    }
+    assert_int_equal(stats_of(e).committed, 2 * GRANULE);
+    ok(weir_stream_release(other));
+    ok(weir_stream_release(f.stream));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(f.client));
+    assert_int_equal(take_snapshot(f.runtime).device.held, 4 * GRANULE);
+    ok(weir_runtime_destroy(f.runtime));
+    assert_true(faults_nothing_left());
+    passes_when_waited_for = false;
+    free(f.bytes);
+}
+
 int main(void)
 {
     tried = faulty_driver;
@@ -830,6 +881,7 @@ int main(void)
         cmocka_unit_test(a_page_that_is_taken_back_leaves_nothing),
         cmocka_unit_test(pages_of_a_commit_that_is_under_way_have_their_place),
         cmocka_unit_test(nothing_is_committed_into_a_capture),
+        cmocka_unit_test(every_page_without_an_owner_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
