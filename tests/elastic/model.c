@@ -553,7 +553,7 @@ static void blocks_agree_with_a_record(void **state)
 {
     (void)state;
     ok(weir_option_set("wait", "0ms"));
-    for (uint64_t seed = 1; seed <= (UNDER_TSAN ? 2 : 8); seed++) {
+    for (uint64_t seed = 1; seed <= (UNDER_TSAN ? 2 : 16); seed++) {
         tried = seed % 2 ? faulty_driver : faulty_driver_that_drops();
         play(seed, UNDER_TSAN ? 100 : 600);
     }
