@@ -3,6 +3,7 @@
 #include "core/faulty.h"
 #include "residency/residency.h"
 
+#include "memory/mapped/mapped.h"
 #include "runtime/residence.h"
 #include "runtime/runtime.h"
 
@@ -836,6 +837,39 @@ static void what_reads_a_file_stays_under_copies(void **state)
     end_scene(&s);
 }
 
+/* However what was away has ended: it was freed, in either order, or has come back, or both. */
+static void the_base_forgets_who_has_nothing_away(void **state)
+{
+    enum { FORWARDS, BACKWARDS, RESUMED, BOTH, KINDS };
+    (void)state;
+    for (int kind = 0; kind < 2 * KINDS; kind++) {
+        int end = kind % KINDS;
+        weir_runtime *runtime = make_runtime(BUDGET);
+        weir_client *one = open_client(runtime, "one", 0, 0), *two = open_client(runtime, "two", 0, 0);
+        const wi_mapped *base = (const wi_mapped *)runtime->resource->base;
+        void *blocks[2], *other = allocate(two, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        for (int i = 0; i < 2; i++)
+            blocks[i] = allocate(one, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        (void)suspend(two);
+        assert_non_null(base->aways);
+        weir_residency r = suspend_with(one, (weir_suspend_options){.show = kind >= KINDS});
+        assert_int_equal(r.away, 8 * MIB);
+        assert_non_null(base->aways->next);
+        for (int i = 0; i < 2; i++) {
+            if (end == RESUMED || (end == BOTH && i == 1))
+                ok(weir_client_resume(one, WEIR_STREAM_HOST));
+            ok(weir_free(one, blocks[end == BACKWARDS ? 1 - i : i], WEIR_STREAM_HOST));
+        }
+        assert_non_null(base->aways);
+        assert_null(base->aways->next);
+        ok(weir_client_destroy(one));
+        ok(weir_free(two, other, WEIR_STREAM_HOST));
+        assert_null(base->aways);
+        ok(weir_client_destroy(two));
+        ok(weir_runtime_destroy(runtime));
+    }
+}
+
 int main(void)
 {
     scene_driver = faulty_driver;
@@ -845,6 +879,7 @@ int main(void)
     scene_driver.stream_create = scene_create;
     scene_driver.stream_destroy = scene_destroy;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_base_forgets_who_has_nothing_away),
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(each_pair_of_driver_calls_fails),
