@@ -478,6 +478,36 @@ static void a_device_with_less_than_the_budget(void **state)
     assert_true(faults_nothing_left());
 }
 
+/* What the refused commit had made is none of what stands in its way. */
+static void a_device_that_is_full_is_told_by_what_others_have(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 100 * GRANULE};
+    weir_elastic *e;
+    faults_reset(-1);
+    fault.limit = 6;
+    faulted = (fixture){.page = GRANULE};
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    ok(try_create(faulted.client, 50 * GRANULE, false, &e));
+    ok(weir_option_set("wait", "1ms"));
+    commit(&faulted, e, 0, 4);
+    for (size_t more = 3; more < 6; more++) {
+        fails(WEIR_ERR_OUT_OF_MEMORY, try_commit(&faulted, e, 2, 2 + more, WEIR_STREAM_HOST));
+        weir_refusal r = last_refusal();
+        assert_int_equal(r.cause, WEIR_CAUSE_OTHER_PROCESS);
+        assert_int_equal(r.requested, more * GRANULE);
+        assert_int_equal(r.current, 4 * GRANULE);
+        assert_int_equal(r.largest, 96 * GRANULE);
+    }
+    ok(weir_option_set("wait", NULL));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    check_empty(faulted.runtime);
+    ok(weir_client_destroy(faulted.client));
+    ok(weir_runtime_destroy(faulted.runtime));
+    assert_true(faults_nothing_left());
+}
+
 static int reserves_refused; /* so many more */
 
 static weir_status reserve_seldom(wi_device *device, uint64_t bytes, void **address)
@@ -873,6 +903,7 @@ int main(void)
         cmocka_unit_test(what_was_queued_is_waited_for),
         cmocka_unit_test(what_was_taken_back_is_put_back),
         cmocka_unit_test(a_device_with_less_than_the_budget),
+        cmocka_unit_test(a_device_that_is_full_is_told_by_what_others_have),
         cmocka_unit_test(addresses_are_asked_for_as_long_as_cached_memory_makes_way),
         cmocka_unit_test(a_driver_that_cannot_is_unsupported),
         cmocka_unit_test(a_new_page_is_given_back_behind_its_zeros),
