@@ -461,7 +461,7 @@ static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_str
     weir_client *client = elastic->client;
     wi_block *list = NULL, **end = &list;
     wi_stream_facts at;
-    wi_event event;
+    wi_event event = {NULL, 0};
     uint64_t moves = 0;
     (void)wi_residency_wait(client, &moves);
     weir_status status = release_claim(elastic->range, pages, &end);
