@@ -231,6 +231,41 @@ static void a_driver_that_fails_for_good(void **state)
     }
 }
 
+/* What a commit had made, and the driver did not take back, makes way for the pages of another block. */
+static void pages_that_were_not_taken_back_make_way(void **state)
+{
+    (void)state;
+    int kept = 0;
+    for (long at = 0; at < 24; at++) {
+        tried = at < 12 ? faulty_driver : faulty_driver_that_drops();
+        faults_reset(-1);
+        weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+        weir_elastic *e, *second;
+        faulted = (fixture){.page = GRANULE};
+        ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+        faulted.client = open_client(faulted.runtime, "one", 0, 0);
+        ok(try_create(faulted.client, 8 * GRANULE, false, &e));
+        ok(try_create(faulted.client, 8 * GRANULE, false, &second));
+        fault.calls = 0;
+        fault.stay = true;
+        fault.fail_at = at % 12;
+        weir_status status = weir_elastic_commit(e, 0, 4 * GRANULE, WEIR_STREAM_HOST);
+        fault.fail_at = -1;
+        if (status == WEIR_OK)
+            ok(weir_elastic_release(e, 0, 4 * GRANULE, WEIR_STREAM_HOST));
+        kept += take_snapshot(faulted.runtime).device.held > 0;
+        ok(weir_elastic_commit(second, 0, 8 * GRANULE, WEIR_STREAM_HOST));
+        ok(weir_elastic_destroy(second, WEIR_STREAM_HOST));
+        ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+        check_empty(faulted.runtime);
+        ok(weir_client_destroy(faulted.client));
+        ok(weir_runtime_destroy(faulted.runtime));
+        assert_true(faults_nothing_left());
+    }
+    assert_true(kept > 6);
+    tried = faulty_driver;
+}
+
 /* Of three blocks that have ended the driver does not take the addresses back: all are tried again, as often as it takes. */
 static void every_range_that_was_not_taken_back_is_tried_again(void **state)
 {
@@ -897,6 +932,7 @@ int main(void)
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(each_allocation_of_host_memory_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
+        cmocka_unit_test(pages_that_were_not_taken_back_make_way),
         cmocka_unit_test(every_range_that_was_not_taken_back_is_tried_again),
         cmocka_unit_test(a_page_that_cannot_be_covered_has_its_memory_again),
         cmocka_unit_test(new_pages_are_zeros_whatever_the_driver_gives),
