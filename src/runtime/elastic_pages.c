@@ -74,12 +74,13 @@ static weir_status commit_claim(commit *c)
     uint64_t bytes = c->unused * c->range->page, there = atomic_load(&c->claim.left);
     if (c->range->promised || bytes <= there)
         return WEIR_OK;
-    wi_request request = commit_request(c, bytes - there);
+    bytes -= there;
+    wi_request request = commit_request(c, bytes);
     weir_status status = wi_budget_reserve(c->stack, c->range->account, &request, true, true);
     if (status != WEIR_OK)
         return status;
-    c->claim.total += bytes - there;
-    atomic_fetch_add(&c->claim.left, bytes - there);
+    c->claim.total += bytes;
+    atomic_fetch_add(&c->claim.left, bytes);
     return WEIR_OK;
 }
 
@@ -453,17 +454,23 @@ void wi_elastic_free_claimed(weir_runtime *runtime, wi_block *list)
     release_free(runtime, list, WEIR_STREAM_HOST, NULL, (wi_event){0});
 }
 
-static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_stream stream)
+/* Pages that are there are claimed, and those of a suspended client are forgotten once nothing can fail any more. *moved: the
+ * client was suspended or resumed meanwhile, and nothing is done. */
+static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_stream stream, bool *moved)
 {
-    weir_runtime *runtime = elastic->client->runtime;
+    weir_client *client = elastic->client;
     wi_block *list = NULL, **end = &list;
     wi_stream_facts at;
-    wi_event event;
+    wi_event event = {NULL, 0};
+    uint64_t moves = 0;
+    (void)wi_residency_wait(client, &moves);
     weir_status status = release_claim(elastic->range, pages, &end);
     if (status == WEIR_OK)
-        status = release_fence(runtime, stream, &at, &event);
-    if (status == WEIR_OK)
-        release_free(runtime, list, stream, at.native, event);
+        status = release_fence(client->runtime, stream, &at, &event);
+    *moved = status == WEIR_OK && !wi_residency_forget(client, wi_elastic_at(elastic->range, pages.first),
+                                                       wi_elastic_at(elastic->range, pages.end), moves);
+    if (status == WEIR_OK && !*moved)
+        release_free(client->runtime, list, stream, at.native, event);
     else
         wi_elastic_unclaim(elastic->range->base, list);
     return status;
@@ -480,11 +487,10 @@ weir_status weir_elastic_release(weir_elastic *elastic, size_t offset, size_t by
     page_run pages = release_run(elastic, offset, bytes);
     if (pages.first >= pages.end)
         return WEIR_OK;
-    wi_residency_forget(elastic->client, wi_elastic_at(elastic->range, pages.first),
-                        wi_elastic_at(elastic->range, pages.end));
+    bool moved;
     do
-        status = release_pages(elastic, pages, stream);
-    while (status == WEIR_ERR_BUSY && wi_residency_found_done(elastic->client));
+        status = release_pages(elastic, pages, stream, &moved);
+    while (moved || (status == WEIR_ERR_BUSY && wi_residency_found_done(elastic->client)));
     return wi_recorded_failure(elastic->client->runtime, status, WEIR_ACTION_DEALLOCATE,
                                wi_elastic_at(elastic->range, pages.first), 0, stream);
 }

@@ -737,18 +737,20 @@ weir_status weir_client_residency(weir_client *client, weir_residency *out)
     return WEIR_OK;
 }
 
-void wi_residency_forget(weir_client *client, const char *low, const char *high)
+bool wi_residency_forget(weir_client *client, const char *low, const char *high, uint64_t moves)
 {
     wi_residence *r = residence_of(client);
-    uint64_t moves = 0;
+    uint64_t bytes = 0;
     if (wi_likely(!r))
-        return;
-    (void)wi_residency_wait(client, &moves);
+        return true;
     pthread_mutex_lock(&r->lock);
-    uint64_t bytes = r->state == WEIR_SUSPENDED ? wi_elastic_away_forget(&r->pages, low, high) : 0;
+    bool same = r->moves == moves;
+    if (same && r->state == WEIR_SUSPENDED)
+        bytes = wi_elastic_away_forget(&r->pages, low, high);
     pthread_mutex_unlock(&r->lock);
     if (bytes > 0)
         wi_ledger_elsewhere(&client->runtime->ledger, &client->account, -bytes);
+    return same;
 }
 
 /* What the driver does not take from there stays mapped; its addresses serve nobody any more. */

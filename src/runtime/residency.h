@@ -15,8 +15,9 @@ weir_status wi_residency_admit(weir_client *client, const char *call);
 uint64_t wi_residency_moves(const weir_client *client);
 /* It has found one: waits while the client is on its way. True: it was since *moves, so that the call may try again. */
 bool wi_residency_wait(weir_client *client, uint64_t *moves);
-/* The client gives addresses of an elastic block back: what was there need not come back. */
-void wi_residency_forget(weir_client *client, const char *low, const char *high);
+/* The client gives addresses of an elastic block back: what was there need not come back. False, and nothing is done: it was on
+ * its way since wi_residency_wait said *moves. */
+bool wi_residency_forget(weir_client *client, const char *low, const char *high, uint64_t moves);
 /* Asks whether the copies are done that hold blocks of the client's, which a call has found held. True: they hold nothing any more,
  * and the call may try again. */
 bool wi_residency_found_done(weir_client *client);

@@ -48,6 +48,27 @@ static void what_is_not_inserted_is_not_used(void **state)
     ok(weir_prefix_cache_destroy(cache));
 }
 
+/* It is the latest use then, later than that of what was left just before. */
+static void what_is_inserted_again_was_used_last(void **state)
+{
+    static const char *const texts[] = {"aaaa", "bbbb", "cccc", "dddd"};
+    enum { TEXTS = 4 };
+    fixture *f = *state;
+    for (int again = 0; again < TEXTS - 1; again++) {
+        weir_prefix_cache *cache = make_cache(f->m, 0);
+        uint32_t blocks[TEXTS], n, own = take(f->m);
+        for (int i = 0; i < TEXTS; i++)
+            leave_behind(cache, f->m, texts[i], &blocks[i]);
+        assert_int_equal(insert(cache, texts[again], &own), 0);
+        for (int i = 0; i < TEXTS - 1; i++) {
+            ok(weir_prefix_cache_evict(cache, 1, &n));
+            assert_true(details_of(f->pool, blocks[again]).cached);
+        }
+        ok(drop(f->m, own, WEIR_STREAM_HOST));
+        ok(weir_prefix_cache_destroy(cache));
+    }
+}
+
 static void what_was_left_last_goes_last(void **state)
 {
     fixture *f = *state;
@@ -333,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_was_used_least_recently_goes_first_and_leaves_before_their_parents),
         TEST(what_is_not_inserted_is_not_used),
+        TEST(what_is_inserted_again_was_used_last),
         TEST(what_was_left_last_goes_last),
         TEST(evictions_count_blocks),
         TEST(a_block_in_use_is_never_evicted),

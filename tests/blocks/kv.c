@@ -102,6 +102,28 @@ static void bad_geometries_are_named(void **state)
     fails(WEIR_ERR_INVALID, weir_kv_layout_of(&g, &l));
 }
 
+/* The smallest rows of elements that are not whole bytes. */
+static void rows_have_room_for_their_elements(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 1; bits <= 17; bits++)
+        for (uint32_t size = 1; size <= 9; size++) {
+            weir_kv_geometry g = geometry(WEIR_TYPE_NONE, 1, 1, 1, size);
+            weir_kv_layout l = WEIR_INIT(weir_kv_layout);
+            uint32_t least = 0;
+            g.bits = bits;
+            while (8 * least < bits * size)
+                least++;
+            weir_status status = weir_kv_layout_of(&g, &l);
+            check_status(status, 8 * least == bits * size ? WEIR_OK : WEIR_ERR_INVALID, "layout", __FILE__, __LINE__);
+            assert_true(status != WEIR_OK || l.token == least);
+            for (g.row_bytes = 1; g.row_bytes < least; g.row_bytes++)
+                fails(WEIR_ERR_INVALID, weir_kv_layout_of(&g, &l));
+            ok(weir_kv_layout_of(&g, &l));
+            assert_int_equal(l.token, least);
+        }
+}
+
 /* Every row of a pool lies somewhere else, inside its block, and no two overlap. */
 static void every_row_has_its_place(weir_block_pool *pool, weir_kv_geometry g)
 {
@@ -209,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_models),
         cmocka_unit_test(bad_geometries_are_named),
+        cmocka_unit_test(rows_have_room_for_their_elements),
         TEST(addresses),
         TEST(what_fits_and_what_does_not),
     };

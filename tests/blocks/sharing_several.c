@@ -91,6 +91,8 @@ static void of_so_many_streams_each_is_waited_for(void **state)
     }
     ok(weir_prefix_cache_acquire(cache, &p, f->other, got, MOST + 1, &found));
     assert_int_equal(found, MOST);
+    assert_int_equal(cache_details(cache).found, MOST);
+    assert_int_equal(cache_details(cache).wanted, MOST + 1);
     assert_memory_equal(got, list, MOST * sizeof *got);
     fails(WEIR_ERR_BUSY, weir_block_pool_upload(f->m, &index, 1, bytes, f->stream));
     ok(weir_block_pool_make_writable(f->m, index, f->stream, &same));

@@ -6,6 +6,7 @@ weir_test(blocks-faults blocks/faults.c core/faulty.c INTERNAL)
 target_link_options(test-blocks-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc
   -Wl,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=free)
 
+weir_test(blocks-model-shared blocks/model_shared.c INTERNAL)
 # Shared blocks and prefix caches: on the host, and on cuda over the stub.
 foreach(blocks_test references move prefix evict collisions sequences sharing_several sharing_threads)
   string(REPLACE _ - name blocks-${blocks_test})

@@ -29,8 +29,8 @@ void __real_wi_tcaches_end(weir_runtime *runtime);
 void __wrap_wi_tcaches_end(weir_runtime *runtime);
 weir_status __real_wi_residency_end(weir_client *client);
 weir_status __wrap_wi_residency_end(weir_client *client);
-void __real_wi_residency_forget(weir_client *client, const char *low, const char *high);
-void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high);
+bool __real_wi_residency_forget(weir_client *client, const char *low, const char *high, uint64_t moves);
+bool __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high, uint64_t moves);
 
 void __real_wi_leaks_tell(weir_runtime *runtime, const weir_client *client);
 void __wrap_wi_leaks_tell(weir_runtime *runtime, const weir_client *client);
@@ -68,10 +68,11 @@ weir_status __wrap_wi_residency_end(weir_client *client)
     return status;
 }
 
-void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high)
+bool __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high, uint64_t moves)
 {
-    __real_wi_residency_forget(client, low, high);
+    bool same = __real_wi_residency_forget(client, low, high, moves);
     act();
+    return same;
 }
 
 /* A runtime -------------------------------------------------------------------------------------------------------------- */

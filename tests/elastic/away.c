@@ -116,18 +116,25 @@ static weir_status away_synchronize(wi_device *device, void *stream)
     return faulty_driver.stream_synchronize(device, stream);
 }
 
-/* A suspend between the moment in which a release has waited for those that had begun and its claim. */
-static const scene *suspended_late; /* NULL: none */
-void __real_wi_residency_forget(weir_client *client, const char *low, const char *high);
-void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high);
+/* A suspend, or a resume, after a release has waited for those that had begun and has claimed its pages: before it forgets those that
+ * are away, or after. */
+static const scene *moved_late; /* NULL: none */
+static bool moved_before, moved_back;
+bool __real_wi_residency_forget(weir_client *client, const char *low, const char *high, uint64_t moves);
+bool __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high, uint64_t moves);
 static weir_status try_suspend(const scene *s);
-void __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high)
+static weir_status try_resume(const scene *s);
+bool __wrap_wi_residency_forget(weir_client *client, const char *low, const char *high, uint64_t moves)
 {
-    const scene *s = suspended_late;
-    suspended_late = NULL;
-    __real_wi_residency_forget(client, low, high);
-    if (s)
+    const scene *s = moved_late;
+    moved_late = NULL;
+    if (s && moved_before)
+        ok(moved_back ? try_resume(s) : try_suspend(s));
+    bool same = __real_wi_residency_forget(client, low, high, moves);
+    assert_true(same || (s && moved_before));
+    if (s && !moved_before)
         ok(try_suspend(s));
+    return same;
 }
 
 static wi_driver tried;
@@ -601,17 +608,62 @@ static void copies_without_a_point_hold_their_pages(void **state)
 static void a_block_that_ends_does_not_leave(void **state)
 {
     (void)state;
+    for (int before = 0; before < 2; before++) {
+        scene s;
+        open_plain(&s, &layouts[0]);
+        moved_before = before;
+        moved_back = false;
+        moved_late = &s;
+        ok(weir_elastic_destroy(s.blocks[0], WEIR_STREAM_HOST));
+        s.blocks[0] = NULL;
+        assert_int_equal(residency(&s).state, WEIR_SUSPENDED);
+        assert_int_equal(take_snapshot(s.f.runtime).device.away, 2 * GRANULE); /* the other's */
+        ok(try_resume(&s));
+        for (size_t k = 0; k < 2; k++)
+            page_holds(&s.f, s.blocks[1], k, value_of(1, k));
+        assert_int_equal(take_snapshot(s.f.runtime).device.live, 2 * GRANULE);
+        end_scene(&s);
+    }
+}
+
+/* Pages that a release finds away may come back before it forgets them, and others may leave. */
+static void a_release_gives_back_what_comes_or_leaves_meanwhile(void **state)
+{
+    (void)state;
+    for (int back = 0; back < 2; back++) {
+        scene s;
+        open_plain(&s, &layouts[0]);
+        if (back)
+            ok(try_suspend(&s));
+        moved_before = true;
+        moved_back = back;
+        moved_late = &s;
+        release(&s.f, s.blocks[0], 1, 1, WEIR_STREAM_HOST);
+        if (!back)
+            ok(try_resume(&s));
+        ok(weir_stream_synchronize(s.f.stream));
+        pages_are(&s.f, s.blocks[0], 1, 0);
+        pages_are(&s.f, s.blocks[1], 2, 0);
+        page_holds(&s.f, s.blocks[0], 0, value_of(0, 0));
+        page_holds(&s.f, s.blocks[0], 1, 0);
+        end_scene(&s);
+    }
+}
+
+/* What is away is forgotten by a release that works, and by no other. */
+static void a_release_that_fails_forgets_nothing(void **state)
+{
+    (void)state;
     scene s;
     open_plain(&s, &layouts[0]);
-    suspended_late = &s;
-    ok(weir_elastic_destroy(s.blocks[0], WEIR_STREAM_HOST));
-    s.blocks[0] = NULL;
-    assert_int_equal(residency(&s).state, WEIR_SUSPENDED);
-    assert_int_equal(take_snapshot(s.f.runtime).device.away, 2 * GRANULE); /* the other's */
+    ok(try_suspend(&s));
+    const weir_stream none = {.id = UINT64_MAX / 2};
+    fails(WEIR_ERR_STREAM_MISUSE, weir_elastic_release(s.blocks[0], 0, GRANULE, none));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_elastic_destroy(s.blocks[1], none));
+    assert_int_equal(take_snapshot(s.f.runtime).device.away, s.bytes);
     ok(try_resume(&s));
-    for (size_t k = 0; k < 2; k++)
-        page_holds(&s.f, s.blocks[1], k, value_of(1, k));
-    assert_int_equal(take_snapshot(s.f.runtime).device.live, 2 * GRANULE);
+    ok(weir_stream_synchronize(s.f.stream));
+    contents_are_right(&s, true, false);
     end_scene(&s);
 }
 
@@ -702,6 +754,8 @@ int main(void)
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(a_launch_that_begins_in_the_middle_keeps_all),
         cmocka_unit_test(a_block_that_ends_does_not_leave),
+        cmocka_unit_test(a_release_gives_back_what_comes_or_leaves_meanwhile),
+        cmocka_unit_test(a_release_that_fails_forgets_nothing),
         cmocka_unit_test(each_page_that_comes_back_is_written_to_until_it_is_there),
         cmocka_unit_test(pages_that_were_given_back_while_away_stay_unused),
         cmocka_unit_test(pieces_are_in_the_order_of_addresses),

@@ -231,6 +231,41 @@ static void a_driver_that_fails_for_good(void **state)
     }
 }
 
+/* What a commit had made, and the driver did not take back, makes way for the pages of another block. */
+static void pages_that_were_not_taken_back_make_way(void **state)
+{
+    (void)state;
+    int kept = 0;
+    for (long at = 0; at < 24; at++) {
+        tried = at < 12 ? faulty_driver : faulty_driver_that_drops();
+        faults_reset(-1);
+        weir_runtime_options options = {.struct_size = sizeof options, .budget = 8 * GRANULE};
+        weir_elastic *e, *second;
+        faulted = (fixture){.page = GRANULE};
+        ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+        faulted.client = open_client(faulted.runtime, "one", 0, 0);
+        ok(try_create(faulted.client, 8 * GRANULE, false, &e));
+        ok(try_create(faulted.client, 8 * GRANULE, false, &second));
+        fault.calls = 0;
+        fault.stay = true;
+        fault.fail_at = at % 12;
+        weir_status status = weir_elastic_commit(e, 0, 4 * GRANULE, WEIR_STREAM_HOST);
+        fault.fail_at = -1;
+        if (status == WEIR_OK)
+            ok(weir_elastic_release(e, 0, 4 * GRANULE, WEIR_STREAM_HOST));
+        kept += take_snapshot(faulted.runtime).device.held > 0;
+        ok(weir_elastic_commit(second, 0, 8 * GRANULE, WEIR_STREAM_HOST));
+        ok(weir_elastic_destroy(second, WEIR_STREAM_HOST));
+        ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+        check_empty(faulted.runtime);
+        ok(weir_client_destroy(faulted.client));
+        ok(weir_runtime_destroy(faulted.runtime));
+        assert_true(faults_nothing_left());
+    }
+    assert_true(kept > 6);
+    tried = faulty_driver;
+}
+
 /* Of three blocks that have ended the driver does not take the addresses back: all are tried again, as often as it takes. */
 static void every_range_that_was_not_taken_back_is_tried_again(void **state)
 {
@@ -470,6 +505,36 @@ static void a_device_with_less_than_the_budget(void **state)
     assert_int_equal(m.status, WEIR_ERR_BUSY);
     assert_int_equal(stats_of(e).committed, 6 * GRANULE);
     ok(weir_pressure_unregister(faulted.runtime, id));
+    ok(weir_option_set("wait", NULL));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    check_empty(faulted.runtime);
+    ok(weir_client_destroy(faulted.client));
+    ok(weir_runtime_destroy(faulted.runtime));
+    assert_true(faults_nothing_left());
+}
+
+/* What the refused commit had made is none of what stands in its way. */
+static void a_device_that_is_full_is_told_by_what_others_have(void **state)
+{
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 100 * GRANULE};
+    weir_elastic *e;
+    faults_reset(-1);
+    fault.limit = 6;
+    faulted = (fixture){.page = GRANULE};
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    ok(try_create(faulted.client, 50 * GRANULE, false, &e));
+    ok(weir_option_set("wait", "1ms"));
+    commit(&faulted, e, 0, 4);
+    for (size_t more = 3; more < 6; more++) {
+        fails(WEIR_ERR_OUT_OF_MEMORY, try_commit(&faulted, e, 2, 2 + more, WEIR_STREAM_HOST));
+        weir_refusal r = last_refusal();
+        assert_int_equal(r.cause, WEIR_CAUSE_OTHER_PROCESS);
+        assert_int_equal(r.requested, more * GRANULE);
+        assert_int_equal(r.current, 4 * GRANULE);
+        assert_int_equal(r.largest, 96 * GRANULE);
+    }
     ok(weir_option_set("wait", NULL));
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
     check_empty(faulted.runtime);
@@ -807,6 +872,57 @@ static void nothing_is_committed_into_a_capture(void **state)
     close_watched(&f, e);
 }
 
+static bool passes_when_waited_for;
+static wi_event waited[16];
+static size_t waits;
+
+static bool watched_passed(wi_device *device, wi_event event)
+{
+    bool found = !passes_when_waited_for || !event.stream;
+    for (size_t i = 0; i < waits; i++)
+        found |= waited[i].stream == event.stream && waited[i].sequence >= event.sequence;
+    return found && faulty_driver.passed(device, event);
+}
+
+static weir_status watched_wait(wi_device *device, wi_event event, uint64_t deadline)
+{
+    assert_true(waits < sizeof waited / sizeof waited[0]);
+    waited[waits++] = event;
+    return faulty_driver.wait(device, event, deadline);
+}
+
+/* Commits of two streams have failed, each of several pages, and the device is past none of their zeros until it is asked to be:
+ * the end of the runtime does that for all. */
+static void every_page_without_an_owner_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    weir_stream other;
+    weir_elastic *e = open_watched(&f);
+    ok(weir_stream_acquire(f.runtime, &other));
+    commit(&f, e, 1, 1); /* two runs around each */
+    commit(&f, e, 5, 1);
+    tried.passed = watched_passed;
+    tried.wait = watched_wait;
+    waits = 0;
+    passes_when_waited_for = true;
+    for (int i = 0; i < 2; i++) {
+        fills_that_go = 1;
+        fails(WEIR_ERR_DRIVER, i == 0 ? try_commit(&f, e, 0, 3, f.stream) : try_commit(&f, e, 4, 3, other));
+        fills_that_go = -1;
+    }
+    assert_int_equal(stats_of(e).committed, 2 * GRANULE);
+    ok(weir_stream_release(other));
+    ok(weir_stream_release(f.stream));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(f.client));
+    assert_int_equal(take_snapshot(f.runtime).device.held, 4 * GRANULE);
+    ok(weir_runtime_destroy(f.runtime));
+    assert_true(faults_nothing_left());
+    passes_when_waited_for = false;
+    free(f.bytes);
+}
+
 int main(void)
 {
     tried = faulty_driver;
@@ -816,12 +932,14 @@ int main(void)
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(each_allocation_of_host_memory_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
+        cmocka_unit_test(pages_that_were_not_taken_back_make_way),
         cmocka_unit_test(every_range_that_was_not_taken_back_is_tried_again),
         cmocka_unit_test(a_page_that_cannot_be_covered_has_its_memory_again),
         cmocka_unit_test(new_pages_are_zeros_whatever_the_driver_gives),
         cmocka_unit_test(what_was_queued_is_waited_for),
         cmocka_unit_test(what_was_taken_back_is_put_back),
         cmocka_unit_test(a_device_with_less_than_the_budget),
+        cmocka_unit_test(a_device_that_is_full_is_told_by_what_others_have),
         cmocka_unit_test(addresses_are_asked_for_as_long_as_cached_memory_makes_way),
         cmocka_unit_test(a_driver_that_cannot_is_unsupported),
         cmocka_unit_test(a_new_page_is_given_back_behind_its_zeros),
@@ -830,6 +948,7 @@ int main(void)
         cmocka_unit_test(a_page_that_is_taken_back_leaves_nothing),
         cmocka_unit_test(pages_of_a_commit_that_is_under_way_have_their_place),
         cmocka_unit_test(nothing_is_committed_into_a_capture),
+        cmocka_unit_test(every_page_without_an_owner_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

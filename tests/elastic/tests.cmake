@@ -16,6 +16,7 @@ if(NOT WEIR_SANITIZE) # sanitizers make mappings of their own, and need them
 endif()
 weir_test(elastic-check elastic/check.c INTERNAL)
 weir_test(elastic-wakes elastic/wakes.c core/faulty.c INTERNAL)
+weir_test(elastic-model elastic/model.c core/faulty.c INTERNAL)
 weir_test(elastic-faults elastic/faults.c core/faulty.c INTERNAL)
 weir_test(elastic-away elastic/away.c core/faulty.c INTERNAL)
 target_link_options(test-elastic-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc

@@ -3,6 +3,7 @@
 #include "core/faulty.h"
 #include "residency/residency.h"
 
+#include "memory/mapped/mapped.h"
 #include "runtime/residence.h"
 #include "runtime/runtime.h"
 
@@ -836,6 +837,90 @@ static void what_reads_a_file_stays_under_copies(void **state)
     end_scene(&s);
 }
 
+/* Memory that another client had comes to one that resumes, which fails at that call, and works then. What the client allocates
+ * next was scrubbed. True: it has failed. */
+static bool nothing_is_read_of_others_after(long at)
+{
+    enum { MOST_PARTS = 40, PARTS = 32, SECRET = 0x77 };
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = PARTS * GRANULE};
+    weir_client_options scrubbed = {.struct_size = sizeof scrubbed, .name = "one", .scrub = WEIR_SCRUB_OTHERS};
+    weir_runtime *runtime;
+    weir_client *one, *other;
+    void *block, *all, *parts[MOST_PARTS];
+    size_t count = 0;
+    faults_reset(-1);
+    ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
+    ok(weir_client_create(runtime, &scrubbed, &one));
+    other = open_client(runtime, "other", 0, 0);
+    block = allocate(one, 5 * GRANULE + UNIT, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    write_block(runtime, block, 5 * GRANULE, 1);
+    (void)suspend(one);
+    all = allocate(other, PARTS * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    memset(all, SECRET, PARTS * GRANULE);
+    ok(weir_free(other, all, WEIR_STREAM_HOST));
+    fault.calls = 0;
+    fault.fail_at = at;
+    weir_status status = weir_client_resume(one, WEIR_STREAM_HOST);
+    fault.fail_at = -1;
+    ok(weir_client_resume(one, WEIR_STREAM_HOST));
+    block_holds(runtime, block, 5 * GRANULE, 1);
+    while (count < MOST_PARTS &&
+           weir_alloc(one, GRANULE / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV, &parts[count]) == WEIR_OK)
+        assert_null(memchr(parts[count++], SECRET, GRANULE / 2));
+    while (count > 0)
+        ok(weir_free(one, parts[--count], WEIR_STREAM_HOST));
+    ok(weir_free(one, block, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(one));
+    ok(weir_client_destroy(other));
+    ok(weir_runtime_destroy(runtime));
+    return status != WEIR_OK;
+}
+
+static void nothing_is_read_of_others_after_a_resume_that_failed(void **state)
+{
+    (void)state;
+    long at = 0;
+    assert_false(nothing_is_read_of_others_after(-1));
+    while (nothing_is_read_of_others_after(at))
+        at++;
+    assert_true(at > 2);
+}
+
+/* However what was away has ended: it was freed, in either order, or has come back, or both. */
+static void the_base_forgets_who_has_nothing_away(void **state)
+{
+    enum { FORWARDS, BACKWARDS, RESUMED, BOTH, KINDS };
+    (void)state;
+    for (int kind = 0; kind < 2 * KINDS; kind++) {
+        int end = kind % KINDS;
+        weir_runtime *runtime = make_runtime(BUDGET);
+        weir_client *one = open_client(runtime, "one", 0, 0), *two = open_client(runtime, "two", 0, 0);
+        const wi_mapped *base = (const wi_mapped *)runtime->resource->base;
+        void *blocks[2], *other = allocate(two, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        for (int i = 0; i < 2; i++)
+            blocks[i] = allocate(one, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        (void)suspend(two);
+        assert_non_null(base->aways);
+        weir_residency r = suspend_with(one, (weir_suspend_options){.show = kind >= KINDS});
+        assert_int_equal(r.away, 8 * MIB);
+        assert_non_null(base->aways->next);
+        for (int i = 0; i < 2; i++) {
+            if (end == RESUMED || (end == BOTH && i == 1))
+                ok(weir_client_resume(one, WEIR_STREAM_HOST));
+            ok(weir_free(one, blocks[end == BACKWARDS ? 1 - i : i], WEIR_STREAM_HOST));
+        }
+        assert_non_null(base->aways);
+        assert_null(base->aways->next);
+        ok(weir_client_resume(one, WEIR_STREAM_HOST));
+        (void)weir_client_forget_copies(one); /* on the host they count in the same ledger */
+        ok(weir_client_destroy(one));
+        ok(weir_free(two, other, WEIR_STREAM_HOST));
+        assert_null(base->aways);
+        ok(weir_client_destroy(two));
+        ok(weir_runtime_destroy(runtime));
+    }
+}
+
 int main(void)
 {
     scene_driver = faulty_driver;
@@ -845,6 +930,8 @@ int main(void)
     scene_driver.stream_create = scene_create;
     scene_driver.stream_destroy = scene_destroy;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_read_of_others_after_a_resume_that_failed),
+        cmocka_unit_test(the_base_forgets_who_has_nothing_away),
         cmocka_unit_test(each_driver_call_fails_once),
         cmocka_unit_test(a_driver_that_fails_for_good),
         cmocka_unit_test(each_pair_of_driver_calls_fails),

@@ -44,9 +44,12 @@ static wi_piece *away_piece_at(wi_away *away, const wi_region *region, uint64_t 
     return p && p->region == region && piece_start(p) <= offset ? p : NULL;
 }
 
-static void away_remove(wi_away *away, wi_piece *p)
+/* The base knows nothing more of it when the last piece goes. */
+static void away_remove(wi_mapped *m, wi_away *away, wi_piece *p)
 {
     memmove(p, p + 1, (size_t)(away->pieces + --away->piece_count - p) * sizeof *p);
+    if (away->piece_count == 0)
+        wi_away_unlink(m, away);
 }
 
 /* Cuts the busy extent where pieces begin and end. Without a record for that all of it stays busy: addresses, and memory
@@ -98,7 +101,7 @@ void wi_away_free(wi_resource *base, wi_block *block)
             uint64_t behind = piece_end(p);
             if (!away_dissolve(m, p))
                 continue;
-            away_remove(away, p);
+            away_remove(m, away, p);
             next = behind < end ? wi_region_at(region, behind) : NULL;
         }
     }
@@ -133,11 +136,8 @@ weir_status wi_away_sweep(wi_resource *base, wi_away *away)
         p = away_piece_at(away, left.region, piece_start(&left));
         p->shown = left.shown;
         p->adrift = left.adrift;
-        if (left.shown || left.adrift || !away_dissolve(m, p))
-            continue;
-        away_remove(away, p);
-        if (away->piece_count == 0)
-            wi_away_unlink(m, away);
+        if (!left.shown && !left.adrift && away_dissolve(m, p))
+            away_remove(m, away, p);
     }
     wi_resource_unlock(base);
     return status;

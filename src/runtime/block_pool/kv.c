@@ -33,15 +33,15 @@ static weir_status kv_check_geometry(const weir_kv_geometry *g)
 static weir_status kv_row_bytes(const weir_kv_geometry *g, uint64_t *bytes)
 {
     uint64_t bits = g->bits ? g->bits : wi_type_bytes(g->type) * 8;
-    uint64_t row = bits * g->head_size; /* two factors of 32 bits cannot overflow */
+    uint64_t row = bits * g->head_size, least = (row + 7) / 8; /* two factors of 32 bits cannot overflow */
     if (g->row_bytes == 0 && row % 8 != 0)
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_kv_layout_of: a row of %u elements of %llu bits is not whole bytes; say row_bytes",
                          g->head_size, (unsigned long long)bits);
-    if (g->row_bytes != 0 && g->row_bytes < (row + 7) / 8)
+    if (g->row_bytes != 0 && g->row_bytes < least)
         return weir_fail(WEIR_ERR_INVALID, "weir_kv_layout_of: row_bytes is %u, but %u elements of %llu bits take %llu",
-                         g->row_bytes, g->head_size, (unsigned long long)bits, (unsigned long long)((row + 7) / 8));
-    *bytes = g->row_bytes ? g->row_bytes : row / 8;
+                         g->row_bytes, g->head_size, (unsigned long long)bits, (unsigned long long)least);
+    *bytes = g->row_bytes ? g->row_bytes : least;
     return WEIR_OK;
 }
 
