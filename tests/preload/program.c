@@ -697,6 +697,7 @@ static const struct {
              {"forms", forms},
              {"without-host-memory", without_host_memory},
              {"held-up-late", held_up_late},
+             {"reused", reused},
              {"nothing", nothing}};
 
 int main(int argc, char **argv)

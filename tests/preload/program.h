@@ -27,5 +27,6 @@ void budgets(void);
 void forms(void);
 void without_host_memory(void);
 void held_up_late(void);
+void reused(void);
 
 #endif

@@ -457,18 +457,20 @@ static void keep_nothing(void)
     EXPECT(cu.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS);
 }
 
+static const struct {
+    CUresult (*make)(void), (*unmake)(void);
+} kinds[] = {{make_block, free_block},      {make_async, free_async},   {make_managed, free_block},
+             {make_flat, destroy_array},    {make_deep, destroy_array}, {make_levels, destroy_levels},
+             {make_handle, release_handle}, {make_pinned, free_pinned}, {make_portable, free_pinned},
+             {lock_own, unlock_own}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 /* What cannot be noted is not given, and neither counts nor stays. Under --budget host=8MiB,64MiB. */
 void without_host_memory(void)
 {
-    static const struct {
-        CUresult (*make)(void), (*unmake)(void);
-    } kinds[] = {{make_block, free_block},      {make_async, free_async},   {make_managed, free_block},
-                 {make_flat, destroy_array},    {make_deep, destroy_array}, {make_levels, destroy_levels},
-                 {make_handle, release_handle}, {make_pinned, free_pinned}, {make_portable, free_pinned},
-                 {lock_own, unlock_own}};
     static const char *const counts[] = {"allocations", "pinned", "registered", "handles"};
     made_on = new_stream();
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; i < KINDS; i++) {
         EXPECT(kinds[i].make() == CUDA_SUCCESS && kinds[i].unmake() == CUDA_SUCCESS); /* what is made once is there */
         keep_nothing();
         uint64_t before[4];
@@ -487,6 +489,31 @@ void without_host_memory(void)
         for (int k = 0; k < 4; k++)
             EXPECT(stub.stub_count(counts[k]) == before[k]);
     }
+}
+
+static CUresult (*make_anew)(void);
+static void make_it_anew(void)
+{
+    EXPECT(make_anew() == CUDA_SUCCESS);
+}
+
+/* While CUDA's free has not returned another thread may have what is free again, at the same address: each counts for itself.
+ * Under --budget host=16MiB,64MiB. */
+void reused(void)
+{
+    void *most;
+    made_on = new_stream();
+    for (size_t i = 0; i < KINDS; i++) {
+        make_anew = kinds[i].make;
+        EXPECT(kinds[i].make() == CUDA_SUCCESS);
+        stub.stub_reuse(make_it_anew);
+        EXPECT(kinds[i].unmake() == CUDA_SUCCESS);
+        bool again = kinds[i].unmake() == CUDA_SUCCESS; /* of what was freed by CUDA then, which made it anew */
+        stub.stub_reuse(NULL);
+        EXPECT(left() == MIB(64) && (again || kinds[i].unmake == free_block || kinds[i].unmake == free_async ||
+                                     kinds[i].unmake == unlock_own));
+    }
+    EXPECT(cu.cuMemAllocHost_v2(&most, MIB(16)) == CUDA_SUCCESS && cu.cuMemFreeHost(most) == CUDA_SUCCESS);
 }
 
 /* A capture that ends while a free is held up for it leaves that free to the next call. */

@@ -22,6 +22,9 @@
     X(void, stub_pools, (bool there))                                                                                      \
     /* Devices that are opened from now on map memory of the host's, or not. */                                            \
     X(void, stub_reach, (bool there))                                                                                      \
+    /* The next piece or handle that is free again is made anew by `fn` before the call that has freed it returns, as another */ \
+    /* thread may do it: at the same address, or under the same number. */                                                 \
+    X(void, stub_reuse, (void (*fn)(void)))                                                                                \
     /* From now on a call ends the process. */                                                                             \
     X(void, stub_forbid, (void))                                                                                           \
     /* How many there are: "handles", "host handles", "mappings", "reservations", "contexts", "streams", "events", */      \
