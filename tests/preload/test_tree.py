@@ -297,6 +297,11 @@ class Tree(Case):
         for options in ((), ("--each",)):
             self.inside_another(self.tree(*options, budget=("--budget", "32MiB"), outer=self.environment))
 
+    def test_a_smaller_budget_inside_has_its_part_of_what_is_left(self):
+        a, b = self.sibling(), self.sibling(self.tree(budget=("--budget", "32MiB"), outer=self.environment))
+        self.assertEqual((a.ask("take 40"), b.ask("left"), b.ask("take 2"), b.ask("left")), ("ok", "24 of 32", "ok", "22 of 32"))
+        self.assertEqual((b.ask("take 24"), b.ask("take 22"), b.ask("left"), a.ask("left")), ("no", "ok", "0 of 32", "0 of 64"))
+
     def inside_another(self, inner):
         a, b = self.sibling(), self.sibling(inner)
         self.assertEqual((b.ask("take 33"), b.ask("take 32"), a.ask("left"), a.ask("take 33")), ("no", "ok", "32 of 64", "no"))
