@@ -160,6 +160,19 @@ class Tree(Case):
         while b.ask("take 30") != "ok":  # the one that was stopped may not have run yet
             self.assertLess(time.monotonic(), until)
 
+    def test_one_that_cannot_listen_is_not_waited_for(self):
+        a, b = self.sibling(), self.sibling()
+        a.send("deaf")
+        self.assertEqual((a.ask("take 40"), a.ask("give"), b.ask("take 2")), ("ok",) * 3)
+        b.send("take 30")
+        self.assertFalse(b.comes_to_wait())
+        self.assertEqual((b.answer(), b.ask("take 22")), ("no", "ok"))
+
+    def test_what_is_idle_in_a_capture_stays(self):
+        a, b = self.sibling(), self.sibling()
+        self.assertEqual((a.ask("take 40"), a.ask("give"), a.ask("capture"), b.ask("take 30")), ("ok", "ok", "ok", "no"))
+        self.assertEqual((a.ask("capture"), b.ask("take 30")), ("ok", "ok"))
+
     def test_together_they_never_have_more(self):
         """By the stub's own count, which adds what the driver gives all of them."""
         (self.folder / "used").write_bytes(bytes(16))
