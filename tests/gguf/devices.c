@@ -1,12 +1,18 @@
 /* devices.c, buffers.c: where a model lies; llama.cpp's library for CUDA, when it is opened and whose its memory is; what a
  * device's buffers are for. The library, its devices and the redirect of its memory are made up. */
-#include "common.h"
-
-#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmocka.h>
+#include <dlfcn.h>
+
 #include <weir/stats.h>
+#include <weir/weir.h>
 
 #include "engines/gguf/wg.h"
 #include "interpose/cuda_needs.h"
@@ -63,7 +69,7 @@ static void keep_word(weir_log_level level, const char *text, void *user)
     snprintf(said_last, sizeof said_last, "%s", text);
 }
 
-static char folder[64], file[96];
+static char home[64], file[96];
 
 static int begin(void **state)
 {
@@ -76,10 +82,10 @@ static int begin(void **state)
             weir_client_create(runtimes[i], &options, &clients[i]) != WEIR_OK)
             return 1;
     }
-    snprintf(folder, sizeof folder, "/tmp/weir-devices-XXXXXX");
-    if (!mkdtemp(folder))
+    snprintf(home, sizeof home, "/tmp/weir-devices-XXXXXX");
+    if (!mkdtemp(home))
         return 1;
-    snprintf(file, sizeof file, "%s/libggml-cuda.so", folder);
+    snprintf(file, sizeof file, "%s/libggml-cuda.so", home);
     fclose(fopen(file, "we"));
     return weir_log_set(keep_word, NULL, WEIR_LOG_ERROR) != WEIR_OK;
 }
@@ -94,7 +100,7 @@ static int finish(void **state)
         status |= weir_runtime_destroy(runtimes[i]);
     }
     unlink(file);
-    rmdir(folder);
+    rmdir(home);
     return status;
 }
 
@@ -200,10 +206,10 @@ weir_status wg_check_mark(const char *directory)
     return mark == WEIR_OK ? WEIR_OK : weir_fail(mark, "it is of another commit");
 }
 
-void wg_store_directory(const char *below, char *out, size_t capacity)
+void wg_store_directory(const char *folder, char *out, size_t capacity)
 {
-    assert_string_equal(below, "engines/llama-cuda/current");
-    snprintf(out, capacity, "/nowhere/%s", below);
+    assert_string_equal(folder, "engines/llama-cuda/current");
+    snprintf(out, capacity, "/nowhere/%s", folder);
 }
 
 static const char *throws;
@@ -325,18 +331,18 @@ bool wg_cache_wanted(const weir_engine_model *model)
     (void)model;
     return elastic;
 }
-weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t size,
+weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
                              ggml_backend_buffer_t *out)
 {
-    (void)model, (void)type, (void)size, (void)out;
+    (void)model, (void)type, (void)bytes, (void)out;
     fail();
     return WEIR_OK;
 }
-weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t size, const wi_cuda_place **out)
+weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_place **out)
 {
     (void)model;
     cache_of = client;
-    assert_int_equal(size, 5000);
+    assert_int_equal(bytes, 5000);
     if (on_device != WEIR_OK)
         return weir_fail(on_device, "no pages for the cache");
     *out = &its_place;
@@ -467,10 +473,10 @@ static void what_is_missing_is_told(void **state)
     assert_int_equal(wg_devices_open(&library, "/nowhere", &of), WEIR_ERR_NOT_FOUND);
     says("no libggml-cuda.so in /nowhere or in its lib/");
     mark = WEIR_ERR_UNSUPPORTED;
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_ERR_UNSUPPORTED);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_ERR_UNSUPPORTED);
     says("of another commit");
     mark = WEIR_OK;
-    assert_int_equal(wg_devices_find(folder, path, sizeof path), WEIR_OK);
+    assert_int_equal(wg_devices_find(home, path, sizeof path), WEIR_OK);
     assert_string_equal(path, file);
     assert_int_equal(wg_devices_needs(missing, sizeof missing), WEIR_OK);
     assert_string_equal(missing, "");
@@ -485,7 +491,7 @@ static void nothing_is_opened_for_the_host(void **state)
 {
     (void)state;
     wg_places of = PLACES(ON_HOST);
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_OK);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_OK);
     assert_false(of.held);
     wg_devices_settle(&of);
     wg_devices_close(&of);
@@ -507,24 +513,24 @@ static void what_cannot_be_had_leaves_nothing(void **state)
     (void)state;
     wg_places of = PLACES(ON_1, ON_0);
     cannot_be_opened = true;
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_ERR_ENGINE);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_ERR_ENGINE);
     says("llama.cpp's library for CUDA cannot be opened");
     nothing_is_left(&of);
     cannot_be_opened = false;
     its.cannot_begin = true;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_ERR_BUSY);
+        assert_int_equal(wg_devices_open(&library, home, &of), WEIR_ERR_BUSY);
         says("no more redirects");
         nothing_is_left(&of);
     }
     its.cannot_begin = false;
     device_count = 1;
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_ERR_ENGINE);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_ERR_ENGINE);
     says("finds 1 devices of CUDA, and cuda:1 is not among them: no driver");
     nothing_is_left(&of);
     device_count = 2;
     throws = "CUDA has no error for this";
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_ERR_ENGINE);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_ERR_ENGINE);
     says("llama.cpp cannot begin with CUDA: CUDA has no error for this");
     nothing_is_left(&of);
     throws = NULL;
@@ -540,7 +546,7 @@ static void it_lasts_as_long_as_there_are_models(void **state)
     wg_places a = PLACES(ON_0), b = PLACES(ON_1, ON_0), c = PLACES(AGAIN_ON_0), d = PLACES(ON_1);
     for (int round = 0; round < 2; round++) {
         its = (struct redirects){0};
-        assert_int_equal(wg_devices_open(&library, folder, &a), WEIR_OK);
+        assert_int_equal(wg_devices_open(&library, home, &a), WEIR_OK);
         assert_true(a.held);
         assert_ptr_equal(wg_devices_redirect(), &its);
         assert_ptr_equal(a.list[0], &devices[0]);
@@ -552,12 +558,12 @@ static void it_lasts_as_long_as_there_are_models(void **state)
         assert_int_equal(its.added, 1);
         assert_int_equal(clients_on(ON_0), 2);
         assert_int_equal(clients_on(ON_1), 2);
-        assert_int_equal(wg_devices_open(&library, folder, &c), WEIR_ERR_BUSY);
+        assert_int_equal(wg_devices_open(&library, home, &c), WEIR_ERR_BUSY);
         says("has models on cuda:0 in another runtime of this process");
         assert_false(c.held);
         assert_int_equal(clients_on(AGAIN_ON_0), 1);
         wg_devices_close(&c);
-        assert_int_equal(wg_devices_open(&library, folder, &d), WEIR_OK);
+        assert_int_equal(wg_devices_open(&library, home, &d), WEIR_OK);
         assert_int_equal(its.added, 1);
         wg_devices_settle(&b);
         assert_int_equal(its.settled, 1);
@@ -570,7 +576,7 @@ static void it_lasts_as_long_as_there_are_models(void **state)
         assert_int_equal(its.ended, 1);
         nothing_is_left(&d);
     }
-    assert_int_equal(wg_devices_open(&library, folder, &c), WEIR_OK);
+    assert_int_equal(wg_devices_open(&library, home, &c), WEIR_OK);
     assert_int_equal(clients_on(AGAIN_ON_0), 2);
     wg_devices_close(&c);
     assert_int_equal(clients_on(AGAIN_ON_0), 1);
@@ -581,14 +587,14 @@ static void there_is_one_library(void **state)
     (void)state;
     char other[128], path[160];
     wg_places of = PLACES(ON_0);
-    snprintf(other, sizeof other, "%s/lib", folder);
+    snprintf(other, sizeof other, "%s/lib", home);
     snprintf(path, sizeof path, "%s/libggml-cuda.so", other);
     assert_int_equal(mkdir(other, 0700), 0);
     fclose(fopen(path, "we"));
     assert_int_equal(wg_devices_open(&library, other, &of), WEIR_ERR_CONFLICT);
     says("names ");
     says(path);
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_ERR_CONFLICT); /* in its lib/, which comes first */
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_ERR_CONFLICT); /* in its lib/, which comes first */
     unlink(path);
     rmdir(other);
     assert_false(of.held);
@@ -601,7 +607,7 @@ static void what_stays_is_told(void **state)
     (void)state;
     its = (struct redirects){.does_not_settle = true, .cannot_end = true};
     wg_places of = PLACES(ON_0);
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_OK);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_OK);
     wg_devices_settle(&of);
     assert_int_equal(said, 1);
     assert_non_null(strstr(said_last, "a stream's capture does not end"));
@@ -611,12 +617,12 @@ static void what_stays_is_told(void **state)
     assert_ptr_equal(wg_devices_redirect(), &its);
     assert_int_equal(clients_on(ON_0), 2);
     device_count = 0; /* nor does a load that fails end it, and its own reason is what is told */
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_ERR_ENGINE);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_ERR_ENGINE);
     says("finds 0 devices");
     assert_int_equal(said, 3);
     device_count = 2;
     its.does_not_settle = its.cannot_end = false;
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_OK);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_OK);
     assert_int_equal(its.begun, 1);
     wg_devices_settle(&of);
     wg_devices_close(&of);
@@ -631,7 +637,7 @@ static void reserves_and_scratch_are_each_devices(void **state)
     uint64_t has[2] = {1, 1};
     void *scratch, *kv;
     wg_places of = PLACES(ON_0, ON_1);
-    assert_int_equal(wg_devices_open(&library, folder, &of), WEIR_OK);
+    assert_int_equal(wg_devices_open(&library, home, &of), WEIR_OK);
     for (int i = 0; i < 2; i++)
         assert_int_equal(weir_reservation_create(clients[i], 1 << 20, 0, &of.reserves[i]), WEIR_OK);
     assert_int_equal(weir_alloc(clients[1], 4096, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH, &scratch), WEIR_OK);
@@ -657,7 +663,7 @@ static void open_model(void)
 {
     model = (weir_engine_model){.library = &library, .places = PLACES(ON_0, ON_1)};
     its = (struct redirects){0};
-    assert_int_equal(wg_devices_open(&library, folder, &model.places), WEIR_OK);
+    assert_int_equal(wg_devices_open(&library, home, &model.places), WEIR_OK);
 }
 
 static void close_model(void)
