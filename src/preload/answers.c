@@ -18,7 +18,7 @@ static void bound(int ordinal, size_t *available, size_t *total)
     uint64_t given = wp_budget_given(name);
     wp_tree_view all = wp_tree_look(ordinal);
     uint64_t budget = given ? wi_min(given, all.budget) : all.budget;
-    *available = wi_min(*available, budget - wi_min(budget, all.others));
+    *available = wi_min(*available, wi_min(budget, all.budget - wi_min(all.budget, all.others)));
     *total = wi_min(*total, budget);
 }
 

@@ -18,18 +18,24 @@ static const void *key_of(uint64_t key)
     return (const void *)(uintptr_t)key; // NOLINT(performance-no-int-to-ptr)
 }
 
+static bool put(wp_kind kind, uint64_t key, const noted *it)
+{
+    pthread_mutex_lock(&lock);
+    bool done = wi_pointer_map_put(&maps[kind], key_of(key), (uintptr_t)it);
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
 bool wp_count_noted(wp_kind kind, uint64_t key, wp_device *device, uint64_t bytes)
 {
     noted *it = malloc(sizeof *it);
     if (!it)
         return false;
     *it = (noted){device, bytes};
-    pthread_mutex_lock(&lock);
-    bool put = wi_pointer_map_put(&maps[kind], key_of(key), (uintptr_t)it);
-    pthread_mutex_unlock(&lock);
-    if (!put)
+    bool done = put(kind, key, it);
+    if (!done)
         free(it);
-    return put;
+    return done; // NOLINT(clang-analyzer-unix.Malloc): the map has it
 }
 
 static void give_back(wp_kind kind, wp_device *device, uint64_t bytes)
@@ -40,18 +46,23 @@ static void give_back(wp_kind kind, wp_device *device, uint64_t bytes)
         wp_uncharge_host(kind, bytes);
 }
 
-bool wp_count_forget(wp_kind kind, uint64_t key)
+wp_leaving wp_count_leave(wp_kind kind, uint64_t key)
 {
-    uint64_t value;
+    uint64_t value = 0;
     pthread_mutex_lock(&lock);
-    bool there = wi_pointer_map_remove(&maps[kind], key_of(key), &value);
+    (void)wi_pointer_map_remove(&maps[kind], key_of(key), &value);
     pthread_mutex_unlock(&lock);
-    if (!there)
-        return false;
-    noted *it = (noted *)(uintptr_t)value; // NOLINT(performance-no-int-to-ptr)
-    give_back(kind, it->device, it->bytes);
+    return (wp_leaving){kind, key, (void *)(uintptr_t)value}; // NOLINT(performance-no-int-to-ptr)
+}
+
+CUresult wp_count_left(wp_leaving leaving, CUresult result)
+{
+    noted *it = leaving.note;
+    if (!it || (result != CUDA_SUCCESS && put(leaving.kind, leaving.key, it)))
+        return result;
+    give_back(leaving.kind, it->device, it->bytes);
     free(it);
-    return true;
+    return result;
 }
 
 /* A claim for a call of CUDA's: taken before, and kept or given back by its answer. */
@@ -189,10 +200,8 @@ CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *what)
 CUresult cuArrayDestroy(CUarray array)
 {
     WP_ENTER(cuArrayDestroy);
-    CUresult result = wp_real.cuArrayDestroy(array);
-    if (result == CUDA_SUCCESS)
-        (void)wp_count_forget(WP_KIND_ARRAY, (uintptr_t)array);
-    return result;
+    wp_leaving leaving = wp_count_leave(WP_KIND_ARRAY, (uintptr_t)array);
+    return wp_count_left(leaving, wp_real.cuArrayDestroy(array));
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *what, unsigned levels)
@@ -211,10 +220,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRI
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
     WP_ENTER(cuMipmappedArrayDestroy);
-    CUresult result = wp_real.cuMipmappedArrayDestroy(array);
-    if (result == CUDA_SUCCESS)
-        (void)wp_count_forget(WP_KIND_ARRAY, (uintptr_t)array);
-    return result;
+    wp_leaving leaving = wp_count_leave(WP_KIND_ARRAY, (uintptr_t)array);
+    return wp_count_left(leaving, wp_real.cuMipmappedArrayDestroy(array));
 }
 
 /* The host's ------------------------------------------------------------------------------------------------------- */
@@ -250,10 +257,8 @@ CUresult cuMemAllocHost_v2(void **out, size_t bytes)
 CUresult cuMemFreeHost(void *address)
 {
     WP_ENTER(cuMemFreeHost);
-    CUresult result = wp_real.cuMemFreeHost(address);
-    if (result == CUDA_SUCCESS)
-        (void)wp_count_forget(WP_KIND_PINNED, (uintptr_t)address);
-    return result;
+    wp_leaving leaving = wp_count_leave(WP_KIND_PINNED, (uintptr_t)address);
+    return wp_count_left(leaving, wp_real.cuMemFreeHost(address));
 }
 
 CUresult cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
@@ -273,10 +278,8 @@ CUresult cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
 CUresult cuMemHostUnregister(void *address)
 {
     WP_ENTER(cuMemHostUnregister);
-    CUresult result = wp_real.cuMemHostUnregister(address);
-    if (result == CUDA_SUCCESS)
-        (void)wp_count_forget(WP_KIND_REGISTERED, (uintptr_t)address);
-    return result;
+    wp_leaving leaving = wp_count_leave(WP_KIND_REGISTERED, (uintptr_t)address);
+    return wp_count_left(leaving, wp_real.cuMemHostUnregister(address));
 }
 
 /* Past the budget -------------------------------------------------------------------------------------------------- */

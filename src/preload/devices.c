@@ -299,17 +299,23 @@ wp_gauge wp_host_gauge(wp_kind kind)
 
 /* What is left ----------------------------------------------------------------------------------------------------- */
 
-/* What is freed and not passed counts as free: a request that needs it waits. */
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What is freed and not passed counts as free: a request that needs it waits. Others have of what all processes have together,
+ * which may be more than this one's own budget. */
 void wp_left(wp_device *d, size_t *available, size_t *total)
 {
     weir_stats stats = WEIR_INIT(weir_stats);
     if (weir_snapshot(d->runtime, &stats, NULL, 0, NULL) != WEIR_OK)
         return;
-    uint64_t taken = wp_tree_look(d->ordinal).others;
+    wp_tree_view all = wp_tree_look(d->ordinal);
     pthread_mutex_lock(&d->lock);
-    taken += stats.live + stats.promised + d->foreign;
+    uint64_t taken = stats.live + stats.promised + d->foreign;
     pthread_mutex_unlock(&d->lock);
-    uint64_t left = d->total > taken ? d->total - taken : 0;
+    uint64_t left = wi_min(less(d->total, taken), less(all.budget, all.others + taken));
     *available = wi_min(left, *available + stats.held - wi_min(stats.held, stats.live));
     *total = wi_min(*total, d->total);
 }

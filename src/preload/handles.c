@@ -128,20 +128,33 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *number, void 
     return result;
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle number)
+/* A handle less under its number, before CUDA is asked to release it, as CUDA may give the number to another one at once.
+ * Its memory, which stays held, or NULL. */
+static memory *drop_handle(CUmemGenericAllocationHandle number)
 {
-    WP_ENTER(cuMemRelease);
-    CUresult result = wp_real.cuMemRelease(number);
-    if (result != CUDA_SUCCESS)
-        return result;
     pthread_mutex_lock(&lock);
     handle *it = get(&handles, number), *last = NULL;
-    memory *gone = it ? let_go(it->of) : NULL;
+    memory *of = it ? it->of : NULL;
     if (it && --it->count == 0)
         last = take_out(&handles, number);
     pthread_mutex_unlock(&lock);
-    give_back(gone);
     free(last);
+    return of;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle number)
+{
+    WP_ENTER(cuMemRelease);
+    memory *of = drop_handle(number), *gone = NULL;
+    CUresult result = wp_real.cuMemRelease(number);
+    pthread_mutex_lock(&lock);
+    bool stays = result != CUDA_SUCCESS && of && add_handle(number, of);
+    if (stays)
+        of->held--;
+    else
+        gone = let_go(of);
+    pthread_mutex_unlock(&lock);
+    give_back(gone);
     return result;
 }
 

@@ -238,10 +238,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     wp_free_held_up();
     if (wp_block_at(address, &its, &d))
         return is_start_of_live(&its, address) ? wp_free_behind_all(d, address) : WP_INVALID_VALUE;
-    CUresult result = wp_real.cuMemFree_v2(address);
-    if (result == CUDA_SUCCESS)
-        (void)(wp_count_forget(WP_KIND_DIRECT, address) || wp_count_forget(WP_KIND_MANAGED, address));
-    return result;
+    wp_leaving direct = wp_count_leave(WP_KIND_DIRECT, address), managed = wp_count_leave(WP_KIND_MANAGED, address);
+    return wp_count_left(direct, wp_count_left(managed, wp_real.cuMemFree_v2(address)));
 }
 
 /* In stream order -------------------------------------------------------------------------------------------------- */
@@ -325,10 +323,8 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
     weir_stream on = WEIR_STREAM_HOST;
     CUresult (*real)(CUdeviceptr, CUstream) = per_thread ? wp_real.cuMemFreeAsync_ptsz : wp_real.cuMemFreeAsync;
     if (!wp_block_at(address, &its, &d)) {
-        CUresult result = real(address, stream);
-        if (result == CUDA_SUCCESS)
-            (void)wp_count_forget(WP_KIND_DIRECT, address);
-        return result;
+        wp_leaving leaving = wp_count_leave(WP_KIND_DIRECT, address);
+        return wp_count_left(leaving, real(address, stream));
     }
     if (!is_start_of_live(&its, address))
         return WP_INVALID_VALUE;

@@ -41,13 +41,18 @@ static void *count_if(enum kind kind, void *it)
     return it;
 }
 
+static struct llama_model_params model_params; /* of the last call */
+static struct llama_context_params context_params;
+
 static struct llama_model *its_model(const char *path, struct llama_model_params params)
 {
+    model_params = params;
     return fails() ? NULL : count_if(MODELS, real.llama_model_load_from_file(path, params));
 }
 
 static struct llama_context *its_context(struct llama_model *model, struct llama_context_params params)
 {
+    context_params = params;
     return fails() ? NULL : count_if(CONTEXTS, real.llama_init_from_model(model, params));
 }
 
@@ -275,6 +280,96 @@ static void test_loads_leave_nothing_whichever_call_fails(void **state)
         }
         assert_int_equal(failures, 2); /* of the model and of the context */
     }
+}
+
+/* What llama.cpp asserts, or throws, where it got no memory. */
+static weir_client *starved;
+
+static struct llama_model *model_or_assertion(const char *path, struct llama_model_params params)
+{
+    struct llama_model *it = real.llama_model_load_from_file(path, params);
+    if (!it)
+        end_it(__FILE__, __LINE__, "a model without memory");
+    return it;
+}
+
+static struct llama_context *context_or_assertion(struct llama_model *model, struct llama_context_params params)
+{
+    weir_client_stats now = WEIR_INIT(weir_client_stats);
+    OK(weir_client_info(starved, &now));
+    OK(weir_client_set_limits(starved, 0, now.live));
+    struct llama_context *it = real.llama_init_from_model(model, params);
+    if (!it)
+        end_it(__FILE__, __LINE__, "a context without memory");
+    return it;
+}
+
+static void test_a_refusal_explains_what_is_thrown_behind_it(void **state)
+{
+    (void)state;
+    for (int of_context = 0; of_context < 2; of_context++) {
+        bench it = bench_open(llama_path, 1ull << 30);
+        weir_engine_model *model = NULL;
+        starved = it.client;
+        watched->llama_model_load_from_file = of_context ? real.llama_model_load_from_file : model_or_assertion;
+        watched->llama_init_from_model = context_or_assertion;
+        if (!of_context)
+            OK(weir_client_set_limits(it.client, 0, 4096));
+        assert_int_equal(bench_load(&it, NULL, 0, &model), WEIR_ERR_OUT_OF_MEMORY);
+        assert_null(strstr(weir_detail(), "without memory"));
+        assert_non_null(strstr(weir_detail(), "model asked for"));
+        assert_null(model);
+        bench_close(&it);
+    }
+}
+
+/* A row of logits for each sequence, and not for each token; cells of its own for each, by 256. */
+static void test_a_context_is_what_the_settings_say(void **state)
+{
+    (void)state;
+    const weir_setting settings[] = {{"sequences", "3"},
+                                     {"context", "120"},
+                                     {"batch", "40"},
+                                     {"threads", "2"},
+                                     {"cache_k", "f32"},
+                                     {"cache_v", "bf16"},
+                                     {"swa_full", "1"},
+                                     {"flash_attention", "off"},
+                                     {"mmap", "0"},
+                                     {"rope_frequency_base", "5000"},
+                                     {"rope_frequency_scale", "0.5"}};
+    const struct llama_context_params *c = &context_params;
+    fixture its = fixture_open(llama_path, settings, sizeof settings / sizeof *settings);
+    assert_int_equal(c->n_ctx, 3 * 256);
+    assert_int_equal(c->n_batch, 40);
+    assert_int_equal(c->n_ubatch, 40);
+    assert_int_equal(c->n_seq_max, 3);
+    assert_int_equal(c->n_outputs_max, 3);
+    assert_int_equal(c->n_threads, 2);
+    assert_int_equal(c->n_threads_batch, 2);
+    assert_int_equal(c->type_k, GGML_TYPE_F32);
+    assert_int_equal(c->type_v, GGML_TYPE_BF16);
+    assert_int_equal(c->flash_attn_type, LLAMA_FLASH_ATTN_TYPE_DISABLED);
+    assert_true(c->swa_full && !c->kv_unified && !c->embeddings);
+    assert_true(c->rope_freq_base == 5000 && c->rope_freq_scale == 0.5F);
+    assert_int_equal(c->pooling_type, LLAMA_POOLING_TYPE_NONE);
+    assert_true(c->abort_callback && c->abort_callback_data == its.model);
+    assert_int_equal(model_params.load_mode, LLAMA_LOAD_MODE_NONE);
+    assert_true(!model_params.no_alloc && model_params.n_gpu_layers == 0);
+    fixture_close(&its);
+    its = fixture_open(llama_path, (const weir_setting[]){{"mmap", "1"}}, 1);
+    assert_int_equal(c->flash_attn_type, LLAMA_FLASH_ATTN_TYPE_AUTO);
+    assert_true(c->type_k == GGML_TYPE_F16 && c->type_v == GGML_TYPE_F16 && !c->swa_full);
+    assert_true(c->rope_freq_base == 0 && c->rope_freq_scale == 0 && c->n_seq_max == 1);
+    assert_int_equal(model_params.load_mode, LLAMA_LOAD_MODE_MMAP);
+    fixture_close(&its);
+    its = fixture_open(bert_path, (const weir_setting[]){{"pooling", "cls"}}, 1);
+    assert_true(c->embeddings && c->kv_unified);
+    assert_int_equal(c->pooling_type, LLAMA_POOLING_TYPE_CLS);
+    assert_int_equal(c->n_seq_max, SEQUENCES);
+    assert_true(c->n_ctx > 0 && c->n_batch == c->n_ctx && c->n_ubatch == c->n_ctx);
+    fixture_close(&its);
+    nothing_stays(NULL, "loads by settings");
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
@@ -713,6 +808,8 @@ int main(void)
         prompt[i] = i == 0 ? 1 : 260 + i * 7 % 26;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_loads_leave_nothing_whichever_call_fails, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_a_refusal_explains_what_is_thrown_behind_it, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_a_context_is_what_the_settings_say, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_runs_leave_nothing_whichever_call_fails, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_runs_leave_nothing_whichever_call_throws, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_a_pool_of_threads_goes_with_its_model, watch, unwatch),

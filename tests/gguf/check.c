@@ -269,6 +269,9 @@ static void test_numbers_of_a_llama(void **state)
         ONE(".pooling_type", U32, 4, NULL),
         ONE(".pooling_type", U32, 5, "it must be a u32 of 0 (none)"),
         ONE(".pooling_type", I32, 1, "it must be a u32 of 0 (none)"),
+        ONE("split.count", U32, 1, NULL),
+        ONE("split.count", U32, 2, "is part 1 of 2 of a model"),
+        ONE("split.count", U32, 3, "is part 1 of 3 of a model"),
     };
     (void)state;
     KEEP("llama", write_llama, rules);

@@ -243,6 +243,36 @@ static void test_pages_of_texts_that_were_embedded_go(void **state)
     fixture_close(&its);
 }
 
+/* A text that did not fit leaves nothing behind that the next one takes for memory of its own. */
+static void test_a_text_that_does_not_fit_leaves_the_next_as_it_was(void **state)
+{
+    (void)state;
+    enum { WIDTH = 256, LONG = 300, SHORT = 20 };
+    const weir_setting pooled[] = {elastic[0], elastic[1], elastic[2], {"pooling", "last"}};
+    fixture its = fixture_open(llama_path, pooled, 4);
+    int32_t tokens[LONG];
+    float vectors[2][WIDTH];
+    uint64_t released = 0;
+    for (int i = 0; i < LONG; i++)
+        tokens[i] = 3 + i * 7 % 200;
+    weir_tensor large = token_input(tokens, 1, LONG), small = token_input(tokens, 1, SHORT);
+    for (int again = 0; again < 2; again++) {
+        weir_outputs outputs;
+        OK(infer(&its, &small, NULL, 0, &outputs));
+        assert_int_equal(outputs.tensors[0].bytes, sizeof vectors[again]);
+        memcpy(vectors[again], outputs.tensors[0].data, sizeof vectors[again]);
+        assert_true(kv_of(&its.it) >= TENSORS * PAGE); /* each tensor has its page */
+        release(&its, &outputs);
+        OK(its.it.engine->trim(its.model, UINT64_MAX, &released));
+        assert_int_equal(kv_of(&its.it), 0);
+        OK(weir_client_set_limits(its.it.client, 0, stats_of(&its.it).live + 3 * PAGE));
+        assert_int_equal(infer(&its, &large, NULL, 0, &outputs), WEIR_ERR_OUT_OF_MEMORY);
+        OK(weir_client_set_limits(its.it.client, 0, 0));
+    }
+    assert_memory_equal(vectors[0], vectors[1], sizeof vectors[0]);
+    fixture_close(&its);
+}
+
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 typedef struct talk {
@@ -427,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_a_context_that_cannot_grow_fails_its_run_alone),
         cmocka_unit_test(test_looking_ahead_asks_once),
         cmocka_unit_test(test_pages_of_texts_that_were_embedded_go),
+        cmocka_unit_test(test_a_text_that_does_not_fit_leaves_the_next_as_it_was),
         cmocka_unit_test(test_what_sequences_have_left_goes_to_who_needs_it),
         cmocka_unit_test(test_sequences_on_threads_beside_a_neighbour_answer_as_alone),
         cmocka_unit_test(test_a_model_is_unloaded_in_a_callback_while_others_ask_it),

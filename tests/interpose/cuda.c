@@ -332,11 +332,15 @@ static void the_module_sees_what_its_client_may_have(void **state)
     assert_int_equal(f.m.cudaFree(rest), 0);
     ok(weir_client_set_limits(others[1], 0, 0));
     ok(weir_client_set_limits(f.client[0], 0, 0));
-    control.stub_take(0, 256 * MIB - 10 * MIB); /* another process leaves 10 MiB of the device */
+    control.stub_fail("cuMemMap", 1, INVALID_VALUE); /* what was made for it is spare */
+    assert_int_equal(f.m.cudaMalloc(&rest, 6 * MIB), NO_MEMORY);
+    assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
+    control.stub_take(0, 256 * MIB - 20 * MIB); /* another process leaves 20 MiB of the device */
     size_t available, total, device_free, device_total;
     assert_int_equal(f.m.cudaMemGetInfo(&available, &total), 0);
     assert_int_equal(f.real.cudaMemGetInfo(&device_free, &device_total), 0);
     snapshot s = take_snapshot(f.runtime[0]);
+    assert_true(s.device.cached > 0 && s.device.spare > 0);
     assert_int_equal(available, device_free + s.device.cached + s.device.spare);
     assert_true(available < 26 * MIB);
     control.stub_take(0, 0);

@@ -65,6 +65,15 @@ static void what_a_scope_was_refused_and_granted_adds_up(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(f.m.cudaMalloc(&none, 5 * MIB), NO_MEMORY);
     assert_int_equal(refusing.refused, 3);
+    char why[sizeof refusing.refusal];
+    snprintf(why, sizeof why, "%s", refusing.refusal);
+    /* The host's memory is none of the scope's, whichever way it is asked for. */
+    assert_int_equal(f.m.cudaMallocHost(&none, 400 * MIB), NO_MEMORY);
+    assert_int_equal(f.m.cudaHostAlloc(&none, 400 * MIB, 0), NO_MEMORY);
+    assert_int_equal(f.m.cudaMallocManaged(&none, 400 * MIB, 1), NO_MEMORY);
+    assert_int_equal(refusing.refused, 3);
+    assert_string_equal(refusing.refusal, why);
+    assert_int_equal(stats(&f).refused, 6);
     wi_cuda_scope_leave(&refusing);
     ok(wi_cuda_scope_enter(f.redirect, &granting));
     for (size_t i = 0; i < 3; i++)

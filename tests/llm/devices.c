@@ -138,6 +138,14 @@ static int finish(void **state)
     return 0;
 }
 
+static size_t clients_on(weir_runtime *on)
+{
+    weir_stats stats = WEIR_INIT(weir_stats);
+    size_t count = 0;
+    OK(weir_snapshot(on, &stats, NULL, 0, &count));
+    return count;
+}
+
 /* ---- tests: one behind the other, as the library stays open once it is ------------------------------------------- */
 
 static void test_what_is_needed_is_told_by_name(void **state)
@@ -173,6 +181,7 @@ static void test_what_cannot_be_had_leaves_nothing(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(wl_devices_open("/a/b/libonnxruntime-genai.so", client), WEIR_ERR_BUSY);
         assert_words(weir_detail(), "no more redirects");
+        assert_int_equal(clients_on(first), 1);
     }
     assert_string_equal(opened, "/a/b/libonnxruntime-genai-cuda.so");
     assert_int_equal(opens, 2); /* once it is open it stays */
@@ -194,6 +203,8 @@ static void test_it_lasts_as_long_as_there_are_models(void **state)
         assert_int_equal(wl_devices_open("/a/b/libonnxruntime-genai.so", others), WEIR_ERR_BUSY);
         assert_words(weir_detail(), "has models on cuda:0 in another runtime");
         assert_ptr_equal(wl_devices_redirect(), &its);
+        assert_int_equal(clients_on(first), 2);
+        assert_int_equal(clients_on(other), 1);
         for (int i = 0; i < 3; i++) {
             assert_int_equal(its.ended, 0);
             wl_devices_close();
@@ -201,6 +212,7 @@ static void test_it_lasts_as_long_as_there_are_models(void **state)
             assert_ptr_equal(wl_devices_redirect(), i < 2 ? &its : NULL);
         }
         assert_int_equal(its.ended, 1);
+        assert_int_equal(clients_on(first), 1);
     }
     OK(wl_devices_open("/a/b/libonnxruntime-genai.so", others));
     wl_devices_close();

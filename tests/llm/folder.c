@@ -5,6 +5,7 @@
 #include "common.h"
 #include "good_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -483,6 +484,33 @@ static void test_a_folder_is_read_once(void **state)
     later = 0;
 }
 
+static void written_at(const char *name, time_t from_now)
+{
+    char path[160];
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = time(NULL) + from_now}};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* One of its files that was written just now, whichever it is, may be written once more within a tick of the clock. */
+static void test_each_file_has_to_be_settled(void **state)
+{
+    static const char *const files[] = {"genai_config.json", "model.onnx", "tokenizer.json", "tokenizer_config.json"};
+    wl_folder read;
+    (void)state;
+    later = 60;
+    look(&read, 1);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        written_at(files[i], later);
+        look(&read, 1);
+        look(&read, 1);
+        written_at(files[i], 0);
+        look(&read, 1);
+        look(&read, 0);
+    }
+    later = 0;
+}
+
 /* What lies in a folder of it may change without a trace in the folder itself. */
 static void test_a_folder_with_folders_is_read_anew(void **state)
 {
@@ -548,6 +576,7 @@ int main(void)
         WITH_FOLDER(test_templates_wherever_they_are),
         WITH_FOLDER(test_a_template_that_is_no_file),
         WITH_FOLDER(test_a_folder_is_read_once),
+        WITH_FOLDER(test_each_file_has_to_be_settled),
         WITH_FOLDER(test_a_folder_with_folders_is_read_anew),
         WITH_FOLDER(test_folders_are_told_apart),
     };

@@ -53,14 +53,14 @@ static void wait_at_gate(void *user)
         usleep(100);
 }
 
-static CUstream busy_stream(void)
+CUstream busy_stream(void)
 {
     CUstream stream = new_stream();
     EXPECT(cu.cuLaunchHostFunc(stream, wait_at_gate, NULL) == CUDA_SUCCESS);
     return stream;
 }
 
-static void let_pass(CUstream stream)
+void let_pass(CUstream stream)
 {
     atomic_store(&open_gate, true);
     EXPECT(cu.cuStreamSynchronize(stream) == CUDA_SUCCESS);
@@ -697,6 +697,7 @@ static const struct {
              {"forms", forms},
              {"without-host-memory", without_host_memory},
              {"held-up-late", held_up_late},
+             {"reused", reused},
              {"nothing", nothing}};
 
 int main(int argc, char **argv)

@@ -12,6 +12,9 @@ CUresult try(size_t bytes);
 /* What cuMemGetInfo says is free, of 64 MiB. */
 size_t left(void);
 CUstream new_stream(void);
+/* One with work that takes until `let_pass`, which is for all of them, and for good. */
+CUstream busy_stream(void);
+void let_pass(CUstream stream);
 
 extern const CUmemAllocationProp on_device;
 
@@ -27,5 +30,6 @@ void budgets(void);
 void forms(void);
 void without_host_memory(void);
 void held_up_late(void);
+void reused(void);
 
 #endif

@@ -32,6 +32,27 @@ static void extents_of_arrays(void)
         }
 }
 
+/* A level has half of the one before in each direction that has more than one: 16 MiB, 2 MiB and a quarter of one; of lines
+ * 16 MiB, 4 MiB and one; of a line 16 MiB, 8 MiB and 4 MiB. */
+static void levels_of_arrays(void)
+{
+    static const struct {
+        size_t height, depth, spent;
+    } shapes[] = {{4, 4, 20}, {4, 0, 22}, {0, 0, 28}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        CUmipmappedArray levels;
+        size_t lines = (shapes[i].height ? shapes[i].height : 1) * (shapes[i].depth ? shapes[i].depth : 1);
+        const CUDA_ARRAY3D_DESCRIPTOR what = {.Width = MIB(16) / lines,
+                                              .Height = shapes[i].height,
+                                              .Depth = shapes[i].depth,
+                                              .Format = 0x01,
+                                              .NumChannels = 1};
+        EXPECT(cu.cuMipmappedArrayCreate(&levels, &what, 3) == CUDA_SUCCESS);
+        EXPECT(left() == MIB(64) - MIB(shapes[i].spent));
+        EXPECT(cu.cuMipmappedArrayDestroy(levels) == CUDA_SUCCESS && left() == MIB(64));
+    }
+}
+
 /* Formats, channels and levels count: 16 MiB of halves; 8 MiB, 2 MiB and half a MiB, which CUDA rounds up together. */
 void arrays(void)
 {
@@ -62,6 +83,7 @@ void arrays(void)
     EXPECT(cu.cuArray3DCreate_v2(&array, &deep) == WP_UNKNOWN && left() == MIB(64));
     EXPECT(cu.cuMipmappedArrayCreate(&levels, &deep, 3) == WP_UNKNOWN && left() == MIB(64));
     extents_of_arrays();
+    levels_of_arrays();
 }
 
 /* Under --budget host=8MiB,64MiB: pinned and page-locked memory are of one budget. */
@@ -222,6 +244,23 @@ static void is_cudas(CUmemoryPool pool, CUstream stream)
     EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && left() == MIB(64));
 }
 
+/* What is freed and not passed is kept before what is idle. */
+static void trim_beside_work(CUmemoryPool pool)
+{
+    CUdeviceptr a, b, c;
+    CUstream idle = new_stream(), busy = busy_stream();
+    EXPECT(cu.cuMemAllocFromPoolAsync(&a, MIB(8), pool, idle) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocFromPoolAsync(&b, MIB(8), pool, busy) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocFromPoolAsync(&c, MIB(8), pool, idle) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemFreeAsync(c, idle) == CUDA_SUCCESS && cu.cuStreamSynchronize(idle) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemFreeAsync(b, busy) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemPoolTrimTo(pool, MIB(20)) == CUDA_SUCCESS && figure(pool, WP_POOL_RESERVED) == MIB(20));
+    let_pass(busy);
+    EXPECT(cu.cuMemPoolTrimTo(pool, MIB(8)) == CUDA_SUCCESS && figure(pool, WP_POOL_RESERVED) == MIB(8));
+    EXPECT(cu.cuMemFreeAsync(a, idle) == CUDA_SUCCESS && cu.cuStreamSynchronize(idle) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS && figure(pool, WP_POOL_RESERVED) == 0);
+}
+
 void pools_of_two_devices(void)
 {
     enum { LOCATION_HOST = 2 };
@@ -248,6 +287,7 @@ void pools_of_two_devices(void)
     EXPECT(figure(plain, WP_POOL_RESERVED) <= MIB(12) && figure(plain, WP_POOL_RESERVED_HIGH) >= MIB(16));
     EXPECT(figure(plain, WP_POOL_USED) == MIB(8) && figure(plain, WP_POOL_USED_HIGH) == MIB(16));
     EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && cu.cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    trim_beside_work(plain);
     /* The device's own pool, once another one reaches it. */
     uint64_t calls = stub.stub_count("cuMemAllocAsync");
     EXPECT(cu.cuMemAllocAsync(&a, MIB(8), stream) == CUDA_SUCCESS && stub.stub_count("cuMemAllocAsync") == calls);
@@ -457,18 +497,20 @@ static void keep_nothing(void)
     EXPECT(cu.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS);
 }
 
+static const struct {
+    CUresult (*make)(void), (*unmake)(void);
+} kinds[] = {{make_block, free_block},      {make_async, free_async},   {make_managed, free_block},
+             {make_flat, destroy_array},    {make_deep, destroy_array}, {make_levels, destroy_levels},
+             {make_handle, release_handle}, {make_pinned, free_pinned}, {make_portable, free_pinned},
+             {lock_own, unlock_own}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 /* What cannot be noted is not given, and neither counts nor stays. Under --budget host=8MiB,64MiB. */
 void without_host_memory(void)
 {
-    static const struct {
-        CUresult (*make)(void), (*unmake)(void);
-    } kinds[] = {{make_block, free_block},      {make_async, free_async},   {make_managed, free_block},
-                 {make_flat, destroy_array},    {make_deep, destroy_array}, {make_levels, destroy_levels},
-                 {make_handle, release_handle}, {make_pinned, free_pinned}, {make_portable, free_pinned},
-                 {lock_own, unlock_own}};
     static const char *const counts[] = {"allocations", "pinned", "registered", "handles"};
     made_on = new_stream();
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; i < KINDS; i++) {
         EXPECT(kinds[i].make() == CUDA_SUCCESS && kinds[i].unmake() == CUDA_SUCCESS); /* what is made once is there */
         keep_nothing();
         uint64_t before[4];
@@ -487,6 +529,31 @@ void without_host_memory(void)
         for (int k = 0; k < 4; k++)
             EXPECT(stub.stub_count(counts[k]) == before[k]);
     }
+}
+
+static CUresult (*make_anew)(void);
+static void make_it_anew(void)
+{
+    EXPECT(make_anew() == CUDA_SUCCESS);
+}
+
+/* While CUDA's free has not returned another thread may have what is free again, at the same address: each counts for itself.
+ * Under --budget host=16MiB,64MiB. */
+void reused(void)
+{
+    void *most;
+    made_on = new_stream();
+    for (size_t i = 0; i < KINDS; i++) {
+        make_anew = kinds[i].make;
+        EXPECT(kinds[i].make() == CUDA_SUCCESS);
+        stub.stub_reuse(make_it_anew);
+        EXPECT(kinds[i].unmake() == CUDA_SUCCESS);
+        bool again = kinds[i].unmake() == CUDA_SUCCESS; /* of what was freed by CUDA then, which made it anew */
+        stub.stub_reuse(NULL);
+        EXPECT(left() == MIB(64) && (again || kinds[i].unmake == free_block || kinds[i].unmake == free_async ||
+                                     kinds[i].unmake == unlock_own));
+    }
+    EXPECT(cu.cuMemAllocHost_v2(&most, MIB(16)) == CUDA_SUCCESS && cu.cuMemFreeHost(most) == CUDA_SUCCESS);
 }
 
 /* A capture that ends while a free is held up for it leaves that free to the next call. */

@@ -11,11 +11,15 @@
  *   become        this program again, in the same process
  *   device N      the calls go there from now on
  *   fail          the driver's next cuMemCreate fails
- *   keep          the driver's next cuMemRelease fails */
+ *   keep          the driver's next cuMemRelease fails
+ *   deaf          the preloaded library can make no thread from then on
+ *   capture       begins a capture, or ends it */
 #include "preload/way.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -23,6 +27,34 @@ enum { MOST = 4096 };
 static CUdeviceptr taken[MOST];
 static size_t first, next;
 static CUmemGenericAllocationHandle created;
+
+static bool deaf;
+
+/* Libraries' calls come here as well. */
+__attribute__((visibility("default"))) int
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name)
+pthread_create(pthread_t *out, const pthread_attr_t *attributes, void *(*fn)(void *), void *user)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    Dl_info caller;
+    void *found = dlsym(RTLD_NEXT, "pthread_create");
+    EXPECT(found && dladdr(__builtin_return_address(0), &caller));
+    memcpy(&real, &found, sizeof found);
+    return deaf && strstr(caller.dli_fname, "/libweir-preload.so") ? EAGAIN : real(out, attributes, fn, user);
+}
+
+/* One begins where none goes on. */
+static bool capture(void)
+{
+    static CUstream stream;
+    static bool goes_on;
+    CUgraph graph;
+    if (!stream && cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return false;
+    goes_on = !goes_on;
+    return (goes_on ? cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED)
+                    : cu.cuStreamEndCapture(stream, &graph)) == CUDA_SUCCESS;
+}
 
 static bool take(size_t bytes)
 {
@@ -125,11 +157,14 @@ int main(int argc, char **argv)
             stub.stub_fail("cuMemCreate", 1, WP_UNKNOWN);
         else if (strcmp(word, "keep") == 0)
             stub.stub_fail("cuMemRelease", 1, WP_UNKNOWN);
+        else if (strcmp(word, "deaf") == 0)
+            deaf = true;
         else
             puts((strcmp(word, "take") == 0      ? take(MIB(number))
                   : strcmp(word, "give") == 0    ? give()
                   : strcmp(word, "create") == 0  ? create(MIB(number))
                   : strcmp(word, "release") == 0 ? cu.cuMemRelease(created) == CUDA_SUCCESS
+                  : strcmp(word, "capture") == 0 ? capture()
                   : strcmp(word, "pin") == 0     ? cu.cuMemAllocHost_v2(&pinned, MIB(number)) == CUDA_SUCCESS
                                                  : churn(number))
                      ? "ok"

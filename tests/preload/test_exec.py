@@ -166,6 +166,13 @@ class Programs(Case):
                 self.assertEqual((live, table["devices"][0]["live_at_end"]), ([0] * len(live), 0))
                 self.assertGreater(len(live), 4)
 
+    def test_what_another_thread_gets_while_it_is_freed(self):
+        for words in ((), ("--direct",)):
+            with self.subTest(words=words):
+                table = self.program("linked", "reused", *words, budget="host=16MiB,64MiB")
+                live = [kind["live_at_end"] for kind in [*table["devices"][0]["cuda"].values(), *table["host"].values()]]
+                self.assertEqual(live, [0] * len(live))
+
     def test_nvml(self):
         path = os.pathsep.join([str(PLACE / "nvml"), os.environ["LD_LIBRARY_PATH"]])
         table = self.program("dlsym", "management", LD_LIBRARY_PATH=path, STUB_CUDA_DEVICES="2")

@@ -160,6 +160,19 @@ class Tree(Case):
         while b.ask("take 30") != "ok":  # the one that was stopped may not have run yet
             self.assertLess(time.monotonic(), until)
 
+    def test_one_that_cannot_listen_is_not_waited_for(self):
+        a, b = self.sibling(), self.sibling()
+        a.send("deaf")
+        self.assertEqual((a.ask("take 40"), a.ask("give"), b.ask("take 2")), ("ok",) * 3)
+        b.send("take 30")
+        self.assertFalse(b.comes_to_wait())
+        self.assertEqual((b.answer(), b.ask("take 22")), ("no", "ok"))
+
+    def test_what_is_idle_in_a_capture_stays(self):
+        a, b = self.sibling(), self.sibling()
+        self.assertEqual((a.ask("take 40"), a.ask("give"), a.ask("capture"), b.ask("take 30")), ("ok", "ok", "ok", "no"))
+        self.assertEqual((a.ask("capture"), b.ask("take 30")), ("ok", "ok"))
+
     def test_together_they_never_have_more(self):
         """By the stub's own count, which adds what the driver gives all of them."""
         (self.folder / "used").write_bytes(bytes(16))
@@ -296,6 +309,11 @@ class Tree(Case):
     def test_one_inside_another(self):
         for options in ((), ("--each",)):
             self.inside_another(self.tree(*options, budget=("--budget", "32MiB"), outer=self.environment))
+
+    def test_a_smaller_budget_inside_has_its_part_of_what_is_left(self):
+        a, b = self.sibling(), self.sibling(self.tree(budget=("--budget", "32MiB"), outer=self.environment))
+        self.assertEqual((a.ask("take 40"), b.ask("left"), b.ask("take 2"), b.ask("left")), ("ok", "24 of 32", "ok", "22 of 32"))
+        self.assertEqual((b.ask("take 24"), b.ask("take 22"), b.ask("left"), a.ask("left")), ("no", "ok", "0 of 32", "0 of 64"))
 
     def inside_another(self, inner):
         a, b = self.sibling(), self.sibling(inner)

@@ -181,6 +181,23 @@ void stub_reach(bool there)
     pthread_mutex_unlock(&stub.lock);
 }
 
+void stub_reuse(void (*fn)(void))
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.reuse = fn;
+    pthread_mutex_unlock(&stub.lock);
+}
+
+void stub_freed(void)
+{
+    pthread_mutex_lock(&stub.lock);
+    void (*fn)(void) = stub.reuse;
+    stub.reuse = NULL;
+    pthread_mutex_unlock(&stub.lock);
+    if (fn)
+        fn();
+}
+
 void stub_forbid(void)
 {
     pthread_mutex_lock(&stub.lock);

@@ -10,7 +10,7 @@
 #include <fcntl.h>
 
 typedef struct handle {
-    CUmemGenericAllocationHandle id; /* never used twice */
+    CUmemGenericAllocationHandle id; /* never used twice, but where a test wants that */
     int device;                      /* of a host's: the one whose context was current */
     int file;                        /* of a host's; else -1 */
     uint64_t offset, bytes;
@@ -277,8 +277,11 @@ CUresult stub_cuMemRelease(CUmemGenericAllocationHandle id)
     } else if (h) {
         h->released = true;
         forget(h);
+        last_id = stub.reuse ? id - 1 : last_id;
     }
     pthread_mutex_unlock(&stub.lock);
+    if (h)
+        stub_freed();
     return h ? CUDA_SUCCESS : STUB_INVALID_VALUE;
 }
 

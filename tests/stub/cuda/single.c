@@ -94,6 +94,8 @@ static CUresult release(piece_kind kind, const void *address)
     if (found)
         unmake(at);
     pthread_mutex_unlock(&stub.lock);
+    if (found)
+        stub_freed();
     return found ? CUDA_SUCCESS : STUB_INVALID_VALUE;
 }
 
@@ -420,6 +422,8 @@ CUresult stub_cuMemFreeAsync(CUdeviceptr address, CUstream stream)
         stub.device[p->device].count.allocations--;
     }
     pthread_mutex_unlock(&stub.lock);
+    if (p)
+        stub_freed();
     return p ? CUDA_SUCCESS : STUB_INVALID_VALUE;
 }
 

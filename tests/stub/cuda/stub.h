@@ -73,6 +73,7 @@ typedef struct stub_state {
     int devices;
     stub_device device[STUB_MOST_DEVICES];
     uint64_t captures_broken, dead_streams_used, graphs;
+    void (*reuse)(void);
     uint64_t calls[STUB_FUNCTIONS];
     struct {
         int after, code; /* the after-th call from now fails */
@@ -101,6 +102,9 @@ int stub_mapped_on(CUdeviceptr address);
 int stub_allocated_on(CUdeviceptr address);
 int stub_capture_mode(void);
 size_t stub_context_depth(void);
+
+/* Something is free again: has it reused, if that is wanted. Without the lock. */
+void stub_freed(void);
 
 /* Set while the thread runs a host function, from which no call is allowed. */
 extern _Thread_local bool stub_in_host_function;
