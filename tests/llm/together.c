@@ -45,6 +45,15 @@ static int come(meeting *it)
     return count;
 }
 
+/* Nobody waits there any more. */
+static void open_meeting(meeting *it)
+{
+    pthread_mutex_lock(&it->lock);
+    it->wanted = 0;
+    pthread_cond_broadcast(&it->all);
+    pthread_mutex_unlock(&it->lock);
+}
+
 /* ---- runs on threads of their own -------------------------------------------------------------------------------- */
 
 typedef struct runner {
@@ -272,7 +281,6 @@ static void test_a_cancel_in_the_middle_leaves_the_others_alone(void **state)
             runner_make(&runs[i], &it, i);
             runs[i].streams = true;
             if (i == victims[k]) {
-                runs[i].settings[0].value = "150"; /* not at its end by then */
                 runs[i].meeting = &held;
                 runs[i].meets_at = 2;
             }
@@ -299,12 +307,46 @@ static void test_a_cancel_in_the_middle_leaves_the_others_alone(void **state)
     bench_close(&it);
 }
 
-/* Runs that come while a batch is decoded wait for its end; one of them is cancelled there. */
+/* Its first piece is held until everything is made, as each step makes a token of both, and its second until the cancel:
+ * the call has not ended, and has pieces to hand on. */
+static void test_a_cancel_reaches_a_reader_that_is_behind(void **state)
+{
+    (void)state;
+    bench it = bench_of_three();
+    meeting first = MEETING(2), second = MEETING(2);
+    runner slow, longer;
+    runner_make(&slow, &it, 0);
+    slow.streams = true;
+    slow.meeting = &first;
+    slow.meets_at = 1;
+    start(&slow);
+    while (come(&first) == 0)
+        usleep(1000);
+    runner_make(&longer, &it, 2);
+    start(&longer);
+    pthread_join(longer.thread, NULL);
+    slow.meeting = &second;
+    slow.meets_at = 2;
+    meet(&first);
+    while (come(&second) == 0)
+        usleep(1000);
+    OK(it.engine->cancel(it.model, slow.id));
+    meet(&second);
+    pthread_join(slow.thread, NULL);
+    assert_int_equal(slow.status, WEIR_ERR_CANCELLED);
+    assert_words(slow.detail, "the run was cancelled");
+    assert_int_equal(slow.piece_count, 2);
+    assert_int_equal(it.engine->cancel(it.model, slow.id), WEIR_ERR_NOT_FOUND);
+    bench_close(&it);
+}
+
+/* Runs that come while a batch is decoded wait for its end; one of them is cancelled there, or at its first piece where
+ * the batch was over sooner. */
 static void test_a_cancel_in_the_line(void **state)
 {
     (void)state;
     bench it = bench_of_three();
-    meeting held = MEETING(2);
+    meeting held = MEETING(2), caught = MEETING(2);
     runner first, waiting[3];
     runner_make(&first, &it, 2);
     first.streams = true;
@@ -317,11 +359,15 @@ static void test_a_cancel_in_the_line(void **state)
     for (int i = 0; i < 3; i++) {
         runner_make(&waiting[i], &it, i);
         waiting[i].id = 20 + (uint64_t)i;
+        waiting[i].streams = i == 1;
+        waiting[i].meeting = i == 1 ? &caught : NULL;
+        waiting[i].meets_at = 1;
         start(&waiting[i]);
     }
     weir_status found = WEIR_ERR_NOT_FOUND;
     while (found == WEIR_ERR_NOT_FOUND)
         found = it.engine->cancel(it.model, 21);
+    open_meeting(&caught);
     OK(it.engine->cancel(it.model, first.id));
     meet(&held);
     pthread_join(first.thread, NULL);
@@ -631,6 +677,7 @@ int main(void)
         cmocka_unit_test(test_fewer_runs_than_sequences),
         cmocka_unit_test(test_a_slow_reader_holds_up_nobody),
         cmocka_unit_test(test_a_cancel_in_the_middle_leaves_the_others_alone),
+        cmocka_unit_test(test_a_cancel_reaches_a_reader_that_is_behind),
         cmocka_unit_test(test_a_cancel_in_the_line),
         cmocka_unit_test(test_all_are_cancelled),
         cmocka_unit_test(test_a_reader_that_wants_no_more_ends_its_run_alone),

@@ -99,7 +99,7 @@ class Clients(unittest.TestCase):
 import weir
 client = weir.Runtime("host", budget="64MiB", own=True).client("aside")
 memory = client.alloc("8MiB").memory
-print(memory[4096])
+print(memory[4096], flush=True)
 client.suspend()
 memory[4096]""")
         self.assertEqual((-signal.SIGSEGV, "0"), (done.returncode, done.stdout.strip().splitlines()[0]))

@@ -427,7 +427,7 @@ weir_status wl_batch_run(wl_generation *it)
     *at = &seat;
     pthread_cond_signal(&model->batch->work);
     while (!seat.done) {
-        if (it->piece && !it->quit && it->delivered < it->answer.released)
+        if (wl_generation_has_pieces(it))
             deliver(it);
         else
             pthread_cond_wait(&it->run->wake, &model->lock);

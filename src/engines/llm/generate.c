@@ -25,9 +25,14 @@ weir_status wl_generation_add(wl_generation *it, const wl_phase *phase, int32_t 
                : no_memory();
 }
 
+bool wl_generation_has_pieces(const wl_generation *it)
+{
+    return it->piece && !it->quit && it->delivered < it->answer.released && !atomic_load(&it->run->stop);
+}
+
 void wl_generation_deliver(wl_generation *it)
 {
-    while (it->piece && !it->quit && it->delivered < it->answer.released) {
+    while (wl_generation_has_pieces(it)) {
         size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
         weir_piece piece = {sizeof piece, it->answer.text ? it->answer.text + begins : "",
                             it->answer.ends[index] - begins, it->answer.tokens[index], index};
@@ -175,11 +180,6 @@ static bool is_stopped(void *user)
     return atomic_load(&run->stop);
 }
 
-static bool has_pieces(const wl_generation *it)
-{
-    return it->piece && !it->quit && it->delivered < it->answer.released;
-}
-
 static weir_status decode(wl_generation *it, const wl_phase *phase, oga_generator *generator, bool *leased)
 {
     const wl_library *lib = it->model->library;
@@ -194,7 +194,7 @@ static weir_status decode(wl_generation *it, const wl_phase *phase, oga_generato
         if (atomic_load(&it->run->stop) || wl_cores_take(it->model, is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
             return cancelled();
         status = step(it, phase, generator);
-        if (status != WEIR_OK || !has_pieces(it))
+        if (status != WEIR_OK || !wl_generation_has_pieces(it))
             continue;
         wl_cores_give(it->model, leased);
         wl_generation_deliver(it);

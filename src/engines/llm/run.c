@@ -224,12 +224,12 @@ weir_status wl_run_model(weir_engine_model *model, const weir_inference *inferen
     status = prepare(&it, inference, &settings);
     if (status == WEIR_OK)
         status = decode(&it);
+    if (status == WEIR_OK)
+        end(&it);
     if (was_stopped(model, &run) && status == WEIR_OK)
         status = weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
-    if (status == WEIR_OK) {
-        end(&it);
+    if (status == WEIR_OK)
         status = hand_out(&it, out);
-    }
     count_run(model, &run, status, it.prompt.count, it.answer.count);
     drop(&it);
     return status;

@@ -155,6 +155,8 @@ typedef struct wl_generation {
 weir_status wl_generation_add(wl_generation *it, const wl_phase *phase, int32_t token, const float *logits);
 /* Why a run could not begin. */
 weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase, const char *text);
+/* Whether its reader wants what is decided; of a run that was cancelled it gets nothing more. */
+bool wl_generation_has_pieces(const wl_generation *it);
 /* Hands what is decided to the reader, on the run's own thread. */
 void wl_generation_deliver(wl_generation *it);
 /* Decodes it alone; the model's turn is this thread's. */
