@@ -415,6 +415,15 @@ static void nodes_run_as_they_are_joined(void **state)
          "in x f32 n 4; in z f32 6 4; weight q f32 = 9; Transpose z > t | perm=1,0; MatMul x t > c; Mul c q > y; out y "
          "f32",
          "FusedMatMul x z q > y"},
+        {2,
+         "in x f32 n 4; in z f32 6 4; weight q f32 = 9; Mul z q > r; Transpose r > t | perm=1,0; MatMul x t > y; out y "
+         "f32",
+         "FusedMatMul x z q > y"},
+        {2,
+         "in x f32 n 4; in z f32 6 4; weight q f32 = 9; Mul z q > r; Transpose r > t | perm=1,0; MatMul x t > y; Neg t "
+         "> w; "
+         "out y f32; out w f32",
+         "Mul z q > r; FusedMatMul x r > y; Transpose r > t; Neg t > w"},
         {2, "in x f32 n 4; HardSwish x > y; out y f32", "HardSigmoid x > y; Mul x y > y"},
         {0, "in x f32 n 4; HardSwish x > y; out y f32", "HardSigmoid x > y; Mul x y > y"},
         {2, "in x f32 n 4; Exp x > a; Exp x > b; Add a b > y; out y f32", "Exp x > a; Add a a > y"},
