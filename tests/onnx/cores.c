@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "engines/onnx/buckets.h"
+
 enum { RUNS = 3 };
 
 static weir_cores_totals totals(void)
@@ -225,6 +227,54 @@ static void a_run_that_fails_gives_its_cores_back(void **state)
     close_client(&l);
 }
 
+/* A run of a thread that has a lease of its own. */
+typedef struct leasing {
+    numbered run;
+    weir_cores *own;
+    uint32_t leased; /* in all, behind the run */
+} leasing;
+
+static void *run_with_a_lease(void *user)
+{
+    leasing *it = user;
+    uint32_t cores;
+    weir_status status = weir_cores_take(it->own, NULL, NULL, &cores);
+    run_numbered(&it->run);
+    it->leased = totals().leased;
+    if (status == WEIR_OK)
+        weir_cores_give(it->own);
+    return NULL;
+}
+
+/* A run that is cancelled before its turn has taken no cores, and gives none back: the lease of its thread is the caller's. */
+static void a_run_that_never_began_leaves_the_callers_cores(void **state)
+{
+    (void)state;
+    weir_cores *own;
+    pthread_t threads[2];
+    loaded l = load_model("mlp", (const char *const[]){"threads=1", "concurrency=1", NULL});
+    assert_ok(weir_cores_open("own", 1, 1, &own));
+    numbered first = {.l = &l, .id = 1};
+    leasing second = {.run = {.l = &l, .id = 2}, .own = own};
+    close_gate();
+    assert_int_equal(pthread_create(&threads[0], NULL, run_numbered, &first), 0);
+    until_inside(1);
+    assert_int_equal(pthread_create(&threads[1], NULL, run_with_a_lease, &second), 0);
+    while (onnx_buckets_look(l.model).waiting == 0)
+        sched_yield();
+    assert_ok(l.engine->cancel(l.model, 2));
+    pthread_join(threads[1], NULL);
+    open_gate();
+    pthread_join(threads[0], NULL);
+    assert_int_equal(first.status, WEIR_OK);
+    assert_int_equal(second.run.status, WEIR_ERR_CANCELLED);
+    assert_int_equal(second.leased, 2);
+    assert_int_equal(totals().leased, 0);
+    weir_cores_close(own);
+    unload_model(&l);
+    close_client(&l);
+}
+
 int main(void)
 {
     int missing = need_onnxruntime();
@@ -236,6 +286,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(models_take_turns_and_runs_of_one_share, begin, unwatch),
         cmocka_unit_test_setup_teardown(a_run_that_waits_for_cores_can_be_cancelled, begin, unwatch),
         cmocka_unit_test_setup_teardown(a_run_that_fails_gives_its_cores_back, begin, unwatch),
+        cmocka_unit_test_setup_teardown(a_run_that_never_began_leaves_the_callers_cores, begin, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,8 @@ static void weights_and_activations_are_charged(void **state)
     weir_client_stats stats = {.struct_size = sizeof stats};
     assert_ok(weir_client_info(l.client, &stats));
     assert_true(stats.peak_class[WEIR_CLASS_ACTIVATIONS] >= 2 * 16 * 4 + 2 * 17 * 4);
+    assert_int_equal(stats.outside, 0); /* the heap is the host's, and the client's memory is not */
+    assert_int_equal(stats.promised, 0);
     weir_onnxruntime_details bridge = onnx_session_stats(&l.model->slots[0]);
     assert_true(bridge.on_stream > 0);
     assert_int_equal(bridge.unknown, 0); /* all of it on the session's own stream */

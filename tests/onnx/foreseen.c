@@ -400,5 +400,6 @@ int main(void)
         cmocka_unit_test(runs_pass),
         cmocka_unit_test(what_a_run_takes_is_foreseen),
     };
-    return cmocka_run_group_tests(tests, NULL, clear);
+    int failed = cmocka_run_group_tests(tests, NULL, clear);
+    return failed + run_rewritten();
 }

@@ -1,6 +1,8 @@
 /* The file before ONNX Runtime: wire format, structure, tensors, the model without its weights. Needs no ONNX Runtime. */
 #include "common.h"
 
+#include "test_places.h"
+
 #include <unistd.h>
 
 #include "onnx_file/check.h"
@@ -87,6 +89,49 @@ static void external_data_stays_inside(void **state)
     assert_status(check_file(model_path("memory")), WEIR_ERR_CORRUPT);
     assert_status(check_file(model_path("beyond")), WEIR_ERR_CORRUPT);
     assert_detail("bytes 600 to 1688 of a file of 1168");
+}
+
+typedef struct placed {
+    const char *data,
+        *link; /* where the bytes are, and where in the model's folder a link leads to them; NULL: no link */
+    bool allowed;
+} placed;
+
+/* Of the model M/model.onnx, which has its bytes in M/beside.data. */
+static weir_status check_placed(const placed *it)
+{
+    char folder[] = "/tmp/weir-format-XXXXXX", path[64], command[2048];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/M/model.onnx", folder);
+    int size = snprintf(command, sizeof command, "cd %s && mkdir -p M/sub MM other && cp '%s' M/model.onnx && ", folder,
+                        model_path("beside"));
+    snprintf(command + size, sizeof command - (size_t)size, "cp '%s' %s && ln -sf %s M/%s",
+             data_path("onnx/beside.data"), it->data, it->link ? it->link : "nowhere",
+             it->link ? "beside.data" : "link");
+    assert_int_equal(system(command), 0);
+    weir_status status = check_file(path);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    return status;
+}
+
+/* Behind all links the bytes are in the model's folder, or below it: one beside it may be called as it is, and more. */
+static void links_stay_inside(void **state)
+{
+    (void)state;
+    static const placed cases[] = {{"M/beside.data", NULL, true},
+                                   {"M/sub/bytes", "sub/bytes", true},
+                                   {"M/sub/bytes", "../M/sub/bytes", true},
+                                   {"MM/bytes", "../MM/bytes", false},
+                                   {"other/bytes", "../other/bytes", false},
+                                   {"bytes", "../bytes", false},
+                                   {"M.bytes", "../M.bytes", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weir_status status = check_placed(&cases[i]);
+        assert_status(status, cases[i].allowed ? WEIR_OK : WEIR_ERR_CORRUPT);
+        if (!cases[i].allowed)
+            assert_detail("it is a link that leaves the model's folder");
+    }
 }
 
 /* ---- made by hand ------------------------------------------------------------------------------------------------- */
@@ -252,6 +297,197 @@ static void lists_of_numbers_are_walked_to_their_end(void **state)
     }
 }
 
+/* A number has 64 bits, in as many bytes as it likes up to ten. */
+static void numbers_have_64_bits(void **state)
+{
+    (void)state;
+#define NINE  "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+#define EMPTY "\x80\x80\x80\x80\x80\x80\x80\x80\x80"
+    static const struct {
+        const char *bytes;
+        size_t size;
+        bool good;
+        uint64_t value;
+    } cases[] = {{"\0", 1, true, 0},
+                 {"\x7f", 1, true, 127},
+                 {"\x80\x01", 2, true, 128},
+                 {"\x80\0", 2, true, 0},
+                 {NINE "\x01", 10, true, UINT64_MAX},
+                 {NINE "\0", 10, true, UINT64_MAX >> 1},
+                 {EMPTY "\x01", 10, true, UINT64_C(1) << 63},
+                 {NINE "\x02", 10, false, 0},
+                 {EMPTY "\x02", 10, false, 0},
+                 {NINE "\x7f", 10, false, 0},
+                 {EMPTY "\x80\0", 11, false, 0},
+                 {EMPTY "\x81\0", 11, false, 0},
+                 {NINE, 9, false, 0},
+                 {"\x80", 1, false, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        onnx_wire wire;
+        uint64_t value = 0;
+        onnx_wire_open(&wire, (const uint8_t *)cases[i].bytes, cases[i].size);
+        assert_int_equal(onnx_wire_varint(&wire, &value), cases[i].good ? 1 : -1);
+        assert_int_equal(value, cases[i].value);
+        assert_ptr_equal(onnx_wire_at(&wire), cases[i].bytes + (cases[i].good ? cases[i].size : 0));
+        assert_int_equal(onnx_wire_varint(&wire, &value), cases[i].good ? 0 : -1);
+    }
+}
+
+/* Fields take so many bytes, and begin and end there. */
+static void fields_are_read_as_they_stand(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t size;
+        int answer;
+        uint32_t number;
+        pb_wire_type_t type;
+        uint64_t value;
+        size_t from, length, end;
+    } cases[] = {{"", 0, 0, 0, PB_WT_VARINT, 0, 0, 0, 0},
+                 {"\x08\x05\x08", 3, 1, 1, PB_WT_VARINT, 5, 0, 0, 2},
+                 {"\x0a\x02"
+                  "ab"
+                  "\x08",
+                  5, 1, 1, PB_WT_STRING, 0, 2, 2, 4},
+                 {"\x0a\0", 2, 1, 1, PB_WT_STRING, 0, 2, 0, 2},
+                 {"\x0a\x02"
+                  "a",
+                  3, -1, 0, PB_WT_VARINT, 0, 0, 0, 0},
+                 {"\x0a\x03"
+                  "ab",
+                  4, -1, 0, PB_WT_VARINT, 0, 0, 0, 0},
+                 {"\x0a\x82\0"
+                  "ab",
+                  5, 1, 1, PB_WT_STRING, 0, 3, 2, 5},
+                 {"\x8a\x01\x01"
+                  "a",
+                  4, 1, 17, PB_WT_STRING, 0, 3, 1, 4},
+                 {"\x8a\0\x01"
+                  "a",
+                  4, 1, 1, PB_WT_STRING, 0, 3, 1, 4},
+                 {"\x0d"
+                  "abcd",
+                  5, 1, 1, PB_WT_32BIT, 0, 1, 4, 5},
+                 {"\x0d"
+                  "abc",
+                  4, -1, 0, PB_WT_VARINT, 0, 0, 0, 0},
+                 {"\x11"
+                  "abcdefgh",
+                  9, 1, 2, PB_WT_64BIT, 0, 1, 8, 9},
+                 {"\x11"
+                  "abcdefg",
+                  8, -1, 0, PB_WT_VARINT, 0, 0, 0, 0},
+                 {"\x0b\x0c", 2, -1, 0, PB_WT_VARINT, 0, 0, 0, 0}, /* a group */
+                 {"\x02\0", 2, -1, 0, PB_WT_VARINT, 0, 0, 0, 0},   /* number 0 */
+                 {"\0\0", 2, -1, 0, PB_WT_VARINT, 0, 0, 0, 0},
+                 {"\xf8\xff\xff\xff\x0f\x01", 6, 1, UINT32_MAX >> 3, PB_WT_VARINT, 1, 0, 0, 6},
+                 {"\x88\x80\x80\x80\x10\x01", 6, -1, 0, PB_WT_VARINT, 0, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        onnx_wire wire;
+        onnx_field field;
+        const uint8_t *bytes = (const uint8_t *)cases[i].bytes;
+        onnx_wire_open(&wire, bytes, cases[i].size);
+        assert_int_equal(onnx_wire_next(&wire, &field), cases[i].answer);
+        if (cases[i].answer != 1)
+            continue;
+        assert_int_equal(field.number, cases[i].number);
+        assert_int_equal(field.type, cases[i].type);
+        assert_int_equal(field.value, cases[i].value);
+        assert_int_equal(field.size, cases[i].length);
+        if (cases[i].type != PB_WT_VARINT)
+            assert_ptr_equal(field.data, bytes + cases[i].from);
+        assert_ptr_equal(field.begin, bytes);
+        assert_ptr_equal(field.end, bytes + cases[i].end);
+        assert_ptr_equal(onnx_wire_at(&wire), field.end);
+    }
+}
+
+/* A tensor of four bytes beside the model, or of none that lies inside. */
+static onnx_buffer small_tensor(const char *name, bool beside)
+{
+    onnx_buffer tensor = {0}, location = {0};
+    onnx_put_varint(&tensor, 1, 1);
+    onnx_put_varint(&tensor, 2, ONNX_INT32);
+    onnx_put_data(&tensor, 8, name, strlen(name));
+    onnx_put_data(&location, 1, "location", 8);
+    onnx_put_data(&location, 2, "beside.data", 11);
+    if (beside) {
+        onnx_put_data(&tensor, 13, location.data, location.size);
+        onnx_put_varint(&tensor, 14, 1);
+    } else {
+        onnx_put_data(&tensor, 9, "abcd", 4);
+    }
+    onnx_buffer_free(&location);
+    return tensor;
+}
+
+static void put_inside(onnx_buffer *to, uint32_t field, onnx_buffer what)
+{
+    onnx_put_data(to, field, what.data, what.size);
+    onnx_buffer_free(&what);
+}
+
+/* A node whose attribute has that in the field. */
+static onnx_buffer node_with(const char *output, uint32_t field, uint64_t type, onnx_buffer what)
+{
+    onnx_buffer attribute = {0}, node = {0};
+    onnx_put_data(&attribute, 1, "its", 3);
+    put_inside(&attribute, field, what);
+    onnx_put_varint(&attribute, 20, type);
+    onnx_put_data(&node, 2, output, strlen(output));
+    onnx_put_data(&node, 4, "Op", 2);
+    put_inside(&node, 5, attribute);
+    return node;
+}
+
+/* Tensors that lie beside the model are found wherever they are, but for the main graph's own; others are not. */
+static void tensors_beside_are_found_everywhere(void **state)
+{
+    (void)state;
+    enum { TENSOR = 4, GRAPH = 5, SPARSE = 11, TENSORS = 9, GRAPHS = 10 };
+    onnx_buffer body = {0}, sparse = {0}, graph = {0}, model = {0}, opset = {0}, function = {0};
+    put_inside(&body, 5, small_tensor("of a body", true));
+    put_inside(&body, 5, small_tensor("inside it", false));
+    put_inside(&body, 1, node_with("a", 10, TENSORS, small_tensor("of a list", true)));
+    put_inside(&graph, 5, small_tensor("of the graph", true));
+    put_inside(&graph, 1, node_with("b", 5, TENSOR, small_tensor("of a node", true)));
+    put_inside(&graph, 1, node_with("c", 5, TENSOR, small_tensor("inside one", false)));
+    put_inside(&graph, 1, node_with("d", 11, GRAPHS, body));
+    put_inside(&sparse, 1, small_tensor("of a sparse one", true));
+    put_inside(&sparse, 2, small_tensor("its places", true));
+    put_inside(&graph, 15, sparse);
+    onnx_put_varint(&opset, 2, 17);
+    onnx_put_data(&function, 1, "f", 1);
+    put_inside(&function, 7, node_with("e", 5, TENSOR, small_tensor("of a function", true)));
+    onnx_put_varint(&model, 1, 8);
+    put_inside(&model, 8, opset);
+    put_inside(&model, 7, graph);
+    put_inside(&model, 25, function);
+    assert_ok(check_bytes(model.data, model.size));
+    static const char *const names[] = {"of a node",       "of a body",  "of a list",
+                                        "of a sparse one", "its places", "of a function"};
+    onnx_file file;
+    onnx_graph read;
+    assert_ok(onnx_file_open(scratch_path(), &file));
+    assert_ok(onnx_check(&file));
+    assert_true(file.nested);
+    assert_ok(onnx_graph_read(&file, &read));
+    assert_int_equal(read.weight_count, 1);
+    assert_ok(onnx_graph_read_beside(&file, &read));
+    assert_int_equal(read.inner_count, sizeof names / sizeof *names);
+    for (size_t i = 0; i < read.inner_count; i++) {
+        assert_true(onnx_text_is(read.inner[i].name, names[i]));
+        assert_true(read.inner[i].stays && read.inner[i].beside && read.inner[i].deep);
+    }
+    assert_ok(onnx_graph_read_beside(&file, &read)); /* those that are there are there once */
+    assert_int_equal(read.inner_count, sizeof names / sizeof *names);
+    onnx_graph_free(&read);
+    onnx_file_close(&file);
+    onnx_buffer_free(&model);
+}
+
 static void only_files_without_graphs_inside_are_plain(void **state)
 {
     static const struct {
@@ -337,11 +573,15 @@ int main(void)
         cmocka_unit_test(missing_and_empty),
         cmocka_unit_test(truncated_files_fail),
         cmocka_unit_test(external_data_stays_inside),
+        cmocka_unit_test(links_stay_inside),
         cmocka_unit_test(tensors_are_as_long_as_they_say),
         cmocka_unit_test(names_are_given_once),
         cmocka_unit_test(texts_are_utf8),
         cmocka_unit_test(nesting_has_an_end),
         cmocka_unit_test(lists_of_numbers_are_walked_to_their_end),
+        cmocka_unit_test(numbers_have_64_bits),
+        cmocka_unit_test(fields_are_read_as_they_stand),
+        cmocka_unit_test(tensors_beside_are_found_everywhere),
         cmocka_unit_test(only_files_without_graphs_inside_are_plain),
         cmocka_unit_test(fields_have_their_kind),
         cmocka_unit_test(stripped_model_tells_the_truth),

@@ -38,8 +38,8 @@ enum kind {
 static const char *const kind_names[KINDS] = {
     "session options", "sessions", "run options",  "values",           "types",         "shapes", "bindings", "names",
     "streams",         "bridges",  "memory infos", "provider options", "loads that map"};
-static ort_session *first; /* of a model that is on cuda: what others read is its own */
-static int first_gone_early;
+static ort_session *first;                                /* of a model that is on cuda: what others read is its own */
+static int first_gone_early, streams_gone_early;          /* a stream: before the bridge that frees in its order */
 static int made[KINDS], all_made[KINDS], calls, fails_at; /* fails_at: this one of the calls fails; 0: none */
 
 /* Whether the call fails on purpose. */
@@ -78,6 +78,13 @@ static ort_status *counted_array(const ort_env *env, const void *model, size_t s
         fails() ? failed() : count_if(SESSIONS, real->CreateSessionFromArray(env, model, size, options, out));
     first = !status && made[SESSIONS] == 1 ? *out : first;
     return status;
+}
+
+static ort_status *failed_array(const ort_env *env, const void *model, size_t size, const ort_session_options *options,
+                                ort_session **out)
+{
+    (void)env, (void)model, (void)size, (void)options, (void)out;
+    return failed();
 }
 
 static ort_status *counted_run_options(ort_run_options **out)
@@ -218,6 +225,7 @@ weir_status __wrap_weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
 
 weir_status __wrap_weir_stream_release(weir_stream stream)
 {
+    streams_gone_early += made[BRIDGES] >= made[STREAMS];
     made[STREAMS]--;
     return __real_weir_stream_release(stream);
 }
@@ -243,6 +251,8 @@ void __wrap_onnx_weights_begin(weir_engine_model *model, const onnx_file *file, 
 weir_status __real_onnx_weights_end(weir_engine_model *model);
 weir_status __wrap_onnx_weights_end(weir_engine_model *model);
 
+static bool weight_refused; /* though the session may have been made without it */
+
 /* Between the two what this thread maps is the model's. */
 void __wrap_onnx_weights_begin(weir_engine_model *model, const onnx_file *file, const weir_engine_load *load)
 {
@@ -253,7 +263,8 @@ void __wrap_onnx_weights_begin(weir_engine_model *model, const onnx_file *file, 
 weir_status __wrap_onnx_weights_end(weir_engine_model *model)
 {
     made[MAPPINGS]--;
-    return __real_onnx_weights_end(model);
+    weir_status status = __real_onnx_weights_end(model);
+    return weight_refused ? weir_fail(WEIR_ERR_OUT_OF_MEMORY, "a weight is refused") : status;
 }
 
 /* ---- the host's memory ----------------------------------------------------------------------------------------------- */
@@ -375,7 +386,7 @@ static int count_all(void **state)
     watched.CreateCUDAProviderOptions = counted_provider;
     watched.ReleaseCUDAProviderOptions = released_ReleaseCUDAProviderOptions;
     first = NULL;
-    first_gone_early = 0;
+    first_gone_early = streams_gone_early = 0;
     memset(made, 0, sizeof made);
     memset(all_made, 0, sizeof all_made);
     calls = fails_at = 0;
@@ -467,6 +478,7 @@ static void what_is_made_is_given_back(void **state)
         assert_true(all_made[OPTIONS] > 0 && all_made[SESSIONS] > 0 && all_made[VALUES] > 0 && all_made[BRIDGES] > 0);
         assert_true(all_made[TYPES] > 0 && all_made[NAMES] > 0 && all_made[SHAPES] > 0);
         assert_int_equal(first_gone_early, 0);
+        assert_int_equal(streams_gone_early, 0);
         if (on_cuda())
             assert_int_equal(all_made[STREAMS], i < 3 || i == 5 ? 1 : i == 3 ? 3 : 2);
         else
@@ -608,6 +620,26 @@ static void graphs_are_told_apart_by_their_inputs(void **state)
     nothing_stays("graphs of several inputs");
 }
 
+/* A weight that was refused is why a model cannot be had, whether its session was made without it or not. */
+static void a_refused_weight_is_told(void **state)
+{
+    (void)state;
+    if (on_cuda())
+        skip();
+    for (int session_fails = 0; session_fails < 2; session_fails++) {
+        loaded l = open_client(0);
+        watched.CreateSessionFromArray = session_fails ? failed_array : counted_array;
+        weight_refused = true;
+        weir_status status = load_into(&l, "mlp", NULL);
+        weight_refused = false;
+        assert_status(status, WEIR_ERR_OUT_OF_MEMORY);
+        assert_detail("a weight is refused; the whole model takes at least");
+        nothing_stays("a refused weight");
+        assert_int_equal(live(&l), 0);
+        close_client(&l);
+    }
+}
+
 int main(void)
 {
     int missing = on_cuda() ? need_cuda_build() : need_onnxruntime();
@@ -618,6 +650,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whatever_is_refused, count_all, unwatch),
         cmocka_unit_test_setup_teardown(nothing_stays_on_the_heap_whichever_request_fails, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(a_refused_weight_is_told, count_all, unwatch),
         cmocka_unit_test_setup_teardown(so_many_graphs_are_kept, count_all, unwatch),
         cmocka_unit_test_setup_teardown(graphs_are_told_apart_by_their_inputs, count_all, unwatch),
     };

@@ -43,6 +43,21 @@ static ort_status *note_openvino(ort_session_options *options, const char *const
     return real->SessionOptionsAppendExecutionProvider_OpenVINO_V2(options, keys, values, count);
 }
 
+static int options_left; /* of sessions: made and not released */
+
+static ort_status *count_options(ort_session_options **out)
+{
+    ort_status *status = real->CreateSessionOptions(out);
+    options_left += !status;
+    return status;
+}
+
+static void release_options(ort_session_options *options)
+{
+    options_left -= options != NULL;
+    real->ReleaseSessionOptions(options);
+}
+
 static weir_status load_by(loaded *l, const char *name, const char *provider, const weir_setting *settings,
                            size_t count)
 {
@@ -476,6 +491,9 @@ static void options_reach_openvino(void **state)
     real = library->api;
     memcpy(&watched, real, sizeof watched);
     watched.SessionOptionsAppendExecutionProvider_OpenVINO_V2 = note_openvino;
+    watched.CreateSessionOptions = count_options;
+    watched.ReleaseSessionOptions = release_options;
+    options_left = 0;
     ((onnx_library *)(uintptr_t)library)->api = &watched;
     assert_ok(load_by(&l, "mlp", "openvino", NULL, 0));
     assert_string_equal(appended, "device_type=CPU;");
@@ -488,8 +506,135 @@ static void options_reach_openvino(void **state)
     assert_status(load_by(&l, "mlp", "openvino", &unknown, 1), WEIR_ERR_INVALID);
     assert_detail("no_such_option");
     assert_int_equal(live(&l), 0);
+    assert_int_equal(options_left, 0);
     ((onnx_library *)(uintptr_t)library)->api = real;
     close_client(&l);
+}
+
+/* ---- providers that no build here has ---------------------------------------------------------------------------------- */
+
+/* Calls in their order, with their words; `failing` names the call that fails, NULL: none. */
+static char asked[512];
+static const char *failing;
+
+static ort_status *note(const char *call, const char *words)
+{
+    size_t used = strlen(asked);
+    snprintf(asked + used, sizeof asked - used, "%s%s%s;", call, *words ? " " : "", words);
+    return failing && strcmp(failing, call) == 0 ? real->CreateStatus(ORT_FAIL_CODE, "failed on purpose") : NULL;
+}
+
+static const char *in_words(const char *const *keys, const char *const *values, size_t count)
+{
+    static char words[128];
+    words[0] = 0;
+    for (size_t i = 0, at = 0; i < count && at < sizeof words; i++)
+        at += (size_t)snprintf(words + at, sizeof words - at, "%s%s=%s", i ? " " : "", keys[i], values[i]);
+    return words;
+}
+
+static ort_status *append_named(ort_session_options *options, const char *provider, const char *const *keys,
+                                const char *const *values, size_t count)
+{
+    (void)options;
+    return note(provider, in_words(keys, values, count));
+}
+
+static ort_status *make_rocm(ort_rocm_options **out)
+{
+    ort_status *status = note("make", "");
+    *out = status ? NULL : (ort_rocm_options *)(void *)asked;
+    return status;
+}
+
+static ort_status *update_rocm(ort_rocm_options *rocm, const char *const *keys, const char *const *values, size_t count)
+{
+    assert_ptr_equal(rocm, asked);
+    return note("update", in_words(keys, values, count));
+}
+
+static ort_status *append_rocm(ort_session_options *options, const ort_rocm_options *rocm)
+{
+    (void)options;
+    assert_ptr_equal(rocm, asked);
+    return note("append", "");
+}
+
+static void release_rocm(ort_rocm_options *rocm)
+{
+    assert_ptr_equal(rocm, asked);
+    (void)note("release", "");
+}
+
+static ort_status *append_directml(ort_session_options *options, int device)
+{
+    char words[16];
+    (void)options;
+    snprintf(words, sizeof words, "%d", device);
+    return note("directml", words);
+}
+
+static ort_status *find_interface(const char *provider, uint32_t version, const void **out)
+{
+    static ort_status *(*const interface[])(ort_session_options *, int) = {append_directml};
+    (void)version;
+    *out = interface;
+    return note("find", provider);
+}
+
+/* Options go where the provider takes them, and objects that were made for that are released whichever call fails. */
+static void other_providers_get_their_options(void **state)
+{
+    static const struct {
+        onnx_provider provider;
+        unsigned kinds; /* of the provider, that the library has */
+        const char *key, *value, *fails, *wanted;
+    } cases[] = {
+        {ONNX_COREML, 1, "coreml.MLComputeUnits", "ALL", NULL, "CoreML MLComputeUnits=ALL;"},
+        {ONNX_ROCM, 1, "rocm.device_id", "1", NULL, "MIGraphX device_id=1;"},
+        {ONNX_ROCM, 3, "rocm.device_id", "1", NULL, "MIGraphX device_id=1;"},
+        {ONNX_ROCM, 2, "rocm.device_id", "1", NULL, "make;update device_id=1;append;release;"},
+        {ONNX_ROCM, 2, "rocm.device_id", "1", "make", "make;make;"},
+        {ONNX_ROCM, 2, "rocm.device_id", "1", "update", "make;update device_id=1;release;make;update;release;"},
+        {ONNX_ROCM, 2, "rocm.device_id", "1", "append",
+         "make;update device_id=1;append;release;make;update;append;release;"},
+        {ONNX_ROCM, 2, NULL, NULL, "append", "make;update;append;release;"},
+        {ONNX_DIRECTML, 1, "directml.device_id", "3", NULL, "find DML;directml 3;"},
+        {ONNX_DIRECTML, 1, NULL, NULL, NULL, "find DML;directml 0;"},
+        {ONNX_DIRECTML, 1, "directml.device_id", "3", "find", "find DML;find DML;"},
+        {ONNX_DIRECTML, 1, "directml.device_id", "3", "directml", "find DML;directml 3;find DML;directml 0;"},
+    };
+    const onnx_library *library;
+    const onnx_device host = {.name = "host"};
+    (void)state;
+    assert_ok(onnx_library_get(ONNX_CPU, &library));
+    onnx_library other = *library;
+    real = library->api;
+    memcpy(&watched, real, sizeof watched);
+    watched.CreateSessionOptions = count_options;
+    watched.ReleaseSessionOptions = release_options;
+    watched.SessionOptionsAppendExecutionProvider = append_named;
+    watched.CreateROCMProviderOptions = make_rocm;
+    watched.UpdateROCMProviderOptions = update_rocm;
+    watched.SessionOptionsAppendExecutionProvider_ROCM = append_rocm;
+    watched.ReleaseROCMProviderOptions = release_rocm;
+    watched.GetExecutionProviderApi = find_interface;
+    other.api = &watched;
+    options_left = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const onnx_settings settings = {.provider = cases[i].provider};
+        const weir_setting option = {cases[i].key, cases[i].value};
+        const weir_engine_load load = {
+            .struct_size = sizeof load, .settings = &option, .setting_count = cases[i].key != NULL};
+        asked[0] = 0;
+        failing = cases[i].fails;
+        other.has[cases[i].provider] = cases[i].kinds;
+        weir_status status = onnx_device_provide(&other, &host, WEIR_STREAM_HOST, &settings, &load, NULL);
+        assert_string_equal(asked, cases[i].wanted);
+        assert_status(status, cases[i].fails ? WEIR_ERR_UNSUPPORTED : WEIR_OK);
+        assert_int_equal(options_left, 0);
+    }
+    failing = NULL;
 }
 
 /* Before there is a place, the provider says by its name where the model would be; in whatever case. */
@@ -635,6 +780,7 @@ int main(void)
         cmocka_unit_test(a_conflict_is_an_error),
         cmocka_unit_test(openvino_answers_as_the_cpu),
         cmocka_unit_test(options_reach_openvino),
+        cmocka_unit_test(other_providers_get_their_options),
         cmocka_unit_test(a_plan_needs_no_place),
         cmocka_unit_test(cuda_runs_its_share),
         cmocka_unit_test(builds_lie_beside_each_other),

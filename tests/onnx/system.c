@@ -50,11 +50,25 @@ static void later_paths_are_not_heeded(void **state)
     unsetenv("LD_LIBRARY_PATH");
 }
 
+/* Versions are told in the order in which the places are looked through: LD_LIBRARY_PATH before the library's own RUNPATH, and behind
+ * its RPATH. */
+static void places_are_looked_through_in_order(void **state)
+{
+    char text[256];
+    (void)state;
+    assert_int_equal(onnx_needs_missing(built_path("tests/needs/libonnx-needing.so"), NULL, text, sizeof text), 1);
+    assert_string_equal(text, "libonnx-needed.so.3 (found libonnx-needed.so.1, libonnx-needed.so.2)");
+    assert_int_equal(onnx_needs_missing(built_path("tests/needs/libonnx-needing-before.so"), NULL, text, sizeof text),
+                     1);
+    assert_string_equal(text, "libonnx-needed.so.3 (found libonnx-needed.so.2, libonnx-needed.so.1)");
+}
+
 int main(void)
 {
     int status = need_onnxruntime();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_systems_own_is_found_behind_the_stores),
+        cmocka_unit_test(places_are_looked_through_in_order),
         cmocka_unit_test(later_paths_are_not_heeded),
     };
     return status ? status : cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,4 +13,7 @@
 const char *written(const char *text);
 void written_clear(void);
 
+/* rewritten.c: tests of models that are written so; answers how many fail. */
+int run_rewritten(void);
+
 #endif

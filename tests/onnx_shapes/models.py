@@ -549,6 +549,26 @@ def branches():
          live=5 * each + 256, weights=64 * 64 * 4)
 
 
+def inside():
+    """Branches that unpack a weight from around them, and make constants of their own weights and of one around them."""
+    n = Network("inside")
+    x, which = n.input([4, 8]), n.input([], T.BOOL)
+    unpacked = n.op("DequantizeLinear", n.weight(np.zeros((8, 8), np.uint8)), n.weight(np.float32(1)))
+    spare, made = n.op("Relu", x), n.op("Exp", n.weight(np.zeros((4, 8), np.float32)))
+
+    def own(name):
+        return nh.from_array(np.zeros((4, 8), np.float32), name)
+
+    chosen = n.op("If", which, then_branch=branch("then", h.make_node("Neg", [made], ["a"]), h.make_node("Exp", ["first"], ["b"]),
+                                                  h.make_node("MatMul", [x, unpacked], ["c"]), h.make_node("Add", ["c", "a"], ["d"]),
+                                                  h.make_node("Add", ["d", "b"], ["then"]), weights=[own("first")]),
+                  else_branch=branch("else", h.make_node("Exp", ["second"], ["e"]), h.make_node("Add", [x, "e"], ["f"]),
+                                     h.make_node("Add", ["f", "third"], ["else"]), weights=[own("second"), own("third")]))
+    n.output(n.op("Add", chosen, spare))
+    # made, a, b and e; what runs reads the packed weight, its scale, and the third of the branches' own
+    save(n, n.model(), {}, {}, names={"unpacked": unpacked}, constants=4 * 128, weights=64 + 4 + 128)
+
+
 def bodies():
     """Graphs inside nodes that are not planned, or not without help."""
     n = Network("looped")
@@ -762,6 +782,7 @@ def main():
     measured()
     sharing()
     branches()
+    inside()
     bodies()
     kept()
     idle()

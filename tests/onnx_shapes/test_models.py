@@ -107,6 +107,12 @@ class Models(harness.Case):
         aligned = {each["name"]: each for each in self.plan("branches", "--align", "65536")["places"]}
         self.assertEqual(aligned["node0"]["bytes"] % 65536, 0)
 
+    def test_what_branches_have_of_weights(self):
+        expected, source = self.expected["inside"], self.plan("inside")["source"]
+        self.assertEqual((source["constants"], source["weights"]), (expected["constants"], expected["weights"]))
+        unpacked = self.places("inside")["unpacked"]  # in the step before that of the node whose branch reads it
+        self.assertEqual((unpacked["begin"], unpacked["end"]), (1, 3))
+
     def test_graphs_inside_that_are_not_planned(self):
         remark = self.plan("looped")["source"]["remark"]
         self.assertIn("1 node has branches", remark)

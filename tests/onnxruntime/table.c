@@ -577,6 +577,29 @@ static void inside_a_run_of_blocks(void **state)
     end(&f);
 }
 
+/* A block whose free fails stays, and is freed like any other later. */
+static void a_run_whose_free_fails_is_freed_later(void **state)
+{
+    (void)state;
+    fixture f = begin(64 * MIB, true);
+    pooled pool = open_pool(&f);
+    ort_allocator *table = pool.table;
+    void *known = weir_stream_native(f.known), *p = table->AllocOnStream(table, 5000, fake_stream(&known));
+    control.stub_fail("cuEventRecord", 1, 999);
+    table->Free(table, p);
+    control.stub_fail("cuEventRecord", 0, 0);
+    assert_int_equal(errors, 1);
+    assert_int_equal(pool_stats(&pool).live, 1);
+    assert_int_equal(held(&pool), 2);
+    table->Free(table, p);
+    assert_int_equal(errors, 1);
+    assert_int_equal(warnings, 0);
+    assert_int_equal(pool_stats(&pool).live, 0);
+    assert_int_equal(held(&pool), 0);
+    close_pool(&f, &pool);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -595,6 +618,7 @@ int main(void)
         cmocka_unit_test(waiting_fails),
         cmocka_unit_test(blocks_of_a_pool),
         cmocka_unit_test(inside_a_run_of_blocks),
+        cmocka_unit_test(a_run_whose_free_fails_is_freed_later),
     };
     return cmocka_run_group_tests(tests, rig_find_stub, NULL);
 }

@@ -220,9 +220,9 @@ static void look_for_floats(rewrite *r, uint32_t node)
     r->count = 0;
     rewrite_put(r, whole);
     rewrite_put(r, output_of(r, cast));
-    if (rewrite_reader(r, scale) == last)
-        rewrite_put(r, scale);
-    bool alone = put_quantized(r, quantizer, node, scales);
+    bool joined =
+        rewrite_reader(r, scale) == last && rewrite_put(r, scale); /* else it still reads what the quantizer makes */
+    bool alone = joined && put_quantized(r, quantizer, node, scales);
     uint32_t sum = rewrite_read_by(r, output_of(r, last), "Add");
     if (sum != GRAPH_NONE && with_constant(r, sum, output_of(r, last)) &&
         shape_of(r, rewrite_other(r, sum, output_of(r, last)))->rank == 1 && rewrite_put(r, output_of(r, last)))

@@ -101,17 +101,24 @@ static void turn(const knowing *k, const graph_value *out, uint32_t *to)
         to[i] = from_begin(k, 0, count == (int)out->shape.rank ? (uint32_t)perm[i] : out->shape.rank - 1 - i);
 }
 
+static bool is_vector(const knowing *k, uint32_t input)
+{
+    const graph_value *value = in(k, input);
+    return value && value->shape.rank == 1;
+}
+
+/* Places count from the last: columns, rows, and what is repeated. A vector has no rows on the left and no columns on the right. */
 static void multiply(const knowing *k, const graph_value *out, uint32_t *to)
 {
-    uint32_t rank = out->shape.rank;
-    bool product = !onnx_text_is(k->node->op, "Gemm"), a = graph_int(k->node, "transA", 0),
-         b = graph_int(k->node, "transB", 0);
-    if (rank < 2)
-        return;
-    for (uint32_t i = 3; product && i <= rank; i++)
-        to[rank - i] = together(k, 0, 2, i);
-    to[rank - 2] = from_end(k, 0, a ? 1 : 2);
-    to[rank - 1] = from_end(k, 1, b ? 2 : 1);
+    bool a = graph_int(k->node, "transA", 0), b = graph_int(k->node, "transB", 0), row = is_vector(k, 0),
+         column = is_vector(k, 1);
+    uint32_t at = out->shape.rank;
+    if (!column && at > 0)
+        to[--at] = from_end(k, 1, b ? 2 : 1);
+    if (!row && at > 0)
+        to[--at] = from_end(k, 0, a ? 1 : 2);
+    for (uint32_t place = 3; at > 0; place++)
+        to[--at] = together(k, 0, 2, place);
 }
 
 /* Windows move over all dimensions but two. */
