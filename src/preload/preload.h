@@ -203,14 +203,17 @@ bool wp_pool_is_plain(const wp_device *device, CUmemoryPool pool);
 
 /* Notes it under its address or handle; false: no host memory. */
 bool wp_count_noted(wp_kind kind, uint64_t key, wp_device *device, uint64_t bytes);
-/* Its note is taken out before CUDA is asked to free it, as CUDA may give the address to another thread at once; by CUDA's
- * answer its bytes go back to the budget, or it is noted again. Answers that answer. */
+/* What is noted under an address or handle that CUDA is asked to free. The note is taken out before, as CUDA may give the address to
+ * another thread at once. */
 typedef struct wp_leaving {
     wp_kind kind;
     uint64_t key;
     void *note; /* NULL: there was none */
 } wp_leaving;
+/* Takes it out. */
 wp_leaving wp_count_leave(wp_kind kind, uint64_t key);
+/* By CUDA's answer to the free: its bytes go back to the budget, or it is noted again. Without host memory for a note they go back all
+ * the same. Returns `result`. */
 CUresult wp_count_left(wp_leaving leaving, CUresult result);
 /* What the driver is taken to spend on an allocation of its own. */
 uint64_t wp_spent(uint64_t bytes);

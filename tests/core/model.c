@@ -2,6 +2,7 @@
 #include "info.h"
 #include "core.h"
 
+#include "copy_file.h"
 #include "test_places.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -463,25 +464,13 @@ static void registering(void **state)
     fails(WEIR_ERR_INVALID, weir_engine_get("full", NULL));
 }
 
-static void copy_plug_in(const char *from, const char *to)
-{
-    char bytes[4096];
-    FILE *in = fopen(built_path("tests/plugins/weir-engine-%s.so", from), "rb"), *out = fopen(to, "wb");
-    assert_non_null(in);
-    assert_non_null(out);
-    for (size_t n; (n = fread(bytes, 1, sizeof bytes, in)) > 0;)
-        assert_int_equal(fwrite(bytes, 1, n, out), n);
-    assert_int_equal(fclose(in), 0);
-    assert_int_equal(fclose(out), 0);
-}
-
 /* Weir knows what its own plug-ins take by their names: gguf stands before good. */
 static void no_plug_in_is_opened_for_another_s_file(void **state)
 {
     (void)state;
     char folders[1200], plug_in[112], named[112];
     snprintf(plug_in, sizeof plug_in, "%s/weir-engine-gguf.so", directory);
-    copy_plug_in("other-name", plug_in);
+    copy_file(built_path("tests/plugins/weir-engine-other-name.so"), plug_in);
     snprintf(folders, sizeof folders, "%s:%s", directory, built_path("tests/plugins"));
     ok(weir_option_set("engine_path", folders));
     weir_model_options options = with(NULL);

@@ -19,23 +19,13 @@
 
 #include <cmocka.h>
 
+#include "copy_file.h"
+
 enum { MOST_TLS = 256, PAIRS = 3000 };
 
 static void *library;
 
 #define CALL(name) ((__typeof__(name) *)(uintptr_t)dlsym(library, #name))
-
-static void copy_file(const char *from, const char *to)
-{
-    char bytes[4096];
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    assert_non_null(in);
-    assert_non_null(out);
-    for (size_t n; (n = fread(bytes, 1, sizeof bytes, in)) > 0;)
-        assert_int_equal(fwrite(bytes, 1, n, out), n);
-    assert_int_equal(fclose(in), 0);
-    assert_int_equal(fclose(out), 0);
-}
 
 /* Opens copies of the library that wants so many bytes until the C library has no more of them; answers how many. */
 static unsigned eat(const char *folder, int bytes)

@@ -2,6 +2,7 @@
 #include "info.h"
 #include "common.h"
 
+#include "copy_file.h"
 #include "test_places.h"
 #include <weir/engine.h>
 
@@ -64,19 +65,6 @@ int need_cuda_build(void)
 const char *model_path(const char *name)
 {
     return strchr(name, '/') ? name : data_path("onnx/%s.onnx", name);
-}
-
-static void copy_file(const char *from, const char *to)
-{
-    char bytes[4096];
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    assert_non_null(in);
-    assert_non_null(out);
-    size_t n = fread(bytes, 1, sizeof bytes, in);
-    assert_true(n < sizeof bytes);
-    assert_int_equal(fwrite(bytes, 1, n, out), n);
-    fclose(in);
-    assert_int_equal(fclose(out), 0);
 }
 
 static char scratch[512]; /* "": there is none */
