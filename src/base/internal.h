@@ -92,6 +92,10 @@ typedef struct wi_kept_detail {
 void wi_detail_keep(wi_kept_detail *kept);
 void wi_detail_restore(const wi_kept_detail *kept);
 
+/* Gives the only thread of a forked child a detail that needs no allocation: the lock of an allocator that is not the C
+ * library's may have been held at the fork. */
+void wi_detail_in_child(void);
+
 /* Whether a message of that level would be told to anybody. */
 bool wi_log_wants(weir_log_level level);
 

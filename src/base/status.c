@@ -38,6 +38,13 @@ void wi_detail_restore(const wi_kept_detail *kept)
         set_detail(kept->text);
 }
 
+void wi_detail_in_child(void)
+{
+    static char of_child[DETAIL];
+    if (!detail)
+        detail = of_child;
+}
+
 /* Drops an incomplete UTF-8 character at the end of a text that was cut. */
 static void drop_partial_character(char *text, size_t length)
 {

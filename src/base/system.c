@@ -43,6 +43,7 @@ atomic_bool wi_forked;
 static void in_child(void)
 {
     atomic_store(&wi_forked, true);
+    wi_detail_in_child();
 }
 
 static void watch_forks_once(void)

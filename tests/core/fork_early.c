@@ -1,5 +1,5 @@
 /* A fork before the first runtime, while another thread has one of the locks that are used before that: the child finds it
- * free. */
+ * free. A fork after it: a refusal in the child needs nothing of the allocator. */
 #include "core.h"
 #include "base/intern.h"
 
@@ -36,6 +36,16 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock)
         sem_wait(&go_on);
     }
     return __real_pthread_mutex_unlock(lock);
+}
+
+/* An allocator of which another thread had the lock at the fork would not come back. */
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    if (child)
+        _exit(4);
+    return __real_calloc(count, bytes);
 }
 
 static bool option(void)
@@ -115,9 +125,38 @@ static void the_log(void **state)
     fork_while_held(say);
 }
 
+/* Forks in a thread of which no call has failed yet. */
+static void *fork_and_be_refused(void *unused)
+{
+    (void)unused;
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        weir_runtime *runtime;
+        child = true;
+        bool refused = weir_runtime_get("host", NULL, &runtime) == WEIR_ERR_FORKED && strstr(weir_detail(), "forked");
+        bool told = weir_fail(WEIR_ERR_BUSY, "x") == WEIR_ERR_BUSY && strcmp(weir_detail(), "x") == 0;
+        _exit(refused && told ? 0 : 2);
+    }
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? (void *)(intptr_t)(1 + WEXITSTATUS(status)) : NULL;
+}
+
+static void a_refusal_without_memory(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *answer;
+    weir_runtime *runtime;
+    ok(weir_runtime_get("host", NULL, &runtime));
+    assert_int_equal(pthread_create(&thread, NULL, fork_and_be_refused, NULL), 0);
+    pthread_join(thread, &answer);
+    assert_int_equal((intptr_t)answer, 1 + 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(options), cmocka_unit_test(texts), cmocka_unit_test(the_log)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(options), cmocka_unit_test(texts), cmocka_unit_test(the_log),
+                                       cmocka_unit_test(a_refusal_without_memory)};
     sem_init(&held, 0, 0);
     sem_init(&go_on, 0, 0);
     sem_init(&forked, 0, 0);

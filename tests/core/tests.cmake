@@ -52,7 +52,8 @@ weir_test(core-deltas core/deltas.c core/faulty.c INTERNAL)
 weir_test(core-texts core/texts.c INTERNAL)
 target_link_options(test-core-texts PRIVATE -Wl,--wrap=pthread_mutex_lock)
 weir_test(core-fork-early core/fork_early.c INTERNAL)
-target_link_options(test-core-fork-early PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_mutex_unlock)
+target_link_options(test-core-fork-early PRIVATE
+  -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_mutex_unlock,--wrap=calloc)
 
 include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 # weir_device_test(NAME SOURCES…): on the host, and as NAME-stub on cuda over the stub.
