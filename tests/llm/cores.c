@@ -232,6 +232,35 @@ static void test_a_run_that_waits_for_cores_can_be_cancelled(void **state)
         }
 }
 
+static bool take_and_stop(const weir_piece *piece, void *user)
+{
+    uint32_t cores;
+    (void)piece;
+    OK(weir_cores_take(user, NULL, NULL, &cores));
+    return false;
+}
+
+/* Another model computes, so that there are no cores for a step that nobody wants. */
+static void test_a_reader_that_wants_no_more_waits_for_no_cores(void **state)
+{
+    (void)state;
+    static const weir_setting many[] = {{"tokens", "200"}, {"temperature", "0"}, {"ignore_eos", "1"}};
+    for (size_t several = 0; several < 2; several++) {
+        bench it = open_one(several);
+        weir_tensor input = token_input(prompt, LENGTH);
+        weir_inference inference = inference_of(&input, many, 3);
+        weir_outputs outputs = WEIR_INIT(weir_outputs);
+        weir_cores *here;
+        OK(weir_cores_open("here", 2, 2, &here));
+        OK(it.engine->infer_stream(it.model, &inference, take_and_stop, here, &outputs));
+        assert_int_equal(output_named(&outputs, "tokens")->bytes, sizeof(int32_t));
+        weir_cores_give(here);
+        release(&it, &outputs);
+        weir_cores_close(here);
+        bench_close(&it);
+    }
+}
+
 int main(void)
 {
     fill_prompt(prompt, LENGTH, 1);
@@ -241,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_who_says_how_many),
         cmocka_unit_test(test_threads_sleep_between_steps),
         cmocka_unit_test(test_a_run_that_waits_for_cores_can_be_cancelled),
+        cmocka_unit_test(test_a_reader_that_wants_no_more_waits_for_no_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* made.c: what the engine has GenAI make, it gives back: after runs, loads that fail and unloads, whichever call it is that
- * fails. */
+ * fails, and whenever a run is cancelled. */
 #include "common.h"
 #include "folders.h"
 
@@ -37,9 +37,33 @@ static atomic_int made[KINDS], all_made[KINDS], calls, results;
 static int fails_at; /* this one of the calls fails; 0: none */
 static char failure; /* stands for the result of a call that fails */
 
+static const bench *asked; /* whose runs are cancelled, */
+static int cancels_at;     /* at this one of the calls; 0: none */
+static atomic_int moments; /* calls in which a cancel may come */
+static atomic_bool found;  /* it has found the run */
+static atomic_int late;    /* generators that are gone, and were told of a cancel */
+
+/* Within a call, as from another thread: not where the engine holds the model's lock, for which a cancel waits. */
+static void may_cancel(void)
+{
+    if (atomic_fetch_add(&moments, 1) + 1 != cancels_at || pthread_mutex_trylock(&asked->model->lock) != 0)
+        return;
+    pthread_mutex_unlock(&asked->model->lock);
+    atomic_store(&found, asked->engine->cancel(asked->model, 0) == WEIR_OK);
+}
+
+static oga_result *told(oga_generator *generator, const char *key, const char *value)
+{
+    if (atomic_load(&made[GENERATORS]) > 0)
+        return real.OgaGenerator_SetRuntimeOption(generator, key, value);
+    atomic_fetch_add(&late, 1);
+    return NULL;
+}
+
 /* NULL: the call is to be made. */
 static oga_result *fails(void)
 {
+    may_cancel();
     if (atomic_fetch_add(&calls, 1) + 1 != fails_at)
         return NULL;
     atomic_fetch_add(&results, 1);
@@ -85,10 +109,20 @@ static void its_end(oga_result *result)
         oga_result *failed = fails();                                                                                  \
         return failed ? failed : plainly(real.name arguments);                                                         \
     }
+/* Where memory of the client is given back that may fail, and has words of its own then: they are not why a load or a run
+ * has failed. */
+static void say_other_words(enum kind kind)
+{
+    if (kind == MODELS_MADE || kind == GENERATORS || kind == TENSORS || kind == ENGINES || kind == REQUESTS)
+        (void)weir_fail(WEIR_ERR_SYSTEM, "words of what is given back");
+}
+
 #define GONE(name, kind, type)                                                                                         \
     static void gone_##name(type *it)                                                                                  \
     {                                                                                                                  \
         atomic_fetch_sub(&made[kind], 1);                                                                              \
+        say_other_words(kind);                                                                                         \
+        may_cancel();                                                                                                  \
         real.name(it);                                                                                                 \
     }
 
@@ -216,6 +250,7 @@ static void watch_others(void)
     CALLED(OgaRequestBeginTurn)
     CALLED(OgaEngineRun)
 #undef CALLED
+    watched->OgaGenerator_SetRuntimeOption = told;
     watched->OgaResultGetError = its_words;
     watched->OgaDestroyResult = its_end;
 }
@@ -236,7 +271,8 @@ static int watch(void **state)
     }
     atomic_store(&calls, 0);
     atomic_store(&results, 0);
-    fails_at = 0;
+    atomic_store(&late, 0);
+    fails_at = cancels_at = 0;
     return 0;
 }
 
@@ -359,6 +395,8 @@ static void runs_leave_nothing(int several)
             failures += reached;
             assert_int_equal(stats_of(&it).live, weights);
             nothing_stays(before, questions[q].what);
+            if (status != whole)
+                assert_words(weir_detail(), "failed on purpose");
             if (!reached)
                 assert_int_equal(status, whole);
             if (!reached)
@@ -384,6 +422,49 @@ static void test_runs_together_leave_nothing_whichever_call_fails(void **state)
     runs_leave_nothing(1);
     for (int k = ENGINES; k <= TURN_OPTIONS; k++)
         assert_true(atomic_load(&all_made[k]) > 0);
+}
+
+/* A cancel that finds the run ends it, whichever call it comes in, and tells nothing that is gone. */
+static void runs_are_cancelled_in_every_call(int several)
+{
+    for (size_t q = 0; q < sizeof questions / sizeof *questions; q++) {
+        bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+        int before[KINDS], cancelled = 0;
+        asked = &it;
+        OK(bench_load(&it, loads[several], 2));
+        uint64_t weights = stats_of(&it).live;
+        weir_status whole = ask(&it, &questions[q]);
+        for (int k = 0; k < KINDS; k++)
+            before[k] = atomic_load(&made[k]);
+        for (int at = 1; whole == WEIR_OK; at++) {
+            atomic_store(&moments, 0);
+            atomic_store(&found, false);
+            cancels_at = at;
+            weir_status status = ask(&it, &questions[q]);
+            cancels_at = 0;
+            assert_int_equal(status, atomic_load(&found) ? WEIR_ERR_CANCELLED : WEIR_OK);
+            assert_int_equal(atomic_load(&late), 0);
+            assert_int_equal(stats_of(&it).live, weights);
+            nothing_stays(before, questions[q].what);
+            cancelled += status != WEIR_OK;
+            if (atomic_load(&moments) < at)
+                break;
+        }
+        assert_int_equal(cancelled > 0, whole == WEIR_OK);
+        bench_close(&it);
+    }
+}
+
+static void test_runs_are_cancelled_in_every_call(void **state)
+{
+    (void)state;
+    runs_are_cancelled_in_every_call(0);
+}
+
+static void test_runs_together_are_cancelled_in_every_call(void **state)
+{
+    (void)state;
+    runs_are_cancelled_in_every_call(1);
 }
 
 /* ---- what is made up --------------------------------------------------------------------------------------------- */
@@ -552,6 +633,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_logits_are_of_the_last_row, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_logits_that_are_none_are_refused, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_runs_together_leave_nothing_whichever_call_fails, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_runs_are_cancelled_in_every_call, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_runs_together_are_cancelled_in_every_call, watch, unwatch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

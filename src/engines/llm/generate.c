@@ -140,6 +140,17 @@ static bool is_end(const wl_generation *it, int32_t token)
     return false;
 }
 
+/* Why a step has failed stays, whatever comes of giving its tensor back. */
+static weir_status drop_tensor(const wl_library *lib, oga_tensor *tensor, weir_status status)
+{
+    char why[1024];
+    if (!tensor)
+        return status;
+    snprintf(why, sizeof why, "%s", weir_detail());
+    lib->OgaDestroyTensor(tensor);
+    return status == WEIR_OK ? WEIR_OK : weir_fail(status, "%s", why);
+}
+
 /* The next token; where none is asked for, the logits alone. */
 static weir_status step(wl_generation *it, const wl_phase *phase, oga_generator *generator)
 {
@@ -164,9 +175,7 @@ static weir_status step(wl_generation *it, const wl_phase *phase, oga_generator 
         else
             status = wl_generation_add(it, phase, token, logits);
     }
-    if (tensor)
-        lib->OgaDestroyTensor(tensor);
-    return status;
+    return drop_tensor(lib, tensor, status);
 }
 
 static weir_status cancelled(void)
