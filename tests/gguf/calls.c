@@ -1,5 +1,5 @@
 /* calls.c: llama.cpp's functions, in whose place a test puts its own: what they make is given back, and what they answer is
- * taken at its word, whichever call it is that fails or throws. */
+ * taken at its word, whichever call it is that fails or throws, or in which the run is cancelled. */
 #include "common.h"
 #include <weir/engine.h>
 
@@ -24,9 +24,24 @@ static int calls, fails_at; /* this one of the calls fails; 0: none */
 static bool throws;         /* it does not answer, but throws */
 static bool pool_fails;     /* and so does each that makes a pool of threads */
 
+static const fixture *asked; /* whose runs are cancelled, */
+static int cancels_at;       /* at this one of the calls; 0: none */
+static int moments;          /* calls in which a cancel may come */
+static bool found;           /* it has found the run */
+
+/* Within a call, as from another thread: not where the engine holds the model's lock, for which a cancel waits. */
+static void may_cancel(void)
+{
+    if (++moments != cancels_at || pthread_mutex_trylock(&asked->model->lock) != 0)
+        return;
+    pthread_mutex_unlock(&asked->model->lock);
+    found = asked->it.engine->cancel(asked->model, 0) == WEIR_OK;
+}
+
 /* Whether the call is to answer that it has failed. Each is one that may throw. */
 static bool fails(void)
 {
+    may_cancel();
     if (++calls != fails_at)
         return false;
     if (throws)
@@ -81,15 +96,23 @@ static struct ggml_threadpool *its_pool(struct ggml_threadpool_params *params)
     return pool_fails ? NULL : count_if(POOLS, real.ggml_threadpool_new(params));
 }
 
+/* What is given back may fail, and has words of its own then: they are not why a load has failed. */
+static void say_other_words(void)
+{
+    (void)weir_fail(WEIR_ERR_SYSTEM, "words of what is given back");
+}
+
 static void model_gone(struct llama_model *model)
 {
     made[MODELS]--;
+    say_other_words();
     real.llama_model_free(model);
 }
 
 static void context_gone(struct llama_context *context)
 {
     made[CONTEXTS]--;
+    say_other_words();
     real.llama_free(context);
 }
 
@@ -102,6 +125,7 @@ static void batch_gone(struct llama_batch batch)
 static void sampler_gone(struct llama_sampler *sampler)
 {
     made[SAMPLERS]--;
+    may_cancel();
     real.llama_sampler_free(sampler);
 }
 
@@ -227,7 +251,7 @@ static int watch(void **state)
     watched->llama_token_to_piece = its_piece;
     memset(made, 0, sizeof made);
     memset(all_made, 0, sizeof all_made);
-    calls = fails_at = computed = 0;
+    calls = fails_at = cancels_at = computed = 0;
     throws = pool_fails = false;
     return 0;
 }
@@ -272,6 +296,8 @@ static void test_loads_leave_nothing_whichever_call_fails(void **state)
                 it.engine->unload(model);
             else
                 assert_null(model);
+            if (status != WEIR_OK)
+                assert_non_null(strstr(weir_detail(), "llama.cpp cannot"));
             failures += status != WEIR_OK;
             bench_close(&it);
             nothing_stays(NULL, "a load");
@@ -507,6 +533,50 @@ static void test_runs_leave_nothing_whichever_call_throws(void **state)
 {
     (void)state;
     fail_all(true);
+}
+
+/* A cancel that finds the run ends it, whichever call it comes in; the next run finds nothing of it. */
+static void cancel_in_each_call(const fixture *its, const question *what, const saved *from)
+{
+    int32_t whole[MADE], again[MADE];
+    int cancelled = 0;
+    asked = its;
+    OK(ask(its, what, from, whole, NULL));
+    for (int at = 1;; at++) {
+        int before[KINDS];
+        memcpy(before, made, sizeof made);
+        uint64_t scratch = stats_of(&its->it).live_class[WEIR_CLASS_ACTIVATIONS];
+        moments = 0;
+        found = false;
+        cancels_at = at;
+        weir_status status = ask(its, what, from, again, NULL);
+        cancels_at = 0;
+        bool reached = moments >= at;
+        assert_int_equal(status, found ? WEIR_ERR_CANCELLED : WEIR_OK);
+        nothing_stays(before, what->what);
+        assert_int_equal(stats_of(&its->it).live_class[WEIR_CLASS_ACTIVATIONS], scratch);
+        cancelled += status != WEIR_OK;
+        if (status != WEIR_OK)
+            OK(ask(its, what, from, again, NULL));
+        assert_memory_equal(again, whole, sizeof whole);
+        if (!reached)
+            break;
+    }
+    assert_true(cancelled >= MADE);
+}
+
+static void test_runs_are_cancelled_in_every_call(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(llama_path, NULL, 0);
+    saved from;
+    int32_t none[MADE];
+    OK(ask(&its, &questions[6], NULL, none, &from));
+    for (size_t q = 0; q < sizeof questions / sizeof *questions; q++)
+        cancel_in_each_call(&its, &questions[q], questions[q].goes_on ? &from : NULL);
+    free(from.data);
+    fixture_close(&its);
+    nothing_stays(NULL, "all of them");
 }
 
 /* With several threads a model has a pool, which it keeps; where there is none to be had, ggml starts them itself. */
@@ -798,6 +868,32 @@ static void test_embeddings_leave_nothing_whichever_call_fails(void **state)
     }
 }
 
+static void test_embeddings_are_cancelled_in_every_call(void **state)
+{
+    (void)state;
+    fixture its = fixture_open(bert_path, NULL, 0);
+    weir_tensor input = text_input("a b\nc\nd e f\ng");
+    int cancelled = 0;
+    asked = &its;
+    for (int at = 1;; at++) {
+        weir_outputs outputs = WEIR_INIT(weir_outputs);
+        moments = 0;
+        found = false;
+        cancels_at = at;
+        weir_status status = infer(&its, &input, NULL, 0, &outputs);
+        cancels_at = 0;
+        assert_int_equal(status, found ? WEIR_ERR_CANCELLED : WEIR_OK);
+        if (status == WEIR_OK)
+            release(&its, &outputs);
+        assert_int_equal(stats_of(&its.it).live_class[WEIR_CLASS_ACTIVATIONS], 0);
+        cancelled += status != WEIR_OK;
+        if (moments < at)
+            break;
+    }
+    assert_int_equal(cancelled, 4 + 1 + 4); /* texts made tokens of, a call, vectors */
+    fixture_close(&its);
+}
+
 int main(void)
 {
     snprintf(llama_path, sizeof llama_path, "/tmp/weir-calls-%d-l.gguf", (int)getpid());
@@ -812,6 +908,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_context_is_what_the_settings_say, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_runs_leave_nothing_whichever_call_fails, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_runs_leave_nothing_whichever_call_throws, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_runs_are_cancelled_in_every_call, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_a_pool_of_threads_goes_with_its_model, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_of_equals_the_first_token_is_taken, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_a_piece_may_be_long, watch, unwatch),
@@ -820,6 +917,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_vector_of_zeros_stays_one, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_texts_and_rows_have_their_ends, watch, unwatch),
         cmocka_unit_test_setup_teardown(test_embeddings_leave_nothing_whichever_call_fails, watch, unwatch),
+        cmocka_unit_test_setup_teardown(test_embeddings_are_cancelled_in_every_call, watch, unwatch),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(llama_path);

@@ -18,7 +18,7 @@ static const weir_setting load[] = {{"threads", "1"}, {"batch", "32"}, {"context
 typedef struct saved {
     unsigned char *data;
     size_t bytes;
-    int32_t tokens[768], made[MADE];
+    int32_t tokens[768], made[768];
     size_t token_count, made_count;
 } saved;
 
@@ -340,6 +340,25 @@ static void test_a_state_of_something_else_is_refused(void **state)
     free(it.data);
 }
 
+/* A run that fills its context makes a token more than are computed: the state of that one is for a larger context. */
+static void test_a_state_of_more_tokens_than_the_context_is_refused(void **state)
+{
+    (void)state;
+    static const weir_setting larger[] = {{"threads", "1"}, {"batch", "32"}, {"context", "512"}, {"sequences", "2"}};
+    fixture its = fixture_open(path, load, 4);
+    saved full, after;
+    OK(go_on(&its, NULL, prompt, PROMPT, 256 - PROMPT + 1, 0, &full));
+    assert_int_equal(full.token_count, 257);
+    refused(&its, &full, "stands for 257 tokens, and the context holds 256");
+    fixture_close(&its);
+    its = fixture_open(path, larger, 4);
+    OK(go_on(&its, &full, NULL, 0, 3, 0, &after));
+    assert_int_equal(after.token_count, 260);
+    free(after.data);
+    free(full.data);
+    fixture_close(&its);
+}
+
 static void test_a_cut_state_is_refused(void **state)
 {
     (void)state;
@@ -570,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_states_are_saved_and_put_back_beside_other_runs),
         cmocka_unit_test(test_a_state_goes_from_one_load_to_the_next),
         cmocka_unit_test(test_a_state_of_something_else_is_refused),
+        cmocka_unit_test(test_a_state_of_more_tokens_than_the_context_is_refused),
         cmocka_unit_test(test_a_cut_state_is_refused),
         cmocka_unit_test(test_a_changed_state_is_refused),
         cmocka_unit_test(test_a_state_of_tokens_alone_is_computed_again),

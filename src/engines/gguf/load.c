@@ -360,8 +360,10 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     malloc_trim(0);
 #endif
     if (status != WEIR_OK) {
+        char why[1024]; /* what is given back may have words of its own */
+        snprintf(why, sizeof why, "%s", weir_detail());
         wg_unload(model);
-        return status;
+        return weir_fail(status, "%s", why);
     }
     model->longest = model->embeds ? model->longest : model->library->llama_n_ctx_seq(model->context);
     describe(model);

@@ -61,6 +61,12 @@ static weir_status plan(const weir_engine_load *load, weir_engine_plan *out)
     return wg_plan(load, out);
 }
 
+static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
+{
+    if (wt_release_outputs(model->places.host, outputs) != WEIR_OK)
+        weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
+}
+
 static weir_status embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
                          wg_run *run, weir_outputs *out, uint64_t *in)
 {
@@ -70,7 +76,10 @@ static weir_status embed(weir_engine_model *model, const weir_inference *inferen
     double begin = wg_seconds_now();
     status = wg_embed(model, inference, settings, run, out, in);
     wg_turn_end(model, wg_seconds_now() - begin);
-    return status;
+    if (!wg_run_was_stopped(model, run) || status != WEIR_OK)
+        return status;
+    release_outputs(model, out);
+    return weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
 }
 
 static weir_status run(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
@@ -101,12 +110,6 @@ static weir_status infer_stream(weir_engine_model *model, const weir_inference *
     if (model->embeds)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "this model gives embeddings, which come whole");
     return run(model, inference, piece, user, out);
-}
-
-static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
-{
-    if (wt_release_outputs(model->places.host, outputs) != WEIR_OK)
-        weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
 }
 
 /* One short run, so that graphs, work buffers and page tables are there. */

@@ -22,6 +22,14 @@ void wg_run_leave(weir_engine_model *model, wg_run *run)
         }
 }
 
+bool wg_run_was_stopped(weir_engine_model *model, wg_run *run)
+{
+    pthread_mutex_lock(&model->lock);
+    wg_run_leave(model, run);
+    pthread_mutex_unlock(&model->lock);
+    return atomic_load(&run->stop);
+}
+
 weir_status wg_run_begin(weir_engine_model *model, wg_run *run, uint64_t id)
 {
     *run = (wg_run){.id = id};

@@ -212,6 +212,8 @@ weir_status wg_turn_begin(weir_engine_model *model, wg_run *run);
 void wg_turn_end(weir_engine_model *model, double seconds);
 /* Takes a run out of the list, with the lock held, before its end: no cancel finds it any more. */
 void wg_run_leave(weir_engine_model *model, wg_run *run);
+/* The same, without the lock; whether a cancel had found it. */
+bool wg_run_was_stopped(weir_engine_model *model, wg_run *run);
 double wg_seconds_now(void);
 weir_status wg_cancel(weir_engine_model *model, uint64_t id);
 bool wg_stopped(void *model);
