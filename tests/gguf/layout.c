@@ -199,6 +199,28 @@ static void test_impossible_numbers_are_the_largest(void **state)
     assert_true(layout.host.cache == UINT64_MAX);
 }
 
+/* Layers that predict further tokens are none of the model's own, unless all claim to be such. */
+static void test_how_many_layers_are_the_models_own(void **state)
+{
+    static const struct {
+        const char *keys;
+        uint32_t own;
+    } tried[] = {{"block_count=3 embedding_length=8", 3},
+                 {"block_count=3 embedding_length=8 nextn_predict_layers=1", 2},
+                 {"block_count=3 embedding_length=8 nextn_predict_layers=2", 1},
+                 {"block_count=3 embedding_length=8 nextn_predict_layers=3", 3},
+                 {"block_count=3 embedding_length=8 nextn_predict_layers=4", 3}};
+    static wg_hyper hyper;
+    (void)state;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        named_shape shape = {"", "glm4moe", tried[i].keys, 1, 1, "", false, 0};
+        write_shape(&shape, path);
+        read_hyper(&hyper);
+        assert_int_equal(hyper.layers, 3);
+        assert_int_equal(hyper.own, tried[i].own);
+    }
+}
+
 static void test_files_without_what_every_model_has(void **state)
 {
     static const struct {
@@ -232,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_states_are_there_from_the_start),
         cmocka_unit_test(test_what_embeds_and_does_not_remember),
         cmocka_unit_test(test_impossible_numbers_are_the_largest),
+        cmocka_unit_test(test_how_many_layers_are_the_models_own),
         cmocka_unit_test(test_files_without_what_every_model_has),
     };
     snprintf(path, sizeof path, "/tmp/weir-layout-%d.gguf", (int)getpid());

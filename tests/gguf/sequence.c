@@ -11,7 +11,7 @@
 
 enum { MADE = 24, END = 2, BATCH = 32, PROMPT = 50 };
 
-static char path[64], other_path[72], windowed_path[80];
+static char path[64], other_path[72], windowed_path[80], recurrent_path[80];
 static int32_t prompt[PROMPT], expected[MADE];
 static const weir_setting load[] = {{"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "2"}};
 
@@ -202,6 +202,28 @@ static void test_states_of_windows(void **state)
     }
     fixture_close(&its);
     fixture_close(&whole);
+}
+
+/* A memory that cannot forget a part begins again: where the last token of a state is computed once more, and where a reader
+ * has stopped. */
+static void test_states_of_what_cannot_forget(void **state)
+{
+    (void)state;
+    enum { FEW = 8 };
+    fixture its = fixture_open(recurrent_path, load, 4);
+    saved wanted;
+    OK(go_on(&its, NULL, prompt, PROMPT, FEW, 0, &wanted));
+    for (int first = 0; first < 4; first++) {
+        saved middle, end;
+        OK(go_on(&its, NULL, prompt, PROMPT, first ? FEW : 0, (uint64_t)first, &middle));
+        assert_int_equal(middle.made_count, first);
+        OK(go_on(&its, &middle, NULL, 0, FEW - first, 0, &end));
+        assert_memory_equal(end.made, wanted.made + first, (size_t)(FEW - first) * sizeof *end.made);
+        free(middle.data);
+        free(end.data);
+    }
+    free(wanted.data);
+    fixture_close(&its);
 }
 
 /* Its reader stopped: the state is that of what the reader has. */
@@ -578,6 +600,10 @@ int main(void)
     shape.layers = 4;
     shape.context = 768;
     write_windowed(windowed_path, &shape, 64);
+    snprintf(recurrent_path, sizeof recurrent_path, "%s-recurrent", path);
+    shape.layers = 2;
+    shape.context = 256;
+    write_recurrent(recurrent_path, &shape);
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = i == 0 ? 1 : 260 + i * 7 % 26;
     const struct CMUnitTest tests[] = {
@@ -585,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_tokens_go_behind_what_a_state_stands_for),
         cmocka_unit_test(test_a_text_goes_behind_what_a_state_stands_for),
         cmocka_unit_test(test_states_of_windows),
+        cmocka_unit_test(test_states_of_what_cannot_forget),
         cmocka_unit_test(test_a_run_that_was_stopped_early_saves_what_it_gave),
         cmocka_unit_test(test_states_are_saved_and_put_back_beside_other_runs),
         cmocka_unit_test(test_a_state_goes_from_one_load_to_the_next),
@@ -602,5 +629,6 @@ int main(void)
     unlink(path);
     unlink(other_path);
     unlink(windowed_path);
+    unlink(recurrent_path);
     return failed;
 }

@@ -317,8 +317,10 @@ static const way ways[] = {
      {{"temperature", "0"},
       {"dry_multiplier", "0.8"},
       {"dry_allowed_length", "1"},
+      {"dry_base", "1.5"},
+      {"dry_penalty_last_n", "12"},
       {"dry_sequence_breakers", "q\n\\n"}},
-     4},
+     6},
     {"bias", {{"temperature", "0"}, {"logit_bias", "260:5, 261:-inf,262:-3.5"}}, 2},
 };
 
@@ -359,7 +361,7 @@ static struct llama_sampler *plain_chain(const plain *it, const char *name)
     if (strcmp(name, "penalties") == 0)
         ADD(llama_sampler_init_penalties(width, 20, 1.3f, 0.4f, 3));
     if (strcmp(name, "dry") == 0)
-        ADD(llama_sampler_init_dry(it->vocab, 0.8f, 1.75f, 1, 256, breakers, 2));
+        ADD(llama_sampler_init_dry(it->vocab, 0.8f, 1.5f, 1, 12, breakers, 2));
     for (int i = 0; i < PROMPT; i++)
         it->llama_sampler_accept(chain, prompt[i]);
     if (strncmp(name, "mirostat", 8) == 0)

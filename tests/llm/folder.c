@@ -511,6 +511,30 @@ static void test_each_file_has_to_be_settled(void **state)
     later = 0;
 }
 
+/* Nor is it enough that a file was put back to its length and to the time it had. */
+static void test_a_file_that_was_put_back_to_its_time_is_read_anew(void **state)
+{
+    (void)state;
+    wl_folder read;
+    struct stat before, after;
+    char path[160];
+    snprintf(path, sizeof path, "%s/genai_config.json", folder);
+    later = 60;
+    look(&read, 1);
+    look(&read, 0);
+    assert_int_equal(stat(path, &before), 0);
+    do { /* until the file system's clock has gone on */
+        const struct timespec times[2] = {before.st_atim, before.st_mtim};
+        with("genai_config.json", good_config, "\"top_k\": 7", "\"top_k\": 9");
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+        assert_int_equal(stat(path, &after), 0);
+    } while (after.st_ctim.tv_sec == before.st_ctim.tv_sec && after.st_ctim.tv_nsec == before.st_ctim.tv_nsec);
+    assert_int_equal(after.st_size, before.st_size);
+    look(&read, 1);
+    assert_int_equal(read.top_k, 9);
+    later = 0;
+}
+
 /* What lies in a folder of it may change without a trace in the folder itself. */
 static void test_a_folder_with_folders_is_read_anew(void **state)
 {
@@ -577,6 +601,7 @@ int main(void)
         WITH_FOLDER(test_a_template_that_is_no_file),
         WITH_FOLDER(test_a_folder_is_read_once),
         WITH_FOLDER(test_each_file_has_to_be_settled),
+        WITH_FOLDER(test_a_file_that_was_put_back_to_its_time_is_read_anew),
         WITH_FOLDER(test_a_folder_with_folders_is_read_anew),
         WITH_FOLDER(test_folders_are_told_apart),
     };

@@ -19,6 +19,7 @@ static wl_library real;
 static int32_t begun[MOST];                           /* by the first tokens of their prompts */
 static size_t begun_count, step_count, at_step[MOST]; /* at_step: runs that had begun at each of the first steps */
 static size_t held_step, fails_step;                  /* the steps that are held, and that fail, from 1; 0: none */
+static int32_t fails_begin;                           /* the run whose prompt begins so cannot begin; 0: none */
 static size_t engines, engines_gone;
 static bool inside, open_it;
 static int failure; /* stands for the result of the step that fails */
@@ -29,8 +30,9 @@ static oga_result *watched_begin(oga_request *request, const oga_turn_options *o
     pthread_mutex_lock(&lock);
     if (begun_count < MOST)
         begun[begun_count++] = tokens[0];
+    bool fails = tokens[0] == fails_begin;
     pthread_mutex_unlock(&lock);
-    return real.OgaRequestBeginTurn(request, options, tokens, count, turn);
+    return fails ? (oga_result *)(void *)&failure : real.OgaRequestBeginTurn(request, options, tokens, count, turn);
 }
 
 static oga_result *watched_run(oga_engine *engine, oga_event_buffer *buffer)
@@ -86,6 +88,7 @@ static void watch(const bench *it, size_t fails)
     begun_count = step_count = engines = engines_gone = 0;
     held_step = 1;
     fails_step = fails;
+    fails_begin = 0;
     inside = open_it = false;
     library->OgaRequestBeginTurn = watched_begin;
     library->OgaEngineRun = watched_run;
@@ -144,6 +147,7 @@ static void *ask(void *user)
     const weir_setting settings[] = {GREEDY(it->tokens), {"ignore_eos", "1"}};
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     weir_inference inference = inference_of(&it->input, settings, 3);
+    inference.id = (uint64_t)it->prompt[0];
     const weir_engine *engine = it->it->engine;
     atomic_store(&it->number, (long)syscall(SYS_gettid));
     it->status = it->most > 0 ? engine->infer_stream(it->it->model, &inference, on_piece, it, &outputs)
@@ -340,6 +344,34 @@ static void test_an_engine_with_blocks_stays_until_a_run_fails(void **state)
     bench_close(&it);
 }
 
+/* Of the runs that leave it together one could not begin, and the last was cancelled. */
+static void test_an_engine_goes_with_any_run_that_failed(void **state)
+{
+    (void)state;
+    bench it = bench_of("3");
+    asker all[3];
+    it.model->folder.paged = true;
+    watch(&it, 0);
+    fails_begin = 101;
+    start_reading(&all[0], &it, 0, "1", 0);
+    until_inside();
+    for (int i = 1; i < 3; i++) {
+        start(&all[i], &it, i);
+        until_asleep(&all[i].number);
+    }
+    OK(it.engine->cancel(it.model, 102));
+    let_go();
+    for (int i = 0; i < 3; i++)
+        pthread_join(all[i].thread, NULL);
+    assert_int_equal(all[0].status, WEIR_OK);
+    assert_int_equal(all[1].status, WEIR_ERR_ENGINE);
+    assert_int_equal(all[2].status, WEIR_ERR_CANCELLED);
+    has_engines(0, 1);
+    unwatch(&it);
+    it.model->folder.paged = false;
+    bench_close(&it);
+}
+
 /* What an idle one has is given up where it is asked for, as often as that is; one that computes gives nothing up. */
 static void test_an_idle_engine_is_given_up(void **state)
 {
@@ -409,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_what_ended_a_run_first_is_told),
         cmocka_unit_test(test_a_run_of_no_tokens_asks_for_nothing),
         cmocka_unit_test(test_an_engine_with_blocks_stays_until_a_run_fails),
+        cmocka_unit_test(test_an_engine_goes_with_any_run_that_failed),
         cmocka_unit_test(test_an_idle_engine_is_given_up),
         cmocka_unit_test(test_a_model_that_is_suspended_has_no_engine),
     };

@@ -196,6 +196,24 @@ RELEASED(ReleaseMemoryInfo, PLACES, ort_memory_info)
 RELEASED(ReleaseCUDAProviderOptions, PROVIDERS, ort_cuda_options)
 #undef RELEASED
 
+static const loaded *asked; /* whose run is cancelled when its options are gone; NULL: none */
+static int told_late;       /* options that were gone, and were told of a cancel */
+
+static void released_before_a_cancel(ort_run_options *options)
+{
+    released_ReleaseRunOptions(options);
+    if (asked)
+        (void)asked->engine->cancel(asked->model, 0);
+}
+
+static ort_status *told(ort_run_options *options)
+{
+    if (made[RUN_OPTIONS] > 0)
+        return real->RunOptionsSetTerminate(options);
+    told_late++;
+    return NULL;
+}
+
 static void released_session(ort_session *session)
 {
     first_gone_early += session && session == first && made[SESSIONS] > 1;
@@ -634,6 +652,25 @@ static void a_refused_weight_is_told(void **state)
     }
 }
 
+/* A cancel that comes when the run's options are gone ends the run, and reaches ONNX Runtime no more. */
+static void options_that_are_gone_are_told_nothing(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    watched.ReleaseRunOptions = released_before_a_cancel;
+    watched.RunOptionsSetTerminate = told;
+    told_late = 0;
+    asked = &l;
+    weir_status status = ask(&l, 1, 16);
+    asked = NULL;
+    assert_status(status, WEIR_ERR_CANCELLED);
+    assert_int_equal(told_late, 0);
+    assert_ok(ask(&l, 1, 16));
+    unload_model(&l);
+    close_client(&l);
+    nothing_stays("a cancelled run");
+}
+
 #define ON_BOTH                                                                                                        \
     cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),                                   \
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),          \
@@ -649,6 +686,7 @@ int main(void)
     const struct CMUnitTest on_host[] = {
         ON_BOTH,
         cmocka_unit_test_setup_teardown(a_refused_weight_is_told, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(options_that_are_gone_are_told_nothing, count_all, unwatch),
     };
     const struct CMUnitTest on_device[] = {
         ON_BOTH,
