@@ -144,13 +144,6 @@ const named_shape shapes[] = {
      "attention.head_count=12*3,16*7,20*6 attention.head_count_kv=3*3,4*7,5*6 attention.key_length=64 "
      "attention.value_length=64",
      2048, 1, "", true, CELLS(1, 64 * (3 * 3 + 7 * 4 + 6 * 5), 2048) + CELLS(16, 64 * 5, 2048)},
-    /* The last layer predicts further tokens, and has no cache. */
-    {"GLM 4.5 Air", "glm4moe",
-     "block_count=47 nextn_predict_layers=1 embedding_length=4096 feed_forward_length=10944 attention.head_count=96 "
-     "attention.head_count_kv=8 attention.key_length=128 attention.value_length=128 rope.dimension_count=64 "
-     "leading_dense_block_count=1 expert_count=128 expert_used_count=8 expert_feed_forward_length=1408 "
-     "expert_shared_count=1",
-     32768, 1, "", false, CELLS(46, 2 * 8 * 128, 32768)},
     {"Gemma 3 27B, two at a time", "gemma3",
      "block_count=62 embedding_length=5376 feed_forward_length=21504 attention.head_count=32 "
      "attention.head_count_kv=16 "
