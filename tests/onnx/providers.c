@@ -14,6 +14,7 @@
 
 #include "engines/onnx/model.h"
 #include "engines/onnx/needs.h"
+#include "engines/onnx/seen.h"
 
 static bool has_openvino, has_cuda, has_cuda_build;
 
@@ -398,6 +399,27 @@ static void what_was_found_is_found_once(void **state)
     unlink(old);
     unlink(it->path);
     clear_folder(folder, "other", "libonnx-needed.so.3");
+}
+
+/* Also where no folder was looked through, as all was found. */
+static void what_comes_is_noticed_by_itself(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weir-needs-XXXXXX", path[128];
+    onnx_seen seen;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/comes", folder);
+    onnx_seen_begin(&seen);
+    onnx_seen_note(&seen, path);
+    assert_true(onnx_seen_holds(&seen));
+    assert_int_equal(symlink("/", path), 0);
+    assert_false(onnx_seen_holds(&seen));
+    unlink(path);
+    assert_true(onnx_seen_holds(&seen));
+    onnx_seen_note(&seen, "here"); /* wherever that is */
+    assert_false(onnx_seen_holds(&seen));
+    onnx_seen_end(&seen);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* As many answers are kept as there are providers, and no more. */
@@ -885,6 +907,7 @@ int main(void)
         cmocka_unit_test(what_is_no_library_is_not_taken),
         cmocka_unit_test(damaged_libraries_are_answered),
         cmocka_unit_test(what_was_found_is_found_once),
+        cmocka_unit_test(what_comes_is_noticed_by_itself),
         cmocka_unit_test(so_many_answers_are_kept),
         cmocka_unit_test(so_many_options_are_taken),
         cmocka_unit_test(a_named_library_serves_all),
