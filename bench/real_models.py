@@ -10,7 +10,8 @@ number of runs, on one thread. Columns:
 
     size, package   of the file, and where it is out of
     same      every byte of every output is the same
-    load, run time over the plain engine's, the quickest of three each: of the load, and of a run behind the first
+    load, run time over the plain engine's, the quickest of three each: of the load, and of a run behind the first, of as many as take
+              a fifth of a second together
     memory    what the account has at its peak in the runs, and what lies outside, over what the plain engine's process grew by from
               before the load to behind the same runs (touched anonymous memory after malloc_trim, as `weir run` measures what lies
               outside). Nothing is subtracted: what the first session takes once in a process is in both; the row of the smallest
@@ -33,7 +34,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PINS = json.loads((HERE.parent / "scripts/real-models.json").read_text())
-RUNS, ROUNDS = 5, 3
+ROUNDS = 3
+RUNS, RUNNING = (5, 1000), 0.2    # the least and the most runs behind the first, and the seconds that they are to take
 STEP = 256    # of what a block is charged
 SIZES = [16, 1, 2, 4, 8, 32, 64, 96, 128, 160, 224, 256, 288, 320, 384, 416, 512, 576, 640, 1024]    # as `weir run` tries them
 
@@ -134,6 +136,12 @@ def ratio(a, b):
     return a / b if b else None
 
 
+def runs_of(said):
+    """Few runs would tell what the command does once before them."""
+    least, most = RUNS
+    return str(min(most, max(least, int(RUNNING / said["run"])))) if said.get("run") else str(least)
+
+
 def by_turns(plain_words, weir_words):
     """Both, each in a process of its own, ROUNDS times: the quickest of each, and the last with what it says of memory."""
     fields = {"plain": ("load", "run"), "weir": ("load_seconds", "seconds")}
@@ -160,8 +168,10 @@ def measure(weir, store, module, path, sizes):
         words = ["--set", "threads=1"]
         for number, name in enumerate(answer["inputs"]):
             words += ["--input", f"{name}={folder}/in{number}.npy"]
-        both = by_turns([Path(weir).parent.parent / "bench/bench-plain-model", path, str(RUNS), *answer["words"], "--", *answer["outputs"]],
-                        [weir, "run", path, "--json", "--repeat", str(RUNS), *words])
+        alone = [Path(weir).parent.parent / "bench/bench-plain-model", path]
+        rest = [*answer["words"], "--", *answer["outputs"]]
+        runs = runs_of(call(*alone, str(RUNS[0]), *rest))
+        both = by_turns([*alone, runs, *rest], [weir, "run", path, "--json", "--repeat", runs, *words])
         traced = call(weir, "run", path, "--json", "--repeat", "2", "--output", out, "--trace", folder / "trace.csv", *words)
         if "error" in both or "error" in traced:
             return row | {"error": both.get("error") or f"weir: {traced['error']}"}

@@ -33,7 +33,8 @@ typedef struct holder {
     uint64_t epoch;        /* and the ledger's then */
     uint64_t since;        /* when the lease began */
     uint32_t depth;        /* takes less gives */
-    wi_crowd_sample begun; /* where the sample for the crowd begins */
+    bool sampled;          /* the crowd wants to know, */
+    wi_crowd_sample begun; /* and where its sample begins */
 } holder;
 
 typedef struct waiter {
@@ -259,7 +260,7 @@ static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void
     join_queue(&w);
     serve_queue();
     w.waits = !w.granted;
-    w.from = wi_now();
+    w.from = w.waits ? wi_now() : 0;
     while (!w.granted) {
         if (stops && !is_waiter_wanted(&w, stops, user)) {
             leave_queue(&w);
@@ -286,11 +287,20 @@ static bool is_line_sampled(const weir_cores *of)
     return ledger.total > 1 && of->told.least != of->told.most;
 }
 
+/* Asks the system, which takes longer than the rest of a lease, only where the crowd wants to know. */
+static void begin_sample(holder *it, bool sampled)
+{
+    it->sampled = sampled;
+    it->begun = sampled ? wi_crowd_look(wi_now()) : (wi_crowd_sample){.passed = it->since};
+}
+
 /* With the lock. */
 static void end_sample(holder *it, uint64_t now)
 {
-    if (!is_line_sampled(it->of))
+    if (!it->sampled) {
+        it->begun.passed = now;
         return;
+    }
     wi_crowd_sample from = it->begun, to = wi_crowd_look(now);
     wi_crowd_sample sample = {to.passed - from.passed, to.ran - from.ran, to.put_off - from.put_off};
     it->begun = to;
@@ -325,10 +335,11 @@ weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *use
     }
     enter_ledger();
     status = wait_in_queue(of, stops, user);
+    bool sampled = is_line_sampled(of);
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
         return status;
-    mine.begun = wi_crowd_look(wi_now());
+    begin_sample(&mine, sampled);
     *cores = mine.cores;
     return WEIR_OK;
 }
@@ -368,7 +379,7 @@ static weir_status look_at_lease(weir_cores *of, bool (*stops)(void *user), void
     if (now - mine.begun.passed >= WI_CROWD_WINDOW)
         end_sample(&mine, now);
     adjust_lease(of, now);
-    bool over = is_lease_over(of, now);
+    bool over = is_lease_over(of, now), sampled = is_line_sampled(of);
     if (over) {
         end_sample(&mine, now);
         leave_lease();
@@ -376,7 +387,7 @@ static weir_status look_at_lease(weir_cores *of, bool (*stops)(void *user), void
     }
     pthread_mutex_unlock(&lock);
     if (over && status == WEIR_OK)
-        mine.begun = wi_crowd_look(wi_now());
+        begin_sample(&mine, sampled);
     return status;
 }
 
@@ -404,7 +415,8 @@ void weir_cores_give(weir_cores *of)
     if (!of || !mine.of || --mine.depth > 0 || atomic_load(&wi_forked))
         return;
     enter_ledger();
-    end_sample(&mine, wi_now());
+    if (mine.sampled)
+        end_sample(&mine, wi_now());
     leave_lease();
     serve_queue();
     pthread_mutex_unlock(&lock);

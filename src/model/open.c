@@ -53,11 +53,17 @@ static weir_status find(const weir_hardware *hardware, const weir_candidate *can
     return weir_fail(WEIR_ERR_NOT_FOUND, "%s was there when it was chosen, and is not any more", candidate->device);
 }
 
+/* It does not go away: a look, which costs a small model more than its load, would find it again. */
+static bool is_processor(const weir_candidate *candidate)
+{
+    return strcmp(candidate->device, "cpu") == 0;
+}
+
 static weir_status detect(const trial *it)
 {
     if (it->opening->states[it->rank].device_lost)
         return weir_fail(WEIR_ERR_DEVICE_LOST, "%s was lost to this process", it->candidate->device);
-    if (!it->opening->checks_devices || !it->candidate->device[0])
+    if (!it->opening->checks_devices || !it->candidate->device[0] || is_processor(it->candidate))
         return WEIR_OK;
     weir_hardware *hardware = NULL;
     weir_status status = weir_hardware_create(NULL, &hardware);

@@ -251,12 +251,30 @@ static bool one_branch(step *s, const char *name)
     return good;
 }
 
+/* Whether nothing is said of the shape of an output, so that it follows from both branches or not at all. */
+static bool takes_both(const step *s)
+{
+    const graph_givens *given = s->g->given;
+    for (uint32_t i = 0; i < s->node->output_count; i++) {
+        const graph_value *out = step_out(s, i);
+        bool said = !out || out->shaped || out->declared;
+        for (size_t k = 0; !said && k < given->shape_count; k++)
+            said = onnx_text_is(out->name, given->shapes[k].name);
+        if (!said)
+            return true;
+    }
+    return false;
+}
+
+/* Whoever works out by itself what a body takes tries one size of the inputs after the other: of a size that does not do the other
+ * branch is left alone. */
 static bool both_branches(step *s)
 {
     graph yes = {.file = NULL}, no = {.file = NULL};
     graph_branches sum = {.scratch = GRAPH_NONE};
     uint64_t most = 0;
-    bool first = look_into(s, "then_branch", &yes, &sum, &most), second = look_into(s, "else_branch", &no, &sum, &most);
+    bool first = look_into(s, "then_branch", &yes, &sum, &most), fails = !first && s->g->takes && takes_both(s);
+    bool second = !fails && look_into(s, "else_branch", &no, &sum, &most);
     bool good = (first || second) && add_scratch(s, most, &sum) && first && second;
     if (good)
         count(s, &yes, &no);

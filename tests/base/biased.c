@@ -3,6 +3,14 @@
 #include "core/core.h"
 
 #include <sched.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
 
 enum { CLAIMS = UNDER_TSAN ? 500 : 20000, LOCKS = 2 };
 
@@ -107,9 +115,36 @@ static void a_claimed_lock_is_not_entered(void **state)
     wi_biased_leave(&lock);
 }
 
+#if defined(SYS_membarrier) && __has_include(<sys/single_threaded.h>)
+enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 }; /* of linux/membarrier.h */
+
+static bool membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+/* The first test: no lock was made. A barrier is refused to a process that is not registered, and to be registered takes one with
+ * threads milliseconds. */
+static void the_process_is_registered_before_it_has_threads(void **state)
+{
+    (void)state;
+    bool alone = __libc_single_threaded, registered = membarrier(PRIVATE_EXPEDITED);
+    if (UNDER_TSAN || !alone || !membarrier(REGISTER_PRIVATE_EXPEDITED))
+        skip();
+    assert_true(registered);
+}
+#else
+static void the_process_is_registered_before_it_has_threads(void **state)
+{
+    (void)state;
+    skip();
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_process_is_registered_before_it_has_threads),
         cmocka_unit_test(a_claimed_lock_is_not_entered),
         cmocka_unit_test(owners_and_a_claimer_exclude_each_other),
     };

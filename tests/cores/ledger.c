@@ -6,9 +6,20 @@
 #include "core/core.h"
 
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static _Atomic uint64_t test_time = 1;
+static atomic_int samples;
+
+/* The linker puts this in the place of the system's. */
+int __real_getrusage(int who, struct rusage *used);
+int __wrap_getrusage(int who, struct rusage *used);
+int __wrap_getrusage(int who, struct rusage *used)
+{
+    samples++;
+    return __real_getrusage(who, used);
+}
 
 static uint64_t clock_of_test(void)
 {
@@ -193,6 +204,33 @@ static void a_model_alone_gets_all(void **state)
     assert_int_equal(line(0).last, 8);
     assert_int_equal(line(0).now, 0);
     assert_int_equal(line(0).waits, 0);
+}
+
+/* Two calls of the system's took longer than the rest of a lease. */
+static void the_system_is_asked_for_the_crowd_alone(void **state)
+{
+    (void)state;
+    set_cores("4");
+    actor *fixed = begin_line(0, 2, 2), *chooses = begin_line(1, 1, 0);
+    atomic_store(&samples, 0);
+    does(fixed, TAKE);
+    pass(UINT64_C(1000000000));
+    does(fixed, RENEW);
+    does(fixed, GIVE);
+    assert_int_equal(atomic_load(&samples), 0);
+    does(chooses, TAKE);
+    does(chooses, GIVE);
+    assert_int_equal(atomic_load(&samples), 2);
+    set_cores("1"); /* no threads wait for one another */
+    actor *alone = begin_line(2, 1, 0);
+    does(alone, TAKE);
+    set_cores("4");
+    actor *other = begin_line(3, 1, 0);
+    does(alone, GIVE); /* began without a sample */
+    assert_int_equal(atomic_load(&samples), 2);
+    does(other, TAKE);
+    does(other, GIVE);
+    assert_int_equal(atomic_load(&samples), 4);
 }
 
 static void models_at_once_share(void **state)
@@ -553,6 +591,7 @@ int main(void)
     wi_clock = clock_of_test;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_model_alone_gets_all, end),
+        cmocka_unit_test_teardown(the_system_is_asked_for_the_crowd_alone, end),
         cmocka_unit_test_teardown(models_at_once_share, end),
         cmocka_unit_test_teardown(a_wait_is_counted_with_its_lease, end),
         cmocka_unit_test_teardown(more_models_than_cores_take_turns, end),

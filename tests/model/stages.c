@@ -62,6 +62,22 @@ static void inject(const char *provider, weir_stage stage, weir_status status)
         bed_fault(provider, stage, status, 1);
 }
 
+/* A device is looked for once more after the choice; the processor does not go away. Answers whether it is that. */
+static bool opens_on_processor(const char *provider)
+{
+    wanted w;
+    char text[200];
+    bed_reset(NULL);
+    weir_opening_options options = opening_options(&in_order);
+    weir_model *model = open_model(wants(&w, listed(provider, text)), &options);
+    weir_record record = record_of(model);
+    assert_string_equal(record.choice->candidates[0].provider, provider);
+    bool on_processor = strcmp(record.choice->candidates[0].device, "cpu") == 0;
+    assert_int_equal(b.looks, on_processor ? 1 : 2);
+    ok(weir_model_destroy(model));
+    return on_processor;
+}
+
 /* A failure before the model is there: another is. */
 static void opening_fails(const char *provider, weir_stage stage, weir_status status)
 {
@@ -126,7 +142,8 @@ static void detect(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KINDS_OF_PROVIDERS; i++)
-        opening_fails(provider_names[i], WEIR_STAGE_DETECT, WEIR_ERR_NOT_FOUND);
+        if (!opens_on_processor(provider_names[i]))
+            opening_fails(provider_names[i], WEIR_STAGE_DETECT, WEIR_ERR_NOT_FOUND);
 }
 
 static void construct(void **state)

@@ -227,6 +227,23 @@ static void a_model_without_weights_is_not_copied(void **state)
     }
 }
 
+/* As a store has them that keeps equal files once. */
+static void a_file_may_have_other_names(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"branch", "mlp"};
+    char other[96];
+    snprintf(other, sizeof other, "%s/other.onnx", folder);
+    for (size_t i = 0; i < 2; i++) {
+        copy(model_path(models[i]), model, 0);
+        assert_int_equal(link(model, other), 0);
+        loaded l = load_model(other, NULL);
+        unload_model(&l);
+        close_client(&l);
+        unlink(other);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +253,7 @@ int main(void)
         cmocka_unit_test_setup(what_a_run_takes_is_foreseen_once, begin),
         cmocka_unit_test_setup(what_may_be_foreseen_otherwise_is_not_kept, begin),
         cmocka_unit_test_setup(a_model_without_weights_is_not_copied, begin),
+        cmocka_unit_test_setup(a_file_may_have_other_names, begin),
     };
     snprintf(folder, sizeof folder, "/tmp/weir-checked-%d", (int)getpid());
     snprintf(model, sizeof model, "%s/beside.onnx", folder);

@@ -4,16 +4,41 @@
 #include "test_places.h"
 #include <weir/engine.h>
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <math.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engines/onnx/model.h"
 #include "engines/onnx/needs.h"
+#include "engines/onnx/seen.h"
 
 static bool has_openvino, has_cuda, has_cuda_build;
+
+static int listings; /* of folders */
+static time_t later; /* by so much the clock is ahead */
+
+/* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */
+__attribute__((visibility("default"))) DIR *__wrap_opendir(const char *path);
+DIR *__real_opendir(const char *path);
+__attribute__((visibility("default"))) int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+
+DIR *__wrap_opendir(const char *path)
+{
+    listings++;
+    return __real_opendir(path);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    int answer = __real_clock_gettime(clock, out);
+    out->tv_sec += later;
+    return answer;
+}
 
 static weir_engine_provider provider_at(size_t index)
 {
@@ -213,12 +238,17 @@ static void turn(patched *it, int64_t from, int64_t to)
     at->d_tag = to;
 }
 
-static int missing_of(const patched *it, char *text, size_t capacity)
+static void write_patched(const patched *it)
 {
     FILE *out = fopen(it->path, "wb");
     assert_non_null(out);
     assert_int_equal(fwrite(it->bytes, 1, it->size, out), it->size);
     assert_int_equal(fclose(out), 0);
+}
+
+static int missing_of(const patched *it, char *text, size_t capacity)
+{
+    write_patched(it);
     int missing = onnx_needs_missing(it->path, NULL, text, capacity);
     unlink(it->path);
     return missing;
@@ -320,6 +350,91 @@ static void what_is_no_library_is_not_taken(void **state)
     }
     assert_false(is_mapped(folder));
     clear_folder(folder, "other", "libonnx-needed.so.3");
+}
+
+/* Answers whether folders were looked through for it. */
+static bool is_searched(const char *file, const char *also, const char *wanted)
+{
+    char text[256];
+    int before = listings;
+    assert_int_equal(onnx_needs_missing(file, also, text, sizeof text), wanted[0] != 0);
+    assert_string_equal(text, wanted);
+    return listings > before;
+}
+
+/* While nothing has changed, folders are looked through once; a library that comes, goes or is opened is noticed. */
+static void what_was_found_is_found_once(void **state)
+{
+    (void)state;
+    static const char missing[] = "libonnx-needed.so.3", other[] = "libonnx-needed.so.3 (found libonnx-needed.so.4)";
+    const char *library = built_path("tests/needs/there/libonnx-needed.so.3");
+    char folder[] = "/tmp/weir-needs-XXXXXX", path[128], old[128];
+    make_folder(folder, "other", "libonnx-needed.so.3");
+    snprintf(path, sizeof path, "%s/other/libonnx-needed.so.3", folder);
+    snprintf(old, sizeof old, "%s/other/libonnx-needed.so.4", folder);
+    patched *it = read_needing(folder);
+    write_patched(it);
+    assert_int_equal(unlink(path), 0);
+    assert_true(is_searched(it->path, NULL, missing));
+    assert_true(is_searched(it->path, NULL, missing)); /* its folder was written to just before */
+    later = 10;
+    assert_true(is_searched(it->path, NULL, missing));
+    assert_false(is_searched(it->path, NULL, missing));
+    assert_true(is_searched(it->path, missing, missing)); /* another question */
+    assert_false(is_searched(it->path, NULL, missing));
+    assert_false(is_searched(it->path, missing, missing));
+    assert_int_equal(symlink("/nowhere", old), 0);
+    assert_true(is_searched(it->path, NULL, other));
+    assert_false(is_searched(it->path, NULL, other));
+    assert_int_equal(symlink(library, path), 0);
+    assert_false(is_searched(it->path, NULL, ""));
+    assert_int_equal(unlink(path), 0);
+    assert_true(is_searched(it->path, NULL, other));
+    void *opened = dlopen(library, RTLD_NOW); /* by the name that is asked for */
+    assert_non_null(opened);
+    assert_false(is_searched(it->path, NULL, ""));
+    assert_int_equal(dlclose(opened), 0);
+    assert_true(is_searched(it->path, NULL, other));
+    later = 0;
+    unlink(old);
+    unlink(it->path);
+    clear_folder(folder, "other", "libonnx-needed.so.3");
+}
+
+/* Also where no folder was looked through, as all was found. */
+static void what_comes_is_noticed_by_itself(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/weir-needs-XXXXXX", path[128];
+    onnx_seen seen;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/comes", folder);
+    onnx_seen_begin(&seen);
+    onnx_seen_note(&seen, path);
+    assert_true(onnx_seen_holds(&seen));
+    assert_int_equal(symlink("/", path), 0);
+    assert_false(onnx_seen_holds(&seen));
+    unlink(path);
+    assert_true(onnx_seen_holds(&seen));
+    onnx_seen_note(&seen, "here"); /* wherever that is */
+    assert_false(onnx_seen_holds(&seen));
+    onnx_seen_end(&seen);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* As many answers are kept as there are providers, and no more. */
+static void so_many_answers_are_kept(void **state)
+{
+    (void)state;
+    char name[64];
+    const char *needed = built_path("tests/needs/there/libonnx-needed.so.3");
+    later = 10;
+    for (int i = 0; i < 18; i++) {
+        snprintf(name, sizeof name, "libnowhere.so.%d", i % 9);
+        assert_true(is_searched(needed, name, name));
+        assert_false(is_searched(needed, name, name));
+    }
+    later = 0;
 }
 
 /* Whatever stands in its headers and its dynamic section: an answer, and no read behind the file. */
@@ -791,6 +906,9 @@ int main(void)
         cmocka_unit_test(a_library_says_where_others_are),
         cmocka_unit_test(what_is_no_library_is_not_taken),
         cmocka_unit_test(damaged_libraries_are_answered),
+        cmocka_unit_test(what_was_found_is_found_once),
+        cmocka_unit_test(what_comes_is_noticed_by_itself),
+        cmocka_unit_test(so_many_answers_are_kept),
         cmocka_unit_test(so_many_options_are_taken),
         cmocka_unit_test(a_named_library_serves_all),
         cmocka_unit_test(openvino_answers_as_the_cpu_with_minilm),

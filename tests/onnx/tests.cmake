@@ -91,6 +91,7 @@ if(TARGET weir_onnx_objects)
   target_link_options(onnx-needing PRIVATE -Wl,--enable-new-dtags -Wl,-soname,+{ORIGIN}/there)
   file(WRITE ${needs}/other/libonnx-needed.so.2 "")
   target_compile_definitions(test-onnx-providers PRIVATE PARTLY="types")
+  target_link_options(test-onnx-providers PRIVATE -Wl,--wrap=opendir,--wrap=clock_gettime)
   add_dependencies(test-onnx-providers stub-provider onnx-needing)
   # An ONNX Runtime of the system's, by the name inside that all builds have.
   set(system ${PROJECT_BINARY_DIR}/tests/system)

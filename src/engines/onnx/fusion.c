@@ -526,60 +526,43 @@ typedef enum pass {
     PASSES
 } pass;
 
+static void look_for_shifted(rewrite *r, uint32_t node)
+{
+    look_for_normalisation(r, node, true);
+}
+
+static void look_for_simple(rewrite *r, uint32_t node)
+{
+    look_for_normalisation(r, node, false);
+}
+
+static void look_for_fast_gelu(rewrite *r, uint32_t node)
+{
+    look_for_gelu(r, node, "Tanh", "FastGelu");
+}
+
 static void look(graph *file, const uint32_t *known, rewrite *r, uint32_t node, pass which)
 {
-    switch (which) {
-    case SCALED:
-        look_for_scaled(r, node);
-        break;
-    case SUM:
+    static void (*const alone[PASSES])(rewrite *, uint32_t) = {[SCALED] = look_for_scaled,
+                                                               [UNPACKED] = look_for_unpacked,
+                                                               [BENT_PRODUCT] = look_for_bent_product,
+                                                               [FLOATS] = look_for_floats,
+                                                               [BENT] = look_for_bent,
+                                                               [GELU] = look_for_exact_gelu,
+                                                               [NORMALISATION] = look_for_shifted,
+                                                               [SIMPLE_NORMALISATION] = look_for_simple,
+                                                               [TURNED] = look_for_turned,
+                                                               [BIAS] = look_for_bias,
+                                                               [SKIP] = look_for_skip,
+                                                               [FAST_GELU] = look_for_fast_gelu,
+                                                               [QUICK_GELU] = look_for_quick_gelu,
+                                                               [NUMBER] = look_for_number};
+    if (which == SUM)
         look_for_sum(r, node, known != NULL);
-        break;
-    case UNPACKED:
-        look_for_unpacked(r, node);
-        break;
-    case BENT_PRODUCT:
-        look_for_bent_product(r, node);
-        break;
-    case FLOATS:
-        look_for_floats(r, node);
-        break;
-    case BENT:
-        look_for_bent(r, node);
-        break;
-    case GELU:
-        look_for_exact_gelu(r, node);
-        break;
-    case NORMALISATION:
-        look_for_normalisation(r, node, true);
-        break;
-    case SIMPLE_NORMALISATION:
-        look_for_normalisation(r, node, false);
-        break;
-    case PIECES:
+    else if (which == PIECES)
         look_for_pieces(file, known, r, node);
-        break;
-    case TURNED:
-        look_for_turned(r, node);
-        break;
-    case BIAS:
-        look_for_bias(r, node);
-        break;
-    case SKIP:
-        look_for_skip(r, node);
-        break;
-    case FAST_GELU:
-        look_for_gelu(r, node, "Tanh", "FastGelu");
-        break;
-    case QUICK_GELU:
-        look_for_quick_gelu(r, node);
-        break;
-    case NUMBER:
-        look_for_number(r, node);
-        break;
-    case PASSES:
-        break;
-    }
+    else
+        alone[which](r, node);
 }
 
 bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rewrite *out)

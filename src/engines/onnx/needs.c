@@ -1,5 +1,8 @@
 /* See needs.h. The order is the dynamic linker's: what is loaded already, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, its
- * cache, its own directories. Opening would be the surer test, but CUDA's libraries alone are gigabytes. */
+ * cache, its own directories. Opening would be the surer test, but CUDA's libraries alone are gigabytes.
+ *
+ * Each choice of an engine asks, and a search takes some milliseconds: what was found is given again while nothing has changed that it
+ * rests on. */
 #include "needs.h"
 
 #include <dirent.h>
@@ -7,6 +10,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +20,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "seen.h"
+
+#define LINKERS_CACHE "/etc/ld.so.cache"
 
 enum { SEEN_MOST = 256, NAME_MOST = 128, PATH_MOST = 1024 };
 
@@ -27,6 +35,7 @@ typedef struct mapped {
 typedef struct search {
     char seen[SEEN_MOST][NAME_MOST];
     size_t seen_count;
+    onnx_seen rests_on;
     mapped cache;
     char *given,
         *usual; /* the dynamic linker's own lists of folders: LD_LIBRARY_PATH's as it was at the start, the system's */
@@ -223,13 +232,17 @@ static search *begin_search(void)
         free(s);
         return NULL;
     }
-    if (s)
-        (void)map_file("/etc/ld.so.cache", &s->cache);
+    if (!s)
+        return NULL;
+    onnx_seen_begin(&s->rests_on);
+    onnx_seen_note(&s->rests_on, LINKERS_CACHE);
+    (void)map_file(LINKERS_CACHE, &s->cache);
     return s;
 }
 
 static void end_search(search *s)
 {
+    onnx_seen_end(&s->rests_on);
     unmap(&s->cache);
     free(s->given);
     free(s->usual);
@@ -251,6 +264,7 @@ static bool everywhere(const search *s, const dynamic *it, const char *origin, c
 /* ---- what is found instead --------------------------------------------------------------------------------------- */
 
 typedef struct others {
+    search *s;
     const char *stem; /* "libnvinfer.so." */
     char text[256];
 } others;
@@ -272,6 +286,7 @@ static bool list_folder(const char *path, void *user)
     others *o = user;
     char folder[PATH_MOST];
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    onnx_seen_note(&o->s->rests_on, folder);
     DIR *dir = opendir(folder);
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         if (strncmp(entry->d_name, o->stem, strlen(o->stem)) == 0)
@@ -283,7 +298,7 @@ static bool list_folder(const char *path, void *user)
 
 static void note_missing(search *s, const dynamic *it, const char *origin, const char *name)
 {
-    others found = {.text = ""};
+    others found = {.s = s, .text = ""};
     char stem[NAME_MOST];
     snprintf(stem, sizeof stem, "%s", name);
     char *version = strstr(stem, ".so.");
@@ -323,13 +338,20 @@ static bool is_loaded(const char *name)
     return handle != NULL;
 }
 
+typedef struct finding {
+    search *s;
+    char path[PATH_MOST];
+} finding;
+
 static bool keep_readable(const char *path, void *user)
 {
+    finding *found = user;
     dynamic it;
+    onnx_seen_note(&found->s->rests_on, path);
     if (!open_library(path, &it))
         return false;
     unmap(&it.file);
-    snprintf(user, PATH_MOST, "%s", path);
+    snprintf(found->path, sizeof found->path, "%s", path);
     return true;
 }
 
@@ -337,11 +359,11 @@ static bool follow(search *s, const char *file, const char *also);
 
 static void look_up(search *s, const dynamic *it, const char *origin, const char *name) // NOLINT(misc-no-recursion)
 {
-    char path[PATH_MOST];
+    finding found = {.s = s};
     if (!name || !is_new(s, name) || is_loaded(name))
         return;
-    if (everywhere(s, it, origin, name, keep_readable, path))
-        (void)follow(s, path, NULL);
+    if (everywhere(s, it, origin, name, keep_readable, &found))
+        (void)follow(s, found.path, NULL);
     else
         note_missing(s, it, origin, name);
 }
@@ -362,15 +384,98 @@ static bool follow(search *s, const char *file, const char *also) // NOLINT(misc
     return true;
 }
 
+/* ---- what was found ---------------------------------------------------------------------------------------------- */
+
+enum { ANSWERS_KEPT = 8, TEXT_MOST = 1024 };
+
+typedef struct answer {
+    char *file, *also; /* that was asked for; also: NULL where nothing was */
+    int missing;
+    char text[TEXT_MOST];
+    onnx_seen rests_on;
+} answer;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static answer *answers[ANSWERS_KEPT]; /* guarded by the lock, as what they point to */
+static size_t next_place;
+
+static void forget(answer *it)
+{
+    if (!it)
+        return;
+    onnx_seen_end(&it->rests_on);
+    free(it->file);
+    free(it->also);
+    free(it);
+}
+
+static bool answers_for(const answer *it, const char *file, const char *also)
+{
+    return it && strcmp(it->file, file) == 0 && (also ? it->also && strcmp(it->also, also) == 0 : !it->also);
+}
+
+/* With the lock held. ANSWERS_KEPT: there is none. */
+static size_t place_of(const char *file, const char *also)
+{
+    size_t place = 0;
+    while (place < ANSWERS_KEPT && !answers_for(answers[place], file, also))
+        place++;
+    return place;
+}
+
+static bool recall(const char *file, const char *also, int *missing, char *text, size_t capacity)
+{
+    pthread_mutex_lock(&lock);
+    size_t place = place_of(file, also);
+    bool holds = place < ANSWERS_KEPT && onnx_seen_holds(&answers[place]->rests_on);
+    if (holds) {
+        *missing = answers[place]->missing;
+        snprintf(text, capacity, "%s", answers[place]->text);
+    }
+    pthread_mutex_unlock(&lock);
+    return holds;
+}
+
+/* Takes what the search rests on. Without memory the next one searches again. */
+static void keep(const char *file, const char *also, int missing, search *s)
+{
+    answer *it = s->rests_on.whole ? calloc(1, sizeof *it) : NULL;
+    if (!it)
+        return;
+    it->file = strdup(file);
+    it->also = also ? strdup(also) : NULL;
+    it->missing = missing;
+    snprintf(it->text, sizeof it->text, "%s", s->text);
+    it->rests_on = s->rests_on;
+    s->rests_on = (onnx_seen){.whole = false};
+    if (!it->file || (also && !it->also)) {
+        forget(it);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    size_t place = place_of(file, also);
+    place = place < ANSWERS_KEPT ? place : next_place++ % ANSWERS_KEPT;
+    answer *before = answers[place];
+    answers[place] = it;
+    pthread_mutex_unlock(&lock);
+    forget(before);
+}
+
 int onnx_needs_missing(const char *file, const char *also, char *text, size_t capacity)
 {
+    char found[TEXT_MOST] = "";
+    int missing;
+    if (recall(file, also, &missing, text, capacity))
+        return missing;
     search *s = begin_search();
     if (!s)
         return -1;
-    s->text = text;
-    s->capacity = capacity;
-    text[0] = 0;
-    int missing = follow(s, file, also) ? s->missing : -1;
+    s->text = found;
+    s->capacity = sizeof found;
+    onnx_seen_note(&s->rests_on, file);
+    missing = follow(s, file, also) ? s->missing : -1;
+    snprintf(text, capacity, "%s", found);
+    keep(file, also, missing, s);
     end_search(s);
     return missing;
 }
@@ -378,12 +483,12 @@ int onnx_needs_missing(const char *file, const char *also, char *text, size_t ca
 bool onnx_needs_find(const char *name, char *path, size_t capacity)
 {
     static const dynamic nobody;
-    char found[PATH_MOST];
     search *s = begin_search();
-    bool good = s && everywhere(s, &nobody, "", name, keep_readable, found);
+    finding found = {.s = s};
+    bool good = s && everywhere(s, &nobody, "", name, keep_readable, &found);
     if (s)
         end_search(s);
     if (good)
-        snprintf(path, capacity, "%s", found);
-    return good && strlen(found) < capacity;
+        snprintf(path, capacity, "%s", found.path);
+    return good && strlen(found.path) < capacity;
 }

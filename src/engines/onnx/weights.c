@@ -246,6 +246,23 @@ static char *on_realpath(const char *path, char *room)
     return room ? memcpy(room, path, strlen(path) + 1) : strndup(path, PATH_MAX);
 }
 
+/* ONNX Runtime refuses weights of branches in a file that has other names too, as that may be somebody else's. The model's own file is
+ * what it was given anyway. */
+static int on_stat(const char *path, struct stat *about)
+{
+    int answer = stat(path, about);
+    if (answer == 0 && here.model && strcmp(path, here.file->real) == 0)
+        about->st_nlink = 1;
+    return answer;
+}
+
+/* As programs called it that were built with glibc before 2.33. */
+static int on_old_stat(int version, const char *path, struct stat *about)
+{
+    (void)version;
+    return on_stat(path, about);
+}
+
 /* ---- whose calls come here ---------------------------------------------------------------------------------------------- */
 
 enum { LIBRARIES = 8 };
@@ -257,9 +274,11 @@ bool onnx_weights_mapped(const onnx_library *library)
         const ort_api *api;
         wi_interpose *slots; /* for good: the library stays; NULL: it maps by itself */
     } known[LIBRARIES];
-    const wi_replacement calls[] = {{"munmap", (void (*)(void))on_munmap, true},
-                                    {"mmap", (void (*)(void))on_mmap, true},
-                                    {"realpath", (void (*)(void))on_realpath, false}};
+    const wi_replacement calls[] = {
+        {"munmap", (void (*)(void))on_munmap, true},      {"mmap", (void (*)(void))on_mmap, true},
+        {"realpath", (void (*)(void))on_realpath, false}, {"stat", (void (*)(void))on_stat, false},
+        {"stat64", (void (*)(void))on_stat, false},       {"__xstat", (void (*)(void))on_old_stat, false},
+        {"__xstat64", (void (*)(void))on_old_stat, false}};
     size_t i = 0;
     pthread_mutex_lock(&asking);
     while (i < LIBRARIES && known[i].api && known[i].api != library->api)
