@@ -223,12 +223,13 @@ weir_status weir_client_destroy(weir_client *client)
     weir_runtime *runtime = client->runtime;
     WI_VISIT(runtime);
     weir_client_stats stats = {.struct_size = sizeof stats};
+    uint64_t copied, copies = wi_residency_copies(client, &copied);
     wi_ledger_account_snapshot(&runtime->ledger, &client->account, &stats);
     status = wi_elastics_check_none(client);
     if (status != WEIR_OK)
         return status;
-    if (stats.blocks > 0) /* refused before the client is closing, as other threads may be using it */
-        return client_has_blocks(client, stats.blocks, stats.live + stats.away);
+    if (stats.blocks > copies) /* refused before the client is closing, as other threads may be using it */
+        return client_has_blocks(client, stats.blocks - copies, stats.live + stats.away - copied);
     unsigned reservations = atomic_load(&client->reservations);
     if (reservations > 0)
         return client_has_reservations(client, reservations, stats.promised);

@@ -60,6 +60,18 @@ uint64_t wi_copies_stored(const wi_copies *copies)
     return copies->elsewhere + copies->memory.held;
 }
 
+uint64_t wi_copies_chunks(const wi_copies *copies, uint64_t *bytes)
+{
+    uint64_t chunks = 0;
+    *bytes = 0;
+    for (size_t i = 0; i < copies->count; i++)
+        if (copies->of[i]->chunk) {
+            chunks++;
+            *bytes += copies_bytes(copies->of[i]);
+        }
+    return chunks;
+}
+
 void wi_copies_end(wi_copies *copies)
 {
     while (copies->count > 0)

@@ -43,6 +43,8 @@ typedef struct wi_copies {
 void wi_copies_begin(wi_copies *copies, weir_client *client);
 /* Bytes that copies take of the host's memory and of files. */
 uint64_t wi_copies_stored(const wi_copies *copies);
+/* How many copies are chunks, and their bytes. */
+uint64_t wi_copies_chunks(const wi_copies *copies, uint64_t *bytes);
 /* Frees all. */
 void wi_copies_end(wi_copies *copies);
 /* Frees those that were not written to their end, and with `fresh` all that were made since wi_copies_open; with the last

@@ -774,9 +774,22 @@ static weir_status residency_refuse_end(const weir_client *client, const wi_resi
                      weir_size_format(wi_copies_stored(&r->copies), text, sizeof text));
 }
 
+/* Whether some of the client's blocks are away; frees on other threads change that. */
+static bool residency_has_away(const weir_client *client, const wi_residence *r)
+{
+    wi_resource *base = client->runtime->resource->base;
+    wi_resource_lock(base);
+    bool away = r->away.bytes > 0;
+    wi_resource_unlock(base);
+    return away;
+}
+
 static weir_status residency_end(weir_client *client, wi_residence *r)
 {
     weir_runtime *runtime = client->runtime;
+    if (residency_has_away(client, r)) /* another thread has suspended it since its blocks were counted */
+        return weir_fail(WEIR_ERR_BUSY, "%s is suspended with blocks; free them before closing it",
+                         client->account.name);
     if (!wi_residence_copies_rest(client, r))
         return residency_refuse_end(client, r);
     if (r->pressure) /* also inside a callback of the program's: this one waits for no other */
@@ -793,11 +806,29 @@ static weir_status residency_end(weir_client *client, wi_residence *r)
     return WEIR_OK;
 }
 
+/* Takes the record in whichever state. False: this thread would have to wait for one that may be waiting for it. */
+static bool residency_take_any(wi_residence *r, weir_residency_state *found)
+{
+    return wi_residence_take(r, WEIR_RESIDENT, found) || wi_residence_take(r, WEIR_SUSPENDED, found);
+}
+
+uint64_t wi_residency_copies(weir_client *client, uint64_t *bytes)
+{
+    weir_residency_state found;
+    wi_residence *r = residence_of(client);
+    *bytes = 0;
+    if (!r || !wi_kind_is_own(client->runtime, WEIR_KIND_PINNED) || !residency_take_any(r, &found))
+        return 0;
+    uint64_t blocks = wi_copies_chunks(&r->copies, bytes);
+    wi_residence_set(r, found);
+    return blocks;
+}
+
 weir_status wi_residency_end(weir_client *client)
 {
     weir_residency_state found;
     wi_residence *r = residence_of(client);
-    if (!r || (!wi_residence_take(r, WEIR_RESIDENT, &found) && !wi_residence_take(r, WEIR_SUSPENDED, &found)))
+    if (!r || !residency_take_any(r, &found))
         return WEIR_OK;
     weir_status status = residency_end(client, r);
     wi_residence_set(r, found); /* the client may stay open; what it is guaranteed comes back with a resume */

@@ -25,8 +25,11 @@ bool wi_residency_found_done(weir_client *client);
 void wi_residency_sweep(weir_client *client);
 /* Waits for contents that a resume has put on their way. */
 weir_status wi_residency_settle(const weir_client *client);
-/* The client has no blocks and is about to be closed: its copies go. Its residence goes with its record. WEIR_ERR_DRIVER: the
- * driver does not say whether copies are done; nothing has changed. */
+/* How many blocks of the client's account are copies of what was away, which go when it is closed; and their bytes. There are
+ * some on the host, whose runtime has one ledger for both. */
+uint64_t wi_residency_copies(weir_client *client, uint64_t *bytes);
+/* The client has no blocks but these and is about to be closed: its copies go. Its residence goes with its record. Nothing has
+ * changed with WEIR_ERR_DRIVER: the driver does not say whether copies are done; with WEIR_ERR_BUSY: a block is away after all. */
 weir_status wi_residency_end(weir_client *client);
 void wi_residency_free(weir_client *client);
 

@@ -40,28 +40,35 @@ static void equal_hashes_share_nothing(void **state)
     ok(weir_prefix_cache_destroy(cache));
 }
 
+/* Also of salts that begin alike, and of none. */
 static void equal_hashes_of_other_salts_share_nothing(void **state)
 {
     fixture *f = *state;
+    static const char *const salts[] = {"ab", "a", "", "b", "ba"};
+    enum { SALTS = sizeof salts / sizeof salts[0] };
     weir_prefix_cache *cache = make_cache(f->m, 0);
-    uint32_t tokens[4], mine = take(f->m), found, n;
+    uint32_t tokens[TOKENS], mine[SALTS], found, n;
     weir_prefix p = prompt(tokens, "abcd");
-    p.salt = "a";
-    p.salt_bytes = 1;
-    ok(weir_prefix_cache_insert(cache, &p, &mine, 1, WEIR_STREAM_HOST, NULL));
-    p.salt = "b";
-    ok(weir_prefix_cache_acquire(cache, &p, WEIR_STREAM_HOST, &found, 1, &n));
-    assert_int_equal(n, 0);
-    p.salt = "ab";
-    p.salt_bytes = 2;
-    ok(weir_prefix_cache_acquire(cache, &p, WEIR_STREAM_HOST, &found, 1, &n));
-    assert_int_equal(n, 0);
-    p.salt_bytes = 1;
-    ok(weir_prefix_cache_acquire(cache, &p, WEIR_STREAM_HOST, &found, 1, &n));
-    assert_int_equal(n, 1);
-    ok(drop(f->m, found, WEIR_STREAM_HOST));
+    for (int known = 0; known <= SALTS; known++) {
+        for (int i = 0; i < SALTS; i++) {
+            p.salt = salts[i];
+            p.salt_bytes = strlen(salts[i]);
+            ok(weir_prefix_cache_acquire(cache, &p, WEIR_STREAM_HOST, &found, 1, &n));
+            assert_int_equal(n, i < known);
+            assert_true(n == 0 || found == mine[i]);
+            if (n > 0)
+                ok(drop(f->m, found, WEIR_STREAM_HOST));
+        }
+        if (known == SALTS)
+            continue;
+        mine[known] = take(f->m);
+        p.salt = salts[known];
+        p.salt_bytes = strlen(salts[known]);
+        ok(weir_prefix_cache_insert(cache, &p, &mine[known], 1, WEIR_STREAM_HOST, &n));
+        assert_int_equal(n, 1);
+    }
     ok(weir_prefix_cache_destroy(cache));
-    ok(drop(f->m, mine, WEIR_STREAM_HOST));
+    ok(weir_block_pool_free(f->m, mine, NULL, SALTS, 0, WEIR_STREAM_HOST));
 }
 
 int main(void)

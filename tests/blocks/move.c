@@ -135,6 +135,22 @@ static void only_ones_own_blocks_are_moved(void **state)
     fails(WEIR_ERR_INVALID, weir_block_pool_download(f->m, &mine, 0, bytes, WEIR_STREAM_HOST));
     fails(WEIR_ERR_INVALID, weir_block_pool_upload(NULL, &mine, 1, bytes, WEIR_STREAM_HOST));
     assert_int_equal(color(f->m, mine), 1);
+    /* each list of a copy for itself */
+    uint32_t second = take(f->m), good[] = {mine, second}, other[] = {second, mine};
+    const struct {
+        weir_status status;
+        const uint32_t *list;
+    } wrong[] = {
+        {WEIR_ERR_INVALID, NULL}, {WEIR_ERR_INVALID, loose}, {WEIR_ERR_INVALID, far}, {WEIR_ERR_FOREIGN, list}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        fails(wrong[i].status, weir_block_pool_copy(f->m, wrong[i].list, f->m, good, 2, WEIR_STREAM_HOST));
+        fails(wrong[i].status, weir_block_pool_copy(f->m, good, f->m, wrong[i].list, 2, WEIR_STREAM_HOST));
+    }
+    fails(WEIR_ERR_INVALID, weir_block_pool_copy(NULL, good, f->m, other, 2, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_copy(f->m, good, NULL, other, 2, WEIR_STREAM_HOST));
+    fails(WEIR_ERR_INVALID, weir_block_pool_copy(f->m, good, f->m, other, 0, WEIR_STREAM_HOST));
+    assert_int_equal(color(f->m, mine), 1);
+    ok(drop(f->m, second, WEIR_STREAM_HOST));
     ok(drop(f->m, mine, WEIR_STREAM_HOST));
     ok(drop(b, theirs, WEIR_STREAM_HOST));
 }

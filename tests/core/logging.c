@@ -243,11 +243,12 @@ static void the_order_of_adaptors_counts(void **state)
     assert_int_equal(w.count, 0);
     end(&w);
     w = make("log(budget(mapped))");
-    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &none));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(w.client, 2 * MIB - 1, WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &none));
     assert_int_equal(last_refusal().limit, MIB);
     read_log(&w);
     assert_int_equal(w.count, 1);
-    check_event(&w.events[0], WEIR_ACTION_REFUSE, WEIR_ERR_OUT_OF_MEMORY, NULL, 2 * MIB);
+    check_event(&w.events[0], WEIR_ACTION_REFUSE, WEIR_ERR_OUT_OF_MEMORY, NULL, 2 * MIB - 1);
+    assert_int_equal(w.events[0].charged, 2 * MIB);
     end(&w);
 }
 

@@ -6,8 +6,10 @@
 #include "test_places.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 typedef int (*function)(int x);
 
@@ -189,6 +191,49 @@ static void all_of_many_slots_are_redirected(void **state)
     check_calls(&m, 6, 10);
     ok(wi_interpose_close(it));
     dlclose(m.handle);
+}
+
+static Elf64_Dyn *entry_of(char *file, int64_t tag)
+{
+    Elf64_Ehdr head;
+    Elf64_Phdr segment = {.p_type = PT_NULL};
+    memcpy(&head, file, sizeof head);
+    for (int i = 0; i < head.e_phnum && segment.p_type != PT_DYNAMIC; i++)
+        memcpy(&segment, file + head.e_phoff + (size_t)i * sizeof segment, sizeof segment);
+    Elf64_Dyn *entry = (Elf64_Dyn *)(void *)(file + segment.p_offset);
+    while (entry->d_tag != tag && entry->d_tag != DT_NULL)
+        entry++;
+    return entry;
+}
+
+/* As some linkers have it: the table of all relocations ends with that of the PLT's. */
+static void slots_that_two_tables_name_are_redirected_once(void **state)
+{
+    enum { MOST = 1 << 20 };
+    (void)state;
+    char path[512], *file = malloc(MOST);
+    path_of("module-lazy", path, sizeof path);
+    FILE *from = fopen(path, "rbe");
+    assert_non_null(from);
+    size_t bytes = fread(file, 1, MOST, from);
+    assert_true(bytes < MOST);
+    fclose(from);
+    Elf64_Dyn *size = entry_of(file, DT_RELASZ);
+    uint64_t end = entry_of(file, DT_RELA)->d_un.d_ptr + size->d_un.d_val;
+    if (end != entry_of(file, DT_JMPREL)->d_un.d_ptr) { /* a linker that puts something between them */
+        free(file);
+        skip();
+        return;
+    }
+    size->d_un.d_val += entry_of(file, DT_PLTRELSZ)->d_un.d_val;
+    path_of("module-both", path, sizeof path);
+    FILE *to = fopen(path, "wbe");
+    assert_non_null(to);
+    assert_int_equal(fwrite(file, 1, bytes, to), bytes);
+    assert_int_equal(fclose(to), 0);
+    free(file);
+    redirect_and_undo("module-both", true);
+    assert_int_equal(unlink(path), 0);
 }
 
 static void other_modules_calls_stay_as_they_are(void **state)
@@ -721,6 +766,7 @@ int main(void)
         cmocka_unit_test(a_module_that_calls_without_a_plt_is_redirected),
         cmocka_unit_test(slots_originals_and_versions_are_told),
         cmocka_unit_test(all_of_many_slots_are_redirected),
+        cmocka_unit_test(slots_that_two_tables_name_are_redirected_once),
         cmocka_unit_test(other_modules_calls_stay_as_they_are),
         cmocka_unit_test(one_function_alone_is_replaced_and_one_that_is_not_imported_left_out),
         cmocka_unit_test(a_weak_function_that_nobody_has_stays_absent),

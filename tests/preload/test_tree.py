@@ -168,6 +168,17 @@ class Tree(Case):
         self.assertFalse(b.comes_to_wait())
         self.assertEqual((b.answer(), b.ask("take 22")), ("no", "ok"))
 
+    def test_each_that_listens_is_waited_for(self):
+        """In whatever order they came: the last one has nothing to say."""
+        a, b, c = self.sibling(), self.sibling(), self.sibling()
+        c.send("deaf")
+        self.assertEqual((a.ask("take 20"), a.ask("give"), c.ask("take 20"), b.ask("take 2")), ("ok",) * 4)
+        a.stop(self)
+        b.send("take 30")
+        self.assertTrue(b.comes_to_wait())
+        a.go_on()
+        self.assertEqual(b.answer(), "ok")
+
     def test_what_is_idle_in_a_capture_stays(self):
         a, b = self.sibling(), self.sibling()
         self.assertEqual((a.ask("take 40"), a.ask("give"), a.ask("capture"), b.ask("take 30")), ("ok", "ok", "ok", "no"))

@@ -837,16 +837,31 @@ static void what_reads_a_file_stays_under_copies(void **state)
     end_scene(&s);
 }
 
-/* Memory that another client had comes to one that resumes, which fails at that call, and works then. What the client allocates
- * next was scrubbed. True: it has failed. */
-static bool nothing_is_read_of_others_after(long at)
+enum { PARTS = 32, SECRET = 0x77 };
+
+/* Another client had all memory, in blocks of that many granules. */
+static void leave_secrets(weir_client *other, size_t granules)
 {
-    enum { MOST_PARTS = 40, PARTS = 32, SECRET = 0x77 };
+    void *blocks[PARTS];
+    size_t count = 0;
+    for (; (count + 1) * granules <= PARTS; count++) {
+        blocks[count] = allocate(other, granules * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        memset(blocks[count], SECRET, granules * GRANULE);
+    }
+    while (count > 0)
+        ok(weir_free(other, blocks[--count], WEIR_STREAM_HOST));
+}
+
+/* Memory that another client had comes to one that resumes, which fails at that call, and works then, or the block is freed first.
+ * What the client allocates next was scrubbed. True: it has failed. */
+static bool nothing_is_read_of_others_after(long at, size_t granules, bool freed)
+{
+    enum { MOST_PARTS = 40 };
     weir_runtime_options options = {.struct_size = sizeof options, .budget = PARTS * GRANULE};
     weir_client_options scrubbed = {.struct_size = sizeof scrubbed, .name = "one", .scrub = WEIR_SCRUB_OTHERS};
     weir_runtime *runtime;
     weir_client *one, *other;
-    void *block, *all, *parts[MOST_PARTS];
+    void *block, *parts[MOST_PARTS];
     size_t count = 0;
     faults_reset(-1);
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &runtime));
@@ -855,21 +870,23 @@ static bool nothing_is_read_of_others_after(long at)
     block = allocate(one, 5 * GRANULE + UNIT, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     write_block(runtime, block, 5 * GRANULE, 1);
     (void)suspend(one);
-    all = allocate(other, PARTS * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV);
-    memset(all, SECRET, PARTS * GRANULE);
-    ok(weir_free(other, all, WEIR_STREAM_HOST));
+    leave_secrets(other, granules);
     fault.calls = 0;
     fault.fail_at = at;
     weir_status status = weir_client_resume(one, WEIR_STREAM_HOST);
     fault.fail_at = -1;
+    if (freed)
+        ok(weir_free(one, block, WEIR_STREAM_HOST));
     ok(weir_client_resume(one, WEIR_STREAM_HOST));
-    block_holds(runtime, block, 5 * GRANULE, 1);
+    if (!freed)
+        block_holds(runtime, block, 5 * GRANULE, 1);
     while (count < MOST_PARTS &&
            weir_alloc(one, GRANULE / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV, &parts[count]) == WEIR_OK)
         assert_null(memchr(parts[count++], SECRET, GRANULE / 2));
     while (count > 0)
         ok(weir_free(one, parts[--count], WEIR_STREAM_HOST));
-    ok(weir_free(one, block, WEIR_STREAM_HOST));
+    if (!freed)
+        ok(weir_free(one, block, WEIR_STREAM_HOST));
     ok(weir_client_destroy(one));
     ok(weir_client_destroy(other));
     ok(weir_runtime_destroy(runtime));
@@ -878,12 +895,16 @@ static bool nothing_is_read_of_others_after(long at)
 
 static void nothing_is_read_of_others_after_a_resume_that_failed(void **state)
 {
+    const size_t granules[] = {PARTS, 6, 1}; /* chunks that are too long, that fit, and that are too short */
     (void)state;
-    long at = 0;
-    assert_false(nothing_is_read_of_others_after(-1));
-    while (nothing_is_read_of_others_after(at))
-        at++;
-    assert_true(at > 2);
+    for (size_t i = 0; i < 2 * (sizeof granules / sizeof granules[0]); i++) {
+        long at = 0;
+        bool freed = i % 2;
+        assert_false(nothing_is_read_of_others_after(-1, granules[i / 2], freed));
+        while (nothing_is_read_of_others_after(at, granules[i / 2], freed))
+            at++;
+        assert_true(at > 2);
+    }
 }
 
 /* However what was away has ended: it was freed, in either order, or has come back, or both. */

@@ -237,6 +237,31 @@ static void all_of_it_is_freed_meanwhile(void **state)
     free_blocks(f, blocks); /* and so it is closed */
 }
 
+/* The copies go with the client, suspended or not; a close that is refused for the client's own blocks leaves them. */
+static void it_is_closed_as_it_is(void **state)
+{
+    const fixture *f = *state;
+    for (int resumed = 0; resumed < 2; resumed++) {
+        weir_client *client = open_client(f->runtime, "closed", 0, 0);
+        char *kept = allocate(client, sizes[0], WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS),
+             *freed = allocate(client, sizes[1], WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        write_block(f->runtime, kept, sizes[0], 1);
+        (void)show(client);
+        if (resumed)
+            ok(weir_client_resume(client, WEIR_STREAM_HOST));
+        ok(weir_free(client, freed, WEIR_STREAM_HOST));
+        fails(WEIR_ERR_BUSY, weir_client_destroy(client));
+        assert_non_null(strstr(weir_detail(), "has 1 blocks of 5"));
+        block_holds(f->runtime, kept, sizes[0], 1);
+        assert_true(residency(client).stored > 0);
+        ok(weir_free(client, kept, WEIR_STREAM_HOST));
+        ok(weir_client_destroy(client));
+        snapshot s = take_snapshot(f->runtime);
+        check_sums(&s);
+        assert_int_equal(s.device.live + s.device.away, 0);
+    }
+}
+
 static void an_allocation_resumes_if_that_is_wanted(void **state)
 {
     const fixture *f = *state;
@@ -410,6 +435,7 @@ int main(void)
                                        SHOWN(declared_uses_are_waited_for),
                                        SHOWN(blocks_come_and_go_meanwhile),
                                        SHOWN(all_of_it_is_freed_meanwhile),
+                                       SHOWN(it_is_closed_as_it_is),
                                        SHOWN(an_allocation_resumes_if_that_is_wanted),
                                        SHOWN(what_is_dropped_is_zeros_and_can_be_used),
                                        SHOWN(what_is_unwritten_is_not_copied_again),

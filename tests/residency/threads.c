@@ -488,6 +488,19 @@ static void *forget(void *user)
     return NULL;
 }
 
+/* A close has counted no blocks, and ends the residence when another thread has allocated and suspended. */
+static void a_close_meets_a_suspend(void **state)
+{
+    const fixture *f = *state;
+    void *block = allocate(f->model, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    write_block(f->runtime, block, 4 * MIB, 1);
+    (void)suspend(f->model);
+    fails(WEIR_ERR_BUSY, wi_residency_end(f->model));
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    block_holds(f->runtime, block, 4 * MIB, 1);
+    ok(weir_free(f->model, block, WEIR_STREAM_HOST));
+}
+
 static void copies_are_given_up_when_they_were_read(void **state)
 {
     (void)state;
@@ -548,6 +561,7 @@ int main(void)
         CASE(two_threads_suspend_the_same_client),
         CASE(a_free_meets_a_suspend_that_is_just_over),
         CASE(a_block_that_comes_late_is_waited_for),
+        CASE(a_close_meets_a_suspend),
         cmocka_unit_test(copies_are_given_up_when_they_were_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,6 +251,14 @@ static void what_was_forgotten_is_listed(void **state)
     }
     assert_string_equal(leaks[4].name, "llama");
     assert_int_equal(leaks[4].memory_class, WEIR_CLASS_WEIGHTS);
+    for (size_t room = 0; room < 6; room++) { /* the oldest, and how many there are */
+        weir_guard_leak some[6] = {{.struct_size = sizeof some[0]}};
+        ok(weir_guard_leaks(f->runtime, some, room, &count));
+        assert_int_equal(count, 6);
+        for (size_t i = 0; i < room; i++)
+            assert_int_equal(some[i].block.generation, leaks[i].block.generation);
+        assert_null(some[room].block.pointer);
+    }
     fails(WEIR_ERR_BUSY, weir_client_destroy(f->client));
     assert_int_equal(atomic_load(&logged_count), 3); /* one line a tag, the client's alone */
     assert_non_null(strstr(logged[0], "bert has 2 live blocks of 5.9 KiB tagged \"odd\"")); /* the most bytes first */

@@ -464,10 +464,35 @@ static void a_device_that_is_gone_keeps_nothing_back(void **state)
     wi_resource_destroy(guard);
 }
 
+/* A block that leaves lies between two that overlap, and has its bytes in common with both. */
+static void one_that_leaves_hides_nobody(void **state)
+{
+    (void)state;
+    static char bytes[100];
+    wi_guard guard = {.count = 0};
+    wi_guarded live = {.start = bytes, .end = bytes + 100, .state = WI_GUARDED_LIVE},
+               leaving = {.start = bytes + 10, .end = bytes + 50, .state = WI_GUARDED_LEAVING},
+               next = {.start = bytes + 30, .end = bytes + 40, .state = WI_GUARDED_LIVE};
+    const wi_guarded *under;
+    ok(wi_guard_set_reserve(&guard));
+    wi_guard_set_insert(&guard, &live, &under);
+    assert_null(under);
+    wi_guard_set_insert(&guard, &leaving, &under);
+    assert_ptr_equal(under, &live);
+    wi_guard_set_insert(&guard, &next, &under);
+    assert_ptr_equal(under, &live);
+    wi_guard_set_remove(&guard, &next);
+    wi_guard_set_remove(&guard, &live);
+    wi_guard_set_insert(&guard, &next, &under); /* over one that leaves alone */
+    assert_null(under);
+    free(guard.set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_over_another_is_found),
+        cmocka_unit_test(one_that_leaves_hides_nobody),
         cmocka_unit_test(a_pending_block_counts_until_it_is_released),
         cmocka_unit_test(a_resource_that_refuses_is_asked_again),
         cmocka_unit_test(a_block_that_was_not_taken_back_is_still_there),

@@ -223,7 +223,8 @@ typedef struct room {
 static void make_room(const weir_pressure *pressure, void *user)
 {
     const room *r = user;
-    (void)pressure;
+    assert_in_range(pressure->shortfall, 1,
+                    pressure->bytes); /* there is room, and none that the adaptor lets anybody have */
     if (*r->block)
         ok(weir_free(r->client, *r->block, WEIR_STREAM_HOST));
     *r->block = NULL;
