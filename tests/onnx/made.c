@@ -214,6 +214,15 @@ static ort_status *told(ort_run_options *options)
     return NULL;
 }
 
+static weir_status found_late; /* what a cancel was answered once the run had been computed */
+
+static void released_with_a_cancel(ort_shape_info *shape)
+{
+    released_ReleaseTensorTypeAndShapeInfo(shape);
+    if (asked)
+        found_late = asked->engine->cancel(asked->model, 0);
+}
+
 static void released_session(ort_session *session)
 {
     first_gone_early += session && session == first && made[SESSIONS] > 1;
@@ -671,6 +680,26 @@ static void options_that_are_gone_are_told_nothing(void **state)
     nothing_stays("a cancelled run");
 }
 
+/* Its outputs are described when a cancel comes, which is too late and says so. */
+static void a_run_that_has_been_computed_is_not_found(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    watched.ReleaseTensorTypeAndShapeInfo = released_with_a_cancel;
+    found_late = WEIR_OK;
+    asked = &l;
+    weir_status status = ask(&l, 1, 16);
+    asked = NULL;
+    assert_ok(status);
+    assert_status(found_late, WEIR_ERR_NOT_FOUND);
+    weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
+    assert_ok(l.engine->metrics(l.model, &metrics));
+    assert_int_equal(metrics.cancelled, 0);
+    unload_model(&l);
+    close_client(&l);
+    nothing_stays("a run that was cancelled too late");
+}
+
 #define ON_BOTH                                                                                                        \
     cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),                                   \
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),          \
@@ -687,6 +716,7 @@ int main(void)
         ON_BOTH,
         cmocka_unit_test_setup_teardown(a_refused_weight_is_told, count_all, unwatch),
         cmocka_unit_test_setup_teardown(options_that_are_gone_are_told_nothing, count_all, unwatch),
+        cmocka_unit_test_setup_teardown(a_run_that_has_been_computed_is_not_found, count_all, unwatch),
     };
     const struct CMUnitTest on_device[] = {
         ON_BOTH,

@@ -242,14 +242,23 @@ void onnx_enlist(weir_engine_model *model, onnx_run *run)
     pthread_mutex_unlock(&model->lock);
 }
 
-void onnx_strike(weir_engine_model *model, onnx_run *run)
+/* Answers whether a cancel has found it; none does any more. */
+static bool strike(weir_engine_model *model, const onnx_run *run)
 {
     pthread_mutex_lock(&model->lock);
     onnx_run **at = &model->runs;
-    while (*at != run)
+    while (*at && *at != run)
         at = &(*at)->next;
-    *at = run->next;
+    if (*at)
+        *at = run->next;
+    bool cancelled = run->cancelled;
     pthread_mutex_unlock(&model->lock);
+    return cancelled;
+}
+
+void onnx_strike(weir_engine_model *model, const onnx_run *run)
+{
+    (void)strike(model, run);
 }
 
 /* Of a run together with others: the call is stopped with the last of them. */
@@ -289,13 +298,22 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
     return any ? WEIR_OK : weir_fail(WEIR_ERR_NOT_FOUND, "%s: no run %" PRIu64 " is under way", model->name, id);
 }
 
+static weir_status was_cancelled(const weir_engine_model *model, const onnx_run *its)
+{
+    return weir_fail(WEIR_ERR_CANCELLED, "%s: run %" PRIu64 " was cancelled", model->name, its->id);
+}
+
 weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its)
 {
     pthread_mutex_lock(&model->lock);
     bool cancelled = its->cancelled;
     pthread_mutex_unlock(&model->lock);
-    return cancelled ? weir_fail(WEIR_ERR_CANCELLED, "%s: run %" PRIu64 " was cancelled", model->name, its->id)
-                     : WEIR_OK;
+    return cancelled ? was_cancelled(model, its) : WEIR_OK;
+}
+
+weir_status onnx_strike_done(weir_engine_model *model, const onnx_run *its)
+{
+    return strike(model, its) ? was_cancelled(model, its) : WEIR_OK;
 }
 
 /* From now on a cancel reaches ONNX Runtime; NULL: no more. */
@@ -358,7 +376,7 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
     return failed ? onnx_session_failed(model, turn->slot, before, a.code, a.text, "running") : status;
 }
 
-/* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it. */
+/* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it; from its end on no cancel finds it. */
 static weir_status run_either_way(weir_engine_model *model, const onnx_turn *turn, const weir_inference *inference,
                                   onnx_run *its, const bound *inputs, onnx_results *r)
 {
@@ -368,7 +386,7 @@ static weir_status run_either_way(weir_engine_model *model, const onnx_turn *tur
         status = onnx_replay(model, inference, its, r->on_device, r->values, &served);
     if (status == WEIR_OK && !served)
         status = run_bound(model, turn, its, inputs, r);
-    weir_status cancelled = onnx_check_cancelled(model, its);
+    weir_status cancelled = onnx_strike_done(model, its);
     return cancelled == WEIR_OK ? status : cancelled;
 }
 

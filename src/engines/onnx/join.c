@@ -312,7 +312,7 @@ static void hand_out(weir_engine_model *model, const group *g, const int64_t *ro
     for (size_t i = 0; i < g->count; from += rows[i], i++)
         if (g->members[i]) {
             member *it = g->members[i];
-            weir_status status = onnx_check_cancelled(model, &it->run);
+            weir_status status = onnx_strike_done(model, &it->run);
             end_with(it, status == WEIR_OK ? give_part(it, all, g->rows, from, g->count) : status);
             onnx_count_runs(model, it->status, 1, 0);
         }

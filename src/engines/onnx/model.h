@@ -137,11 +137,13 @@ weir_status onnx_check_run(weir_engine_model *model, const weir_inference *infer
 void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs);
 weir_status onnx_cancel(weir_engine_model *model, uint64_t id);
 void onnx_enlist(weir_engine_model *model, onnx_run *run);
-void onnx_strike(weir_engine_model *model, onnx_run *run);
+void onnx_strike(weir_engine_model *model, const onnx_run *run); /* also where it is no more in the list */
 /* Counts runs that have ended so. */
 void onnx_count_runs(weir_engine_model *model, weir_status status, uint64_t runs, double took);
 /* WEIR_ERR_CANCELLED when somebody has. */
 weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its);
+/* The same of a run that has been computed, and takes it out of the list, so that no cancel finds it that would change nothing. */
+weir_status onnx_strike_done(weir_engine_model *model, const onnx_run *its);
 weir_status onnx_warm_up(weir_engine_model *model);
 
 #endif
