@@ -34,7 +34,7 @@ ROOMS = {
     "manifest": ("base",),
     "onnx_file": ("base/stamp.h",),
     "onnx_shapes": ("onnx_file", "base"),
-    "engines/onnx": ("onnx_shapes", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h", "base/window.h", "engines/command.h"),
+    "engines/onnx": ("onnx_shapes", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h", "base/stamp.h", "base/window.h", "engines/command.h"),
     "engines/text": (),
     "engines/gguf": ("engines/text", "gguf_file", "interpose", "base/stamp.h", "engines/command.h"),
     "engines/llm": ("engines/text", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h", "base/stamp.h", "engines/command.h"),
