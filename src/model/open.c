@@ -53,7 +53,7 @@ static weir_status find(const weir_hardware *hardware, const weir_candidate *can
     return weir_fail(WEIR_ERR_NOT_FOUND, "%s was there when it was chosen, and is not any more", candidate->device);
 }
 
-/* It does not go away: a look, which costs a small model more than its load, would find it again. */
+/* The processor does not go away, and a look at the hardware costs more than the load of a small model. */
 static bool is_processor(const weir_candidate *candidate)
 {
     return strcmp(candidate->device, "cpu") == 0;

@@ -266,8 +266,8 @@ static bool takes_both(const step *s)
     return false;
 }
 
-/* Whoever works out by itself what a body takes tries one size of the inputs after the other: of a size that does not do the other
- * branch is left alone. */
+/* A caller that works out what a body takes tries sizes of the inputs in turn. With a size that fails in the first branch, the second is
+ * not tried. */
 static bool both_branches(step *s)
 {
     graph yes = {.file = NULL}, no = {.file = NULL};

@@ -58,6 +58,18 @@ static ort_status *counted_stop(ort_run_options *options)
     return real->RunOptionsSetTerminate(options);
 }
 
+static const loaded *late;    /* whose runs are cancelled when they go; NULL: none */
+static atomic_int found_late; /* cancels that found one */
+
+void __real_onnx_strike(weir_engine_model *model, const onnx_run *run);
+void __wrap_onnx_strike(weir_engine_model *model, const onnx_run *run);
+void __wrap_onnx_strike(weir_engine_model *model, const onnx_run *run)
+{
+    if (late && run->id != 0)
+        atomic_fetch_add(&found_late, late->engine->cancel(late->model, run->id) == WEIR_OK);
+    __real_onnx_strike(model, run);
+}
+
 weir_status __real_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 weir_status __wrap_weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
@@ -444,6 +456,29 @@ static void a_run_that_is_tried_alone_is_stopped_alone(void **state)
     close_client(&l);
 }
 
+/* Of two that were computed together each has its results when a cancel comes. */
+static void who_has_results_is_not_found(void **state)
+{
+    (void)state;
+    asker all[2];
+    loaded l =
+        load_model("joined", (const char *const[]){"max_batch_size=2", "max_queue_delay_microseconds=60000000", NULL});
+    open_gate(&copy_open);
+    open_gate(&run_open);
+    atomic_store(&found_late, 0);
+    late = &l;
+    for (int i = 0; i < 2; i++)
+        start(&all[i], &l, (uint64_t)i + 1, WIDTH);
+    join_all(all, 2);
+    late = NULL;
+    assert_int_equal(calls, 1);
+    assert_int_equal(atomic_load(&found_late), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(all[i].status, WEIR_OK);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* Inputs that have not as many rows as each other are rows of no call: such a run is computed by itself, at once. */
 static void inputs_of_different_rows_go_with_nobody(void **state)
 {
@@ -615,6 +650,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_is_cancelled_while_its_group_is_made_leaves, hold, let_go),
         cmocka_unit_test_setup_teardown(a_call_ends_with_the_last_that_is_left, hold, let_go),
         cmocka_unit_test_setup_teardown(a_run_that_is_tried_alone_is_stopped_alone, hold, let_go),
+        cmocka_unit_test_setup_teardown(who_has_results_is_not_found, hold, let_go),
         cmocka_unit_test_setup_teardown(inputs_of_different_rows_go_with_nobody, hold, let_go),
         cmocka_unit_test_setup_teardown(who_follows_a_cancelled_run_waits_in_its_place, hold, let_go),
         cmocka_unit_test_setup_teardown(who_leaves_wakes_the_next, hold, let_go),

@@ -53,7 +53,8 @@ if(TARGET weir_onnx_objects)
   weir_onnx_test(cores ${CMAKE_CURRENT_LIST_DIR}/cores.c ${watch})
   weir_onnx_test(turns ${CMAKE_CURRENT_LIST_DIR}/turns.c ${watch})
   weir_onnx_test(line ${CMAKE_CURRENT_LIST_DIR}/line.c ${watch})
-  target_link_options(test-onnx-line PRIVATE -Wl,--wrap=weir_alloc_with,--wrap=clock_gettime,--wrap=pthread_cond_timedwait)
+  target_link_options(test-onnx-line PRIVATE
+    -Wl,--wrap=weir_alloc_with,--wrap=clock_gettime,--wrap=pthread_cond_timedwait,--wrap=onnx_strike)
   add_test(NAME onnx-line-device COMMAND test-onnx-line)
   set_tests_properties(onnx-line-device PROPERTIES SKIP_RETURN_CODE 77 LABELS engine
                        ENVIRONMENT "WEIR_TEST_DEVICE=cuda:0;LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
