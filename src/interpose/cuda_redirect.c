@@ -270,7 +270,6 @@ static weir_status find_real(wi_cuda_redirect *r)
 
 static void reset(wi_cuda_redirect *r)
 {
-    r->interpose = NULL;
     for (size_t i = 0; i < WI_CUDA_DEVICES; i++)
         atomic_store(&r->clients[i], NULL);
     memset(r->runtimes, 0, sizeof r->runtimes);

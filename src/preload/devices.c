@@ -176,14 +176,12 @@ wp_device *wp_device_of(const weir_client *client)
 static void add(wp_gauge *gauge, uint64_t bytes)
 {
     gauge->bytes += bytes;
-    gauge->count++;
     gauge->peak = wi_max(gauge->peak, gauge->bytes);
 }
 
 static void take_off(wp_gauge *gauge, uint64_t bytes)
 {
     gauge->bytes -= bytes;
-    gauge->count--;
 }
 
 /* With the lock held. Memory that is freed and that the device is not past may be what is missing: it is waited for, as CUDA

@@ -67,7 +67,8 @@ enum {
 };
 
 /* Name as it is exported, name and first version of its form for cuGetProcAddress, whether it is the form for per-thread
- * default streams, parameters, arguments. */
+ * default streams, parameters, arguments. Of forms with one name the later one stands behind, and the one for per-thread
+ * streams behind the other. */
 #define WP_CUDA_FUNCTIONS(X)                                                                                           \
     X(cuMemAlloc_v2, cuMemAlloc, 3020, 0, (CUdeviceptr * out, size_t bytes), (out, bytes))                             \
     X(cuMemAllocPitch_v2, cuMemAllocPitch, 3020, 0,                                                                    \

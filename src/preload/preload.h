@@ -100,9 +100,9 @@ typedef enum wp_kind {
     WP_KINDS
 } wp_kind;
 
-/* Live and most, in bytes, and how many are live. */
+/* Live and most, in bytes. */
 typedef struct wp_gauge {
-    uint64_t bytes, peak, count;
+    uint64_t bytes, peak;
 } wp_gauge;
 
 typedef struct wp_device {
@@ -162,8 +162,11 @@ typedef enum wp_event {
 } wp_event;
 void wp_note(wp_event event);
 uint64_t wp_noted(wp_event event);
-/* The last refusal's reason; the caller frees it. */
-char *wp_last_refusal(void);
+/* The last refusal's; empty: there was none. */
+typedef struct wp_reason {
+    char text[1024];
+} wp_reason;
+wp_reason wp_last_refusal(void);
 /* Has the table printed at exit: called before the first memory is asked for. */
 void wp_watch_exit(void);
 /* The process has begun to exit: what is freed goes with it. Called when a runtime has started. */

@@ -152,8 +152,7 @@ CUresult wp_free_behind_all(wp_device *d, CUdeviceptr address)
     return status == WEIR_OK                ? CUDA_SUCCESS
            : waited != CUDA_SUCCESS         ? waited
            : status == WEIR_ERR_DEVICE_LOST ? CUDA_ERROR_LAUNCH_FAILED
-           : status == WEIR_ERR_FORKED      ? WP_NOT_INITIALIZED
-                                            : WP_INVALID_VALUE;
+                                            : WP_INVALID_VALUE; /* a forked child finds no blocks to free */
 }
 
 void wp_free_held_up(void)

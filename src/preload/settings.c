@@ -6,7 +6,7 @@
 
 static atomic_uint_fast64_t events[WP_EVENTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char refusal[1024];
+static wp_reason refusal;
 
 static bool has_word(const char *list, const char *word)
 {
@@ -93,16 +93,16 @@ CUresult wp_refuse(int ordinal, const char *function, size_t bytes)
     snprintf(why, sizeof why, "%s", weir_detail());
     wp_tree_say(ordinal, why, sizeof why);
     pthread_mutex_lock(&lock);
-    snprintf(refusal, sizeof refusal, "%s of %zu bytes: %s", function, bytes, why);
+    snprintf(refusal.text, sizeof refusal.text, "%s of %zu bytes: %s", function, bytes, why);
     pthread_mutex_unlock(&lock);
     weir_log(WEIR_LOG_WARNING, "%s of %zu bytes was refused: %s", function, bytes, why);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-char *wp_last_refusal(void)
+wp_reason wp_last_refusal(void)
 {
     pthread_mutex_lock(&lock);
-    char *copy = strdup(refusal);
+    wp_reason copy = refusal;
     pthread_mutex_unlock(&lock);
     return copy;
 }

@@ -201,7 +201,7 @@ wp_found wp_find_symbol(void *handle, const char *name, const void *caller)
     return found;
 }
 
-/* By cuGetProcAddress: the last form that the version asked for has. What drivers of later versions have under the name may
+/* By cuGetProcAddress: the last form that the version asked for has, in the order of the list. What drivers of later versions have under the name may
  * be another form, unless it is the same function. */
 static const entry *form_of(const char *name, int version, bool per_thread)
 {
@@ -209,7 +209,7 @@ static const entry *form_of(const char *name, int version, bool per_thread)
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         const entry *e = &entries[i];
         bool fits = e->name && strcmp(e->name, name) == 0 && e->version <= version && (per_thread || !e->per_thread);
-        if (fits && (!best || e->version > best->version || (e->version == best->version && e->per_thread)))
+        if (fits)
             best = e;
     }
     return best;

@@ -126,20 +126,19 @@ static void print_calls(FILE *file, const char *title, bool outside)
 
 static void print_text(FILE *file)
 {
-    char *refusal = wp_last_refusal();
+    wp_reason refusal = wp_last_refusal();
     fprintf(file, "weir exec: %s (process %ld)\n", program_invocation_short_name, (long)getpid());
     print_devices(file);
     fprintf(file, "  weir served %llu allocations and %llu frees; %llu were refused\n",
             (unsigned long long)wp_noted(WP_EVENT_SERVED), (unsigned long long)wp_noted(WP_EVENT_FREED),
             (unsigned long long)wp_noted(WP_EVENT_REFUSED));
-    if (refusal && *refusal)
-        fprintf(file, "  last refusal: %s\n", refusal);
+    if (*refusal.text)
+        fprintf(file, "  last refusal: %s\n", refusal.text);
     for (size_t i = 0; i < EVENT_NAMES; i++)
         if (event_names[i].text && wp_noted(event_names[i].event))
             fprintf(file, "  %llu %s\n", (unsigned long long)wp_noted(event_names[i].event), event_names[i].text);
     print_calls(file, "  calls: ", false);
     print_calls(file, "  past the budget: ", true);
-    free(refusal);
 }
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
@@ -191,7 +190,7 @@ static void print_json_devices(FILE *file)
 
 static void print_json(FILE *file)
 {
-    char *refusal = wp_last_refusal();
+    wp_reason refusal = wp_last_refusal();
     wp_gauge host[WP_KINDS] = {0};
     host[WP_KIND_PINNED] = wp_host_gauge(WP_KIND_PINNED);
     host[WP_KIND_REGISTERED] = wp_host_gauge(WP_KIND_REGISTERED);
@@ -204,7 +203,7 @@ static void print_json(FILE *file)
     for (size_t i = 0; i < EVENT_NAMES; i++)
         fprintf(file, ", \"%s\": %llu", event_names[i].json, (unsigned long long)wp_noted(event_names[i].event));
     fputs(", \"last_refusal\": ", file);
-    print_string(file, refusal ? refusal : "");
+    print_string(file, refusal.text);
     const char *before = "";
     fputs(", \"calls\": {", file);
     for (int i = 0; i < WP_FUNCTIONS; i++)
@@ -214,7 +213,6 @@ static void print_json(FILE *file)
             before = ", ";
         }
     fputs("}}\n", file);
-    free(refusal);
 }
 
 /* Exit ------------------------------------------------------------------------------------------------------------- */

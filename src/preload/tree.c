@@ -446,7 +446,7 @@ void wp_tree_listen(void (*give)(int ordinal, uint64_t bytes))
 {
     pthread_t thread;
     sigset_t all, before;
-    if (!wp_tree_is() || tree.process != getpid() || tree.give)
+    if (tree.process != getpid() || tree.give) /* it is in no tree, or listens already */
         return;
     tree.give = give;
     /* From here on others wait for its answers, however late the thread begins. */

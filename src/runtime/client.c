@@ -170,8 +170,9 @@ static weir_status client_has_blocks(weir_client *client, uint64_t blocks, uint6
     char text[24];
     wi_block largest;
     wi_largest_block(client->runtime->resource->base, &client->account, &largest);
-    if (wi_guard_in(client->runtime->resource))
-        wi_guard_log_leaks(client->runtime->resource, client);
+    wi_guard *guard = wi_guard_in(client->runtime->resource);
+    if (guard)
+        wi_guard_log_leaks(guard, client);
     else
         wi_leaks_tell(client->runtime, client);
     return weir_fail(WEIR_ERR_BUSY, "%s has %llu blocks of %s, the largest tagged \"%s\"; free them before closing it",

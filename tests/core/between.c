@@ -173,12 +173,21 @@ static void one_of_two_captures_begins(void **state)
     end(&f);
 }
 
-/* Also where the caller has told the driver alone that it captures. */
+static void count_call(const weir_pressure *pressure, void *user)
+{
+    (void)pressure;
+    ++*(unsigned *)user;
+}
+
+/* Also where the caller has told the driver alone that it captures; nor is anybody asked to give up memory. */
 static void no_waiting_in_a_capture(void **state)
 {
     (void)state;
     fixture f = start_with_captures();
     weir_stream other;
+    unsigned asked = 0;
+    uint64_t id;
+    ok(weir_pressure_register(f.runtime, 0, count_call, &asked, &id));
     ok(weir_stream_acquire(f.runtime, &other));
     void *p = allocate(f.client, BUDGET, f.stream, WEIR_CLASS_KV);
     ok(weir_call(f.runtime, pass_gate, &f.gate, f.stream));
@@ -187,10 +196,12 @@ static void no_waiting_in_a_capture(void **state)
     waits = 0;
     capturing = true;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.client, BUDGET, other, WEIR_CLASS_KV, &p));
-    assert_int_equal(waits, 0);
+    assert_int_equal(waits + asked, 0);
     capturing = false;
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.client, BUDGET, other, WEIR_CLASS_KV, &p));
     assert_true(waits > 0);
+    assert_int_equal(asked, 1);
+    ok(weir_pressure_unregister(f.runtime, id));
     ok(weir_option_set("wait", NULL));
     open_gate(&f.gate);
     ok(weir_stream_synchronize(f.stream));

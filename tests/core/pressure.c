@@ -106,6 +106,30 @@ static void not_for_requests_that_may_not_wait(void **state)
     end(&f);
 }
 
+/* Memory that a callback reserves is no room: it is not asked once more. */
+static void reserve_more(const weir_pressure *pressure, void *user)
+{
+    giver *g = user;
+    (void)pressure;
+    if (g->calls++ == 0)
+        ok(weir_reservation_create(g->f->keeper, PART / 2, WEIR_ALLOC_NO_WAIT, &g->reserved));
+}
+
+static void what_is_reserved_is_no_room(void **state)
+{
+    (void)state;
+    fixture f = start();
+    giver g = {.f = &f};
+    void *p;
+    for (int i = 0; i < PARTS - 1; i++)
+        f.kept[i] = allocate(f.keeper, PART, f.stream, WEIR_CLASS_KV);
+    (void)add(&f, 0, reserve_more, &g);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.other, 2 * PART, f.stream, WEIR_CLASS_KV, &p));
+    assert_int_equal(g.calls, 1);
+    ok(weir_reservation_destroy(g.reserved));
+    end(&f);
+}
+
 /* It is not only the budget that can be short, and not only frees that help. */
 static void raise_the_maximum(const weir_pressure *pressure, void *user)
 {
@@ -282,6 +306,7 @@ int main(void)
         cmocka_unit_test(what_does_not_help_is_asked_once),
         cmocka_unit_test(not_where_nothing_is_short),
         cmocka_unit_test(not_for_requests_that_may_not_wait),
+        cmocka_unit_test(what_is_reserved_is_no_room),
         cmocka_unit_test(a_limit_that_is_raised),
         cmocka_unit_test(what_is_guaranteed_is_not_short),
         cmocka_unit_test(pieces_that_are_too_small),

@@ -106,6 +106,7 @@ typedef struct giver {
     fixture *f;
     unsigned calls, gives; /* parts at each call */
     weir_pressure told;
+    weir_reservation *reserved;
     char name;
     char *order; /* names of the callbacks, as they are called */
 } giver;

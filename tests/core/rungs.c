@@ -178,7 +178,9 @@ static void bytes_that_only_time_keeps_back(void **state)
     fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF, WEIR_STREAM_HOST, &q));
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_PENDING);
-    assert_int_equal(r.largest, QUARTER); /* at once */
+    assert_int_equal(r.largest, QUARTER);                                                     /* at once */
+    fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, HALF + QUARTER, WEIR_STREAM_HOST, &q)); /* with what is there */
+    assert_int_equal(last_refusal().cause, WEIR_CAUSE_PENDING);
     ok(take_at_once(f.two, QUARTER, WEIR_STREAM_HOST, &q));
     fails(WEIR_ERR_OUT_OF_MEMORY, take_at_once(f.two, BUDGET, WEIR_STREAM_HOST, &p)); /* time would not help */
     assert_int_equal(last_refusal().cause, WEIR_CAUSE_BUDGET);
@@ -186,6 +188,11 @@ static void bytes_that_only_time_keeps_back(void **state)
     ok(weir_free(f.one, rest, WEIR_STREAM_HOST));
     let_go(&f, f.a);
     end(&f);
+}
+
+static void note_shortfall(const weir_pressure *pressure, void *user)
+{
+    *(uint64_t *)user = pressure->shortfall;
 }
 
 /* The budget would allow more than the device has. */
@@ -202,6 +209,11 @@ static void bytes_that_another_process_has(void **state)
     weir_refusal r = last_refusal();
     assert_int_equal(r.cause, WEIR_CAUSE_OTHER_PROCESS);
     assert_int_equal(r.largest, HALF);
+    uint64_t shortfall = 0, id;
+    ok(weir_pressure_register(f.runtime, 0, note_shortfall, &shortfall, &id));
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(f.two, HALF + GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &q));
+    assert_int_equal(shortfall, GRANULE); /* of one piece, and not of the budget */
+    ok(weir_pressure_unregister(f.runtime, id));
     ok(take_at_once(f.two, r.largest, WEIR_STREAM_HOST, &q));
     ok(weir_free(f.two, q, WEIR_STREAM_HOST));
     ok(weir_free(f.one, rest, WEIR_STREAM_HOST));

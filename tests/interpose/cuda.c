@@ -97,6 +97,12 @@ static void a_scope_may_have_a_client_of_its_own(void **state)
     scope.clients = &stranger;
     fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
     detail_names("stranger");
+    weir_client *nobody = NULL;
+    scope.clients = &nobody; /* of no runtime, as most devices have none */
+    fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
+    fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, NULL));
+    fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(NULL, &scope));
+    scope.client_count = 0;
     scope.memory_class = (weir_class)WEIR_CLASS_COUNT;
     fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
     ok(weir_client_destroy(stranger));

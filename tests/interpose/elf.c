@@ -487,7 +487,9 @@ static void what_a_module_defines_is_known(void **state)
     assert_int_equal(m.symbol_count, SYMBOL_COUNT);
     assert_true(wi_elf_defines(&m, "own", &indirect));
     assert_false(indirect);
+    indirect = true;
     assert_false(wi_elf_defines(&m, "called", &indirect));
+    assert_false(indirect);
     assert_false(wi_elf_defines(&m, "nothing", &indirect));
     assert_true(wi_elf_contains(&m, (uintptr_t)i.bytes + SLOTS));
     assert_false(wi_elf_contains(&m, (uintptr_t)i.bytes + READ_BYTES));
@@ -530,6 +532,39 @@ static void imports_are_found_behind_the_end_of_an_empty_gnu_hash(void **state)
     assert_int_equal(m.symbol_count, 1);
     assert_false(wi_elf_defines(&m, "own", &indirect));
     assert_int_equal(read_imports(&i, WEIR_OK).count, 4);
+    drop(&i);
+}
+
+/* Not even the one without a name. */
+static void a_module_without_symbols_is_read(void **state)
+{
+    const uint32_t hash[] = {1, 0, 0};
+    bool indirect;
+    (void)state;
+    image i = make(EM_X86_64);
+    put(&i, HASH, hash, sizeof hash);
+    wi_elf_module m;
+    ok(open_image(&i, &m));
+    assert_int_equal(m.symbol_count, 0);
+    assert_false(wi_elf_defines(&m, "own", &indirect));
+    assert_int_equal(read_imports(&i, WEIR_OK).count, 0);
+    drop(&i);
+}
+
+/* It has no end of its own where the segment ends with its last entry. */
+static void what_lies_behind_the_dynamic_section_is_none_of_it(void **state)
+{
+    (void)state;
+    image i = make_full(&machines[0]);
+    i.segments[2].p_memsz = i.dynamic_count * sizeof *i.dynamic;
+    tag(&i, DT_TEXTREL, 0);
+    wi_elf_module m;
+    ok(open_image(&i, &m));
+    assert_false(m.needs_text_writes);
+    assert_int_equal(read_imports(&i, WEIR_OK).count, 4);
+    i.segments[2].p_memsz += sizeof *i.dynamic;
+    ok(open_image(&i, &m));
+    assert_true(m.needs_text_writes);
     drop(&i);
 }
 
@@ -641,9 +676,30 @@ static void tables_that_leave_the_module_are_corrupt(void **state)
     wi_elf_module m;
     (void)open_image(&endless, &m); /* may find an end there: it has to return */
     drop(&endless);
-    image odd = make_full(&machines[0]);
-    change_tag(&odd, DT_SYMENT, DT_SYMENT, 16);
-    refused(odd, WEIR_ERR_UNSUPPORTED, "usual size");
+}
+
+/* The sizes of entries may be said, and have to be those that are read. */
+static void entries_of_other_sizes_are_refused(void **state)
+{
+    static const struct {
+        int64_t tag;
+        uint64_t size;
+    } sizes[] = {{DT_SYMENT, sizeof(Elf64_Sym)}, {DT_RELAENT, sizeof(Elf64_Rela)}, {DT_RELENT, sizeof(Elf64_Rel)}};
+    (void)state;
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
+        wi_elf_module m;
+        image i = make_full(&machines[0]);
+        if (n > 0)
+            tag(&i, sizes[n].tag, sizes[n].size);
+        ok(open_image(&i, &m));
+        change_tag(&i, sizes[n].tag, sizes[n].tag, 0); /* as if it were not said */
+        ok(open_image(&i, &m));
+        change_tag(&i, sizes[n].tag, sizes[n].tag, sizes[n].size + 8);
+        refused(i, WEIR_ERR_UNSUPPORTED, "usual size");
+    }
+    image i = make_full(&machines[0]);
+    change_tag(&i, DT_PLTREL, DT_PLTREL, DT_NULL);
+    refused(i, WEIR_ERR_UNSUPPORTED, "usual size");
 }
 
 static void relocations_that_leave_the_module_are_corrupt(void **state)
@@ -721,12 +777,15 @@ int main(void)
         cmocka_unit_test(what_a_module_defines_is_known),
         cmocka_unit_test(symbols_are_counted_by_the_chains_of_a_gnu_hash),
         cmocka_unit_test(imports_are_found_behind_the_end_of_an_empty_gnu_hash),
+        cmocka_unit_test(a_module_without_symbols_is_read),
+        cmocka_unit_test(what_lies_behind_the_dynamic_section_is_none_of_it),
         cmocka_unit_test(a_module_without_versions_is_read),
         cmocka_unit_test(a_sealed_page_ends_where_the_dynamic_linker_ends_it),
         cmocka_unit_test(modules_of_other_machines_are_refused),
         cmocka_unit_test(a_module_that_is_linked_statically_is_refused),
         cmocka_unit_test(text_relocations_and_packed_ones_are_known),
         cmocka_unit_test(tables_that_leave_the_module_are_corrupt),
+        cmocka_unit_test(entries_of_other_sizes_are_refused),
         cmocka_unit_test(relocations_that_leave_the_module_are_corrupt),
         cmocka_unit_test(no_byte_leads_out_of_the_module),
     };

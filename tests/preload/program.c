@@ -287,6 +287,33 @@ static void captures_of_the_threads_stream(void)
     EXPECT(cu.cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph) == CUDA_SUCCESS && left() == MIB(64));
 }
 
+/* What is freed on the legacy stream is had there again at once, and elsewhere only behind its work; of the thread's own one
+ * nothing is known. */
+static void order_of_default_streams(void)
+{
+    CUmemoryPool pool;
+    CUdeviceptr a, b, c;
+    bool is_asked_for = cu.cuMemAllocAsync != cu.cuMemAllocAsync_ptsz; /* by NULL, in the plain forms */
+    CUstream legacy = is_asked_for ? NULL : CU_STREAM_LEGACY;
+    EXPECT(cu.cuDeviceGetDefaultMemPool(&pool, 0) == CUDA_SUCCESS);
+    EXPECT(cu.cuLaunchHostFunc(CU_STREAM_LEGACY, wait_at_gate, NULL) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(8), legacy) == CUDA_SUCCESS && cu.cuMemFreeAsync(a, legacy) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocAsync(&b, MIB(8), CU_STREAM_LEGACY) == CUDA_SUCCESS && b == a);
+    EXPECT(cu.cuMemFreeAsync(b, CU_STREAM_LEGACY) == CUDA_SUCCESS);
+    EXPECT(cu.cuMemAllocFromPoolAsync(&b, MIB(8), pool, legacy) == CUDA_SUCCESS && b == a);
+    EXPECT(cu.cuMemFreeAsync(b, legacy) == CUDA_SUCCESS);
+    if (is_asked_for && cu.cuMemAllocAsync_ptsz && cu.cuMemAllocFromPoolAsync_ptsz) {
+        EXPECT(cu.cuMemAllocAsync_ptsz(&b, MIB(8), NULL) == CUDA_SUCCESS && !overlap(a, b, MIB(8)));
+        EXPECT(cu.cuMemAllocFromPoolAsync_ptsz(&c, MIB(8), pool, NULL) == CUDA_SUCCESS && !overlap(a, c, MIB(8)));
+        EXPECT(cu.cuMemFreeAsync_ptsz(b, NULL) == CUDA_SUCCESS && cu.cuMemFreeAsync_ptsz(c, NULL) == CUDA_SUCCESS);
+        EXPECT(cu.cuMemAllocAsync(&a, MIB(8), legacy) == CUDA_SUCCESS);
+        EXPECT(cu.cuMemAllocAsync(&c, MIB(8), legacy) == CUDA_SUCCESS && !overlap(b, c, MIB(8)));
+        EXPECT(cu.cuMemFreeAsync(a, legacy) == CUDA_SUCCESS && cu.cuMemFreeAsync(c, legacy) == CUDA_SUCCESS);
+    }
+    let_pass(CU_STREAM_LEGACY);
+    EXPECT(left() == MIB(64));
+}
+
 /* NULL, which is the legacy stream or, where it was asked for so, the thread's. */
 static void default_streams(void)
 {
@@ -306,6 +333,7 @@ static void default_streams(void)
     EXPECT(cu.cuMemFreeAsync(b, NULL) == CUDA_SUCCESS); /* and the other way round */
     EXPECT(stub.stub_count("allocations") == 0);
     captures_of_the_threads_stream();
+    order_of_default_streams();
 }
 
 static void capture(void)
@@ -420,6 +448,10 @@ static void pools(void)
     EXPECT(stub.stub_count("cuMemAllocFromPoolAsync") == 1);
     EXPECT(cu.cuMemAllocFromPoolAsync(&b, MIB(58), mine, stream) == CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT(cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS && left() == MIB(64));
+    stub.stub_fail("cuDeviceSetMemPool", 1, WP_UNKNOWN);
+    EXPECT(cu.cuDeviceSetMemPool(0, mine) == WP_UNKNOWN);
+    EXPECT(cu.cuMemAllocAsync(&a, MIB(2), stream) == CUDA_SUCCESS && cu.cuMemFreeAsync(a, stream) == CUDA_SUCCESS);
+    EXPECT(stub.stub_count("cuMemAllocAsync") == 0);
     EXPECT(cu.cuDeviceSetMemPool(0, mine) == CUDA_SUCCESS); /* which all are from now on */
     EXPECT(cu.cuMemAllocAsync(&a, MIB(2), stream) == CUDA_SUCCESS && stub.stub_count("cuMemAllocAsync") == 1);
     EXPECT(cu.cuDeviceSetMemPool(0, pool) == CUDA_SUCCESS); /* and no more */
@@ -446,6 +478,13 @@ static void exported(void)
     EXPECT(cu.cuIpcGetMemHandle(&handle, a) == WP_NOT_SUPPORTED && stub.stub_count("cuIpcGetMemHandle") == 0);
     memset(&handle, 0, sizeof handle);
     EXPECT(cu.cuIpcOpenMemHandle_v2(&b, handle, 0) == CUDA_SUCCESS);
+    /* What this driver has not is not there. */
+    CUexternalMemory outside;
+    CUgraphNode node;
+    EXPECT(cu.cuImportExternalMemory(&outside, NULL) == WP_NOT_INITIALIZED);
+    EXPECT(cu.cuGraphAddMemAllocNode(&node, NULL, NULL, 0, NULL) == WP_NOT_INITIALIZED);
+    void *found;
+    EXPECT(cu.cuGetProcAddress("cuMemAlloc", &found, 12000, 0) == WP_NOT_INITIALIZED);
 }
 
 /* Under --direct. */
@@ -498,12 +537,15 @@ static void peers(void)
 {
     CUcontext other;
     int can = 1;
+    give(take(MIB(1))); /* without memory there is no table */
     EXPECT(cu.cuDeviceCanAccessPeer(&can, 0, 1) == CUDA_SUCCESS && can == 0);
     EXPECT(cu.cuDevicePrimaryCtxRetain(&other, 1) == CUDA_SUCCESS);
     EXPECT(cu.cuCtxEnablePeerAccess(other, 0) == WP_PEER_ACCESS_UNSUPPORTED);
     EXPECT(cu.cuDeviceGetP2PAttribute(&can, WP_P2P_ACCESS_SUPPORTED, 0, 1) == CUDA_SUCCESS && can == 0);
     EXPECT(cu.cuDeviceGetP2PAttribute(&can, WP_P2P_ARRAY_ACCESS_SUPPORTED, 0, 1) == CUDA_SUCCESS && can == 0);
     EXPECT(cu.cuDeviceGetP2PAttribute(&can, 1, 0, 1) == CUDA_SUCCESS && can == 7); /* of speed alone */
+    EXPECT(cu.cuDeviceCanAccessPeer(NULL, 0, 1) == WP_INVALID_VALUE);
+    EXPECT(cu.cuDeviceGetP2PAttribute(NULL, WP_P2P_ACCESS_SUPPORTED, 0, 1) == WP_INVALID_VALUE);
 }
 
 /* Each has a budget of its own, and a free finds its device. */
@@ -644,12 +686,16 @@ static void late(void)
     kept = take(MIB(2));
 }
 
-/* Of a device that is lost a free says so. */
+/* Of a device that is lost a free says so, and of one that cannot be entered that nothing was freed. */
 static void lost(void)
 {
     CUdeviceptr a = take(MIB(2));
-    stub.stub_lose(true);
+    stub.stub_fail("cuCtxPushCurrent", 1, WP_UNKNOWN);
+    EXPECT(cu.cuMemFree_v2(a) == WP_INVALID_VALUE);
+    stub.stub_fail("cuCtxPushCurrent", 1, CUDA_ERROR_LAUNCH_FAILED);
     EXPECT(cu.cuMemFree_v2(a) == CUDA_ERROR_LAUNCH_FAILED);
+    stub.stub_lose(true);
+    EXPECT(cu.cuMemFree_v2(a) == CUDA_ERROR_LAUNCH_FAILED && cu.cuMemFreeAsync(a, NULL) == CUDA_ERROR_LAUNCH_FAILED);
 }
 
 static void nothing(void) {}
@@ -708,7 +754,10 @@ int main(int argc, char **argv)
     use_device(0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (strcmp(cases[i].name, argv[2]) == 0) {
+            uint64_t depth = stub.stub_count("depth");
             cases[i].run();
+            EXPECT(stub.stub_count("depth") == depth ||
+                   cases[i].run == foreign_context); /* no context is left behind */
             return 0;
         }
     return 98;

@@ -171,6 +171,9 @@ static void captures_of_one_name(void)
         pthread_join(others[i].thread, NULL);
         EXPECT(others[i].result == CUDA_SUCCESS && left() == (i == 0 ? MIB(62) : MIB(64)));
     }
+    EXPECT(cu.cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph) != CUDA_SUCCESS); /* none goes on any more */
+    give(take(MIB(2)));
+    EXPECT(left() == MIB(64));
 }
 
 /* What is freed waits for the last of several captures, however the others end. */
@@ -365,6 +368,7 @@ void forms(void)
     void *found = NULL;
     EXPECT(second);
     memcpy(&get, &second, sizeof second);
+    give(take(MIB(1))); /* without memory there is no table */
     EXPECT(get("cuGetProcAddress", &found, 13000, 0, NULL) == CUDA_SUCCESS && found == second);
     /* Of a later version what is the same function is known, and another form is CUDA's. */
     EXPECT(get("cuMemAlloc", &found, 14000, 0, NULL) == CUDA_SUCCESS && found == dlsym(library, "cuMemAlloc_v2"));

@@ -154,6 +154,15 @@ class Programs(Case):
             with self.subTest(budget=budget):
                 self.program("linked", "budgets", budget=budget, STUB_CUDA_DEVICES="2")
 
+    def test_each_call_is_counted(self):
+        names = re.findall(r"X\((cu\w+), *(\w+), *\d+,", (SOURCE / "src/preload/functions.h").read_text().replace("\\\n", " "))
+        cases = ("pools", "physical", "captures", "addresses", "exported", "default-streams", "information", "pitch", "reset", "peers",
+                 "other-kinds", "arrays", "forms", "pools-of-two-devices")
+        tables = [self.program("linked", case, STUB_CUDA_DEVICES="2") for case in cases]
+        tables += [self.program("linked", "host-fails", budget="host=8MiB,64MiB"), self.program("linked", "direct-ways", "--direct")]
+        called = {name for table in tables for name in table["calls"]}
+        self.assertEqual({name for name, _ in names} - called, set())
+
     def test_forms_of_functions(self):
         for way in ("dlsym", "proc"):
             self.program(way, "forms")
@@ -201,6 +210,16 @@ class Table(Case):
                      r"last refusal: cuMemCreate of 27262976 bytes", r"calls: .*cuMemCreate 6",
                      r"past the budget: cuMemImportFromShareableHandle 1"):
             self.assertRegex(error, said)
+
+    def test_text_tells_of_what_there_was_alone(self):
+        for case, refused in (("refused", 1), ("order", 0)):
+            _, error = self.exec_it(PLACE / "preload-linked", "linked", case)
+            calls = re.search(r"^  calls: (.*)$", error, re.M)[1].split(", ")
+            self.assertEqual([call.split()[0] for call in calls][:2], ["cuMemAlloc_v2", "cuMemFree_v2"])
+            self.assertEqual([call for call in calls if re.fullmatch(r"cu\w+ [1-9]\d*", call)], calls)
+            self.assertEqual(error.count("last refusal: "), refused)
+            for absent in ("past the budget", "of CUDA's own", "host", "all processes together", "graphs", "frees waited", "exports"):
+                self.assertNotIn(absent, error)
 
     def test_quiet(self):
         self.assertEqual(self.exec_it("--quiet", PLACE / "preload-linked", "linked", "served"), ("", ""))

@@ -393,6 +393,15 @@ class Tree(Case):
             a.send(f"device {device}")
             self.assertEqual(a.ask("take 1"), "ok" if device < 16 else "no", device)
 
+    def test_a_device_beyond_those_that_are_served(self):
+        """It is told of as it is, and what the host has is not taken for its."""
+        a = self.sibling(self.tree(budget=("--budget", "host=8MiB,64MiB"), STUB_CUDA_DEVICES="65"))
+        self.assertEqual(a.ask("pin 1"), "ok")
+        a.send("device 64")
+        self.assertEqual((a.ask("left"), a.ask("take 1")), ("64 of 64", "no"))
+        a.send("device 63")
+        self.assertEqual((a.ask("left"), a.ask("take 1"), a.ask("left")), ("64 of 64", "ok", "63 of 64"))
+
     def test_nvml(self):
         path = os.pathsep.join([str(PLACE / "nvml"), os.environ["LD_LIBRARY_PATH"]])
         a, b = self.sibling(), self.sibling({**self.environment, "LD_LIBRARY_PATH": path})

@@ -182,7 +182,18 @@ static void a_block_over_another_is_found(void **state)
     assert_ptr_equal(reports[1].block.pointer, four->pointer);
     assert_ptr_equal(reports[1].other.pointer, one->pointer);
     assert_int_equal(reports[1].damaged, 512);
-    ok(wi_guard_check(wi_guard_in(guard))); /* what was there is as it was */
+    char words[512];
+    wi_guard_words(&reports[0], words, sizeof words);
+    assert_non_null(strstr(words, "shares 256 bytes from offset -256"));
+    assert_null(strstr(words, "freed")); /* nobody has */
+    wi_block *again;                     /* where the second begins, too: each has a record of its own */
+    ok(place(guard, s, 2048, 300, &again));
+    assert_ptr_equal(wi_guard_set_find(wi_guard_in(guard), two)->block, two);
+    assert_ptr_equal(wi_guard_set_find(wi_guard_in(guard), again)->block, again);
+    assert_false(wi_retire(guard, again, WEIR_STREAM_HOST, NULL, WI_PASSED));
+    ok(wi_release(guard, again));
+    assert_int_equal(atomic_exchange(&released, 0), 1); /* it is told of, and not kept */
+    ok(wi_guard_check(wi_guard_in(guard)));             /* what was there is as it was */
     wi_block *blocks[] = {two, four, one, three};
     for (int i = 0; i < 4; i++) {
         assert_false(wi_retire(guard, blocks[i], WEIR_STREAM_HOST, NULL, WI_PASSED));
@@ -190,7 +201,7 @@ static void a_block_over_another_is_found(void **state)
     }
     (void)wi_release_kept(guard);
     wi_guard_reports(wi_guard_in(guard), NULL, 0, &count);
-    assert_int_equal(count, 2);
+    assert_int_equal(count, 3);
     assert_int_equal(atomic_load(&released), 4);
     wi_resource_destroy(guard);
 }

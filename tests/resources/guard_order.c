@@ -22,13 +22,28 @@ static void poison_is_the_first_write(void **state)
     assert_int_equal(count_reports(f), 0);
 }
 
+static int set_up_segments(void **state)
+{
+    set_up_with(state, "guard(segments)");
+    return 0;
+}
+
+static int64_t requested(fixture *f)
+{
+    weir_memory_stats stats = WEIR_INIT(weir_memory_stats);
+    ok(weir_memory_stats_info(f->runtime, &stats));
+    return (int64_t)stats.requested_bytes.current;
+}
+
 static void a_cut_block_has_a_longer_zone(void **state)
 {
     fixture *f = *state;
     weir_block block = make(f, 1000, f->a, NULL);
     uint64_t charged = take_snapshot(f->runtime).device.live;
     ok(weir_resize(f->client, block.pointer, 600, f->b));
+    assert_int_equal(requested(f), 600);
     ok(weir_resize(f->client, block.pointer, 610, f->b));
+    assert_int_equal(requested(f), 610);
     ok(weir_stream_synchronize(f->b));
     assert_int_equal(take_snapshot(f->runtime).device.live, charged);
     weir_block_details details = WEIR_INIT(weir_block_details);
@@ -47,6 +62,23 @@ static void a_cut_block_has_a_longer_zone(void **state)
     ok(weir_free(f->client, block.pointer, WEIR_STREAM_HOST));
     weir_guard_report r = last_report(f, 1);
     check_report(&r, WEIR_GUARD_OVERRUN, block, 610, 610, 1);
+}
+
+/* Where bytes are charged in larger units than the guard's, too. */
+static void a_block_grows_into_no_zone(void **state)
+{
+    fixture *f = *state;
+    weir_block block = make(f, 100, f->a, NULL);
+    snapshot before = take_snapshot(f->runtime);
+    for (size_t bytes = 257; bytes <= 1024; bytes += 256)
+        fails(WEIR_ERR_NO_ROOM, weir_resize(f->client, block.pointer, bytes, f->b));
+    ok(weir_stream_synchronize(f->a));
+    ok(weir_stream_synchronize(f->b));
+    unchanged(f->runtime, before);
+    ok(weir_guard_check(f->runtime));
+    ok(weir_resize(f->client, block.pointer, 256, f->b));
+    assert_int_equal(requested(f), 256);
+    ok(weir_free(f->client, block.pointer, f->b));
 }
 
 /* The poison of a block that is cut elsewhere at once must not come over its new zone. */
@@ -235,6 +267,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(poison_is_the_first_write),
         CASE(a_cut_block_has_a_longer_zone),
+        CASE(a_block_grows_into_no_zone),
+        CASE_IN(a_block_grows_into_no_zone, set_up_segments),
         CASE(a_cut_comes_after_the_poison),
         CASE(a_cut_comes_after_the_uses_of_all_streams),
         CASE(a_free_waits_for_the_zone_of_a_cut_block),

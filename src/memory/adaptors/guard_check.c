@@ -10,12 +10,12 @@
 
 enum { PIECE = 256 * 1024 };
 
-/* Adds the bytes of [bytes, +count) that differ from `expected`; `offset`: of the first byte from the block's
+/* Adds the bytes of [bytes, +count), at least one, that differ from `expected`; `offset`: of the first byte from the block's
  * start. */
 static void guard_compare(const uint8_t *bytes, size_t count, int64_t offset, wi_damage *damage)
 {
-    if (count == 0 || (bytes[0] == damage->expected && memcmp(bytes, bytes + 1, count - 1) == 0))
-        return;
+    if (bytes[0] == damage->expected && memcmp(bytes, bytes + 1, count - 1) == 0)
+        return; /* all of them are as they should be */
     for (size_t i = 0; i < count; i++) {
         if (bytes[i] == damage->expected)
             continue;
@@ -206,10 +206,11 @@ static void guard_copy_array(void *to, size_t capacity, const void *from, size_t
 static weir_status guard_hand_out(weir_status made, void *to, size_t capacity, size_t *count, void *all, size_t found,
                                   size_t our_size)
 {
-    if (made == WEIR_OK)
+    if (made == WEIR_OK) {
         guard_copy_array(to, capacity, all, found, our_size);
-    if (count && made == WEIR_OK)
-        *count = found;
+        if (count)
+            *count = found;
+    }
     free(all);
     return made;
 }
@@ -297,22 +298,22 @@ static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, guar
     weir_guard_leak *all;
     size_t found;
     weir_status status = guard_gather(guard, client, &all, &found);
-    guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = sums;
+    guard_leak_sum *sums = status == WEIR_OK ? calloc(found + 1, sizeof *sums) : NULL, *sum = NULL;
+    *count = 0;
     if (status == WEIR_OK && !sums)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for the sums of %zu blocks", found);
     if (status == WEIR_OK)
         qsort(all, found, sizeof *all, by_tag);
     for (size_t i = 0; i < found && status == WEIR_OK; i++) {
-        if (i > 0 && strcmp(all[i].tag, all[i - 1].tag) != 0)
-            sum++;
-        if (sum->blocks++ == 0) {
+        if (i == 0 || strcmp(all[i].tag, all[i - 1].tag) != 0) {
+            sum = &sums[(*count)++];
             sum->oldest = all[i].block;
             memcpy(sum->name, all[i].name, sizeof sum->name);
             memcpy(sum->tag, all[i].tag, sizeof sum->tag);
         }
+        sum->blocks++;
         sum->bytes += all[i].bytes;
     }
-    *count = status == WEIR_OK && found > 0 ? (size_t)(sum - sums) + 1 : 0;
     if (sums)
         qsort(sums, *count, sizeof *sums, most_bytes_first);
     free(all);
@@ -320,13 +321,12 @@ static weir_status guard_sum_up(wi_guard *guard, const weir_client *client, guar
     return status;
 }
 
-void wi_guard_log_leaks(wi_resource *top, const weir_client *client)
+void wi_guard_log_leaks(wi_guard *guard, const weir_client *client)
 {
-    wi_guard *guard = wi_guard_in(top);
     guard_leak_sum *all;
     size_t found;
     char bytes[24];
-    if (!guard || guard_sum_up(guard, client, &all, &found) != WEIR_OK)
+    if (guard_sum_up(guard, client, &all, &found) != WEIR_OK)
         return;
     for (size_t i = 0; i < found; i++)
         weir_log(WEIR_LOG_WARNING, "%s has %llu live blocks of %s tagged \"%s\", the oldest at %p of generation %llu",

@@ -138,6 +138,8 @@ CUresult stub_cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     STUB_CALL(cuDeviceCanAccessPeer, 0);
     if (device < 0 || device >= stub.devices || peer < 0 || peer >= stub.devices)
         return STUB_INVALID_DEVICE;
+    if (!can)
+        return STUB_INVALID_VALUE;
     *can = device != peer && getenv("STUB_CUDA_PEERS") != NULL;
     return CUDA_SUCCESS;
 }
