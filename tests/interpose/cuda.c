@@ -1,4 +1,5 @@
 /* What a module asks of CUDA's memory goes to clients of weir: accounts, classes, answers and errors. */
+#include "interpose/cuda_needs.h"
 #include "interpose/cuda_rig.h"
 
 enum { VIRTUAL_MEMORY = 102, MULTIPROCESSORS = 16, INVALID_VALUE = 1, NO_MEMORY = 2 };
@@ -449,9 +450,20 @@ static void a_free_waits_for_the_streams_of_another_device(void **state)
     end(&f);
 }
 
+/* All that an engine on CUDA needs is here as a stub; of what it needs besides the first that is missing is named. */
+static void the_first_library_that_is_missing_is_named(void **state)
+{
+    static const char *const none[] = {NULL}, *const two[] = {"libcuda.so.1", "libnone.so.7", "libnone.so.8", NULL};
+    (void)state;
+    assert_null(wi_cuda_missing(NULL));
+    assert_null(wi_cuda_missing(none));
+    assert_string_equal(wi_cuda_missing(two), "libnone.so.7");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_library_that_is_missing_is_named),
         cmocka_unit_test(device_memory_is_the_clients_until_it_is_freed),
         cmocka_unit_test(no_bytes_are_nothing_and_no_place_for_the_pointer_is_an_error),
         cmocka_unit_test(the_class_is_that_of_the_phase),
