@@ -505,6 +505,11 @@ static void nodes_run_as_they_are_joined(void **state)
          "Shape x > t; Gather t o > g; Neg g > z; Exp x > y"},
         {2, "in x f32 5 4; weight o i64 = 0; Shape x > t; Gather t o > g; Exp x > y; Neg g > z; out y f32; out z i64",
          "Exp x > y"},
+        {2,
+         "in x f32 5 4; in u f32 n 4; weight o i64 = 0; Exp x > a; Shape a > t; Gather t o > g; Exp a > y; Neg g > z; "
+         "Neg "
+         "u > w; out y f32; out z i64; out w f32",
+         "Neg u > w; Exp x > a; Exp a > y"}, /* whatever makes what is measured */
         {12, "in x f32 n 4; weight o i64 = 0; Shape x > t; Gather t o > g; Exp x > y; Neg g > z; out y f32; out z i64",
          "Exp x > y"},
         {2, "in x f32 n 4; Exp x > a; Neg x > b; Abs b > c; Add c a > y; out y f32",
