@@ -48,7 +48,7 @@ typedef struct places {
 static bool readable(char *path, size_t capacity, const char *folder, const char *rest)
 {
     int length = snprintf(path, capacity, "%s/%s", folder, rest);
-    bool good = length > 0 && (size_t)length < capacity && access(path, R_OK) == 0;
+    bool good = (size_t)length < capacity && access(path, R_OK) == 0;
     path[good ? length : 0] = '\0';
     return good;
 }
