@@ -20,7 +20,7 @@ enum { A = WEIR_CLASS_ACTIVATIONS };
 
 /* ---- what is made up --------------------------------------------------------------------------------------------- */
 
-static char path[64];
+static char model_path[64];
 static size_t devices;
 static wg_load_settings asked;
 static int laid_out, dropped;                    /* how often */
@@ -61,9 +61,9 @@ bool wg_breakdown(void *function, const struct llama_context *context, ggml_back
     return !silent;
 }
 
-weir_status wg_check_once(const char *of, wg_facts *facts, wg_hyper *hyper)
+weir_status wg_check_once(const char *path, wg_facts *facts, wg_hyper *hyper)
 {
-    assert_string_equal(of, path);
+    assert_string_equal(path, model_path);
     (void)facts, (void)hyper;
     return reads == WEIR_OK ? WEIR_OK : weir_fail(reads, "it cannot be read");
 }
@@ -98,7 +98,7 @@ int wg_cores(void)
 
 weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
 {
-    assert_string_equal(load->path, path);
+    assert_string_equal(load->path, model_path);
     assert_true(planning);
     model->load = asked;
     model->places.devices = devices;
@@ -160,7 +160,7 @@ static int begin(void **state)
                        0,
                        0};
     /* Another file each time, of which nothing is remembered. */
-    FILE *to = fopen(path, "ab");
+    FILE *to = fopen(model_path, "ab");
     assert_non_null(to);
     fputc('x', to);
     return fclose(to);
@@ -169,7 +169,7 @@ static int begin(void **state)
 static weir_engine_plan plan(bool quick, const char *provider, size_t places)
 {
     weir_engine_plan out = WEIR_INIT(weir_engine_plan);
-    weir_engine_load load = {.struct_size = sizeof load, .path = path, .provider = provider, .quick = quick};
+    weir_engine_load load = {.struct_size = sizeof load, .path = model_path, .provider = provider, .quick = quick};
     load.place_count = places;
     if (wg_plan(&load, &out) != WEIR_OK)
         fail_msg("%s", weir_detail());
@@ -340,7 +340,7 @@ static void what_was_laid_out_is_remembered(void **state)
 static void is_refused(weir_status status, const char *words)
 {
     weir_engine_plan out = WEIR_INIT(weir_engine_plan);
-    weir_engine_load load = {.struct_size = sizeof load, .path = path, .place_count = 1};
+    weir_engine_load load = {.struct_size = sizeof load, .path = model_path, .place_count = 1};
     assert_int_equal(wg_plan(&load, &out), status);
     if (!strstr(weir_detail(), words))
         fail_msg("'%s' is not in: %s", words, weir_detail());
@@ -374,7 +374,7 @@ static void an_older_caller_gets_its_part(void **state)
 {
     (void)state;
     weir_engine_plan out = WEIR_INIT(weir_engine_plan);
-    weir_engine_load load = {.struct_size = offsetof(weir_engine_load, provider), .path = path, .quick = true};
+    weir_engine_load load = {.struct_size = offsetof(weir_engine_load, provider), .path = model_path, .quick = true};
     load.place_count = 1;
     out.struct_size = offsetof(weir_engine_plan, passing);
     assert_int_equal(wg_plan(&load, &out), WEIR_OK);
@@ -394,8 +394,8 @@ int main(void)
         cmocka_unit_test_setup(a_plan_that_fails_says_why, begin),
         cmocka_unit_test_setup(an_older_caller_gets_its_part, begin),
     };
-    snprintf(path, sizeof path, "/tmp/weir-planned-%d.gguf", (int)getpid());
+    snprintf(model_path, sizeof model_path, "/tmp/weir-planned-%d.gguf", (int)getpid());
     int failed = cmocka_run_group_tests_name("planned", tests, NULL, NULL);
-    unlink(path);
+    unlink(model_path);
     return failed;
 }
