@@ -280,6 +280,13 @@ static void a_cache_is_planned_as_it_comes(void **state)
     assert_false(out.exact[K]);
     assert_true(out.exact[W]);
     strcpy(asked.cache_memory, "promised");
+    for (uint64_t more = 0; more < 3; more++) { /* a whole page, or a byte of the next one */
+        bytes[0][1] = 3 * PAGE + more;
+        asked.context = 10 + (int64_t)more;
+        out = plan(false, NULL, 1);
+        assert_int_equal(out.bytes[K], more == 0 ? 3 * PAGE : 4 * PAGE);
+    }
+    bytes[0][1] = 3 * PAGE + 600;
     asked.context = 1;
     out = plan(false, NULL, 1);
     assert_int_equal(out.whole[K], 0);

@@ -412,6 +412,9 @@ static void a_line_that_is_not_whole_is_left_out(void **state)
     spoil(WG_SCRATCH_KEY, '9'); /* a number */
     assert_int_equal(load(made(), reserved), 2);
     assert_int_equal(load(made(), reserved), 0);
+    spoil(WG_SCRATCH_KEY, 'x'); /* no number */
+    assert_int_equal(load(made(), reserved), 2);
+    assert_int_equal(load(made(), reserved), 0);
     spoil(0, 'x'); /* the key */
     assert_int_equal(load(made(), reserved), 2);
     assert_int_equal(truncate(named, 60), 0);
