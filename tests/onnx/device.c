@@ -323,7 +323,8 @@ static void blocks_of_a_graph_stay(void **state)
 static void graphs_are_told_apart_by_their_ranks(void **state)
 {
     (void)state;
-    static const int64_t shape[4] = {4, 1, 1, 1};
+    static const int64_t shape[4] = {4, 1, 1, 1},
+                         others[][4] = {{1, 4, 1, 1}, {1, 1, 4, 1}, {1, 1, 1, 4}, {1, 1, 1, 2}};
     loaded l = load_model("rankless", (const char *const[]){"cuda_graph=on", NULL});
     float x[4] = {1, 2, 3, 4};
     for (int again = 0; again < 2; again++)
@@ -335,6 +336,13 @@ static void graphs_are_told_apart_by_their_ranks(void **state)
             assert_int_equal(out.tensors[0].bytes, sizeof x);
             l.engine->release_outputs(l.model, &out);
         }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) { /* and of every extent */
+        weir_tensor in = tensor("x", WEIR_TYPE_F32, 4, others[i], x);
+        weir_outputs out;
+        assert_ok(infer_with(&l, &in, "host", &out));
+        assert_memory_equal(out.tensors[0].shape, others[i], sizeof others[i]);
+        l.engine->release_outputs(l.model, &out);
+    }
     unload_model(&l);
     close_client(&l);
 }

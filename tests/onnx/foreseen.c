@@ -121,7 +121,10 @@ static void lists_of_sizes(void **state)
 /* ---- places --------------------------------------------------------------------------------------------------------- */
 
 #define PRODUCT "in x f32 n 16; weight w f32 16 17; weight b f32 17; MatMul x w > m; "
-#define BACK    "in x f32 16 16; weight at i64 16; Transpose x > a; Concat a a > b | axis=0; Concat b b > c | axis=0; "
+#define TWICE(both)                                                                                                    \
+    "in x f32 16 16; weight at i64 16; Gather x at > a; Gather a at > b; Max " both                                    \
+    " > c; Gather c at > d; Concat d d > e | axis=0; Gather e at > f; Neg f > y; "
+#define BACK "in x f32 16 16; weight at i64 16; Transpose x > a; Concat a a > b | axis=0; Concat b b > c | axis=0; "
 
 /* A sum behind a product of two matrices is in its place, of three dimensions it is not. */
 static void values_share_places(void **state)
@@ -146,6 +149,14 @@ static void values_share_places(void **state)
         {BACK "Gather c at > d; Transpose d > y; out y f32 16 16",
          {"memory_pattern=off"},
          .places = {1024, 2048, 4096}},
+        /* of two places that are left behind one step, that of the later input is taken: the gaps are others */
+        {TWICE("b a") "out y f32 16 16", .places = {1024}, .block = 3072},
+        {TWICE("a b") "out y f32 16 16", .places = {1024}, .block = 4096},
+        /* what is split is not there behind that */
+        {"in x f32 16 256; weight o i64 1 = 0; weight h i64 1 = 8; weight e i64 1 = 16; Exp x > a; Slice a o h o > b; "
+         "Slice a h e o > c; Exp b > y; Exp c > z; out y f32 8 256; out z f32 8 256",
+         {"memory_pattern=off"},
+         .places = {16384, 8192, 8192}},
         {BACK "Cast c > i | to=2; Gather i at > d; Transpose d > y; out y u8 16 16", /* of another type */
          {"memory_pattern=off"},
          .places = {2048, 4096}},
@@ -173,6 +184,8 @@ static void what_is_unpacked_for_a_product_vanishes(void **state)
 
 #define FILTERED(filters, out)                                                                                         \
     "in x f32 1 3 8 8; weight k f32 " filters "; Conv x k > y | pads=1,1,1,1; out y f32 1 " out
+#define RECURRENT                                                                                                      \
+    "in x f32 5 2 32; in w f32 1 gates 32; in r f32 1 gates h; LSTM x w r > y | hidden_size=262144; out y f32 5 1 2 h"
 enum { OF_TWO = 2 * 128 * 128 * 4 + 256, OF_IMAGE = 64 * 27 * 4 + 256 };
 
 static void kernels_work_in_memory(void **state)
@@ -191,6 +204,12 @@ static void kernels_work_in_memory(void **state)
          "out y f32 5 1 2 15",
          .places = {600}, .work = 3 * 256 + 2 * 256 + 2560 + 256 + 2 * 256, /* states, gates, lengths, last states */
          .packed = {64 * 32 * 4, 64 * 15 * 4}, .replaced = {60 * 32 * 4, 60 * 15 * 4}},
+        /* as far as the sizes go with which it is told */
+        {RECURRENT,
+         {"dims=gates=1048576,h=262144"},
+         .places = {10 << 20},
+         .work = 5 * ((2 << 20) + 256) + 2 * ((1 << 20) + 256) + (40 << 20) + 256 + 256},
+        {RECURRENT, {"dims=gates=1048580,h=262145"}, .places = {(10 << 20) + 40}},
         {"in x f32 5 2 32; weight w f32 2 45 32; weight r f32 2 45 15; "
          "GRU x w r > y | hidden_size=15 direction=bidirectional; out y f32 5 2 2 15",
          .places = {1200}, .work = 2 * (2 * 256 + 2048 + 256) + 1536 + 768 + 512,
@@ -201,11 +220,14 @@ static void kernels_work_in_memory(void **state)
 
 /* ---- weights -------------------------------------------------------------------------------------------------------- */
 
-#define NORMED(more)                                                                                                   \
+#define NORMED_BY(conv, more)                                                                                          \
     "in x f32 1 3 8 8; weight k f32 300 3 1 1; weight s f32 300; weight b f32 300; weight m f32 300; weight v f32 "    \
-    "300; "                                                                                                            \
-    "Conv x k > c; BatchNormalization c s b m v > y; out y f32 1 300 8 8" more
-#define OF_300 1200, 1200, 1200, 1200
+    "300; weight d f32 300; "                                                                                          \
+    "Conv " conv " > c; BatchNormalization c s b m v > y; out y f32 1 300 8 8" more
+#define NORMED(more) NORMED_BY("x k", more)
+#define OF_300       1200, 1200, 1200, 1200
+/* states, gates, lengths, the input as bytes and its products, last states */
+enum { OF_BYTES = 3 * 256 + 2 * 256 + 2816 + 256 + 512 + 768 + 2 * 256 };
 
 /* Columns come in sixteens; of bytes there is a sum for each, and rows come in fours. */
 static void kernels_lay_weights_out(void **state)
@@ -223,6 +245,10 @@ static void kernels_lay_weights_out(void **state)
          .packed = {304 * 4 + 304 * 8}, .replaced = {1800}},
         {"in x u8 n 8; weight w i8 8 304; MatMulInteger x w > y; out y i32 n 304", .places = {1216},
          .packed = {304 * 4 + 304 * 8}, .replaced = {304 * 8}},
+        /* of an LSTM in bytes, whose zero points are read as they are */
+        {"in x f32 5 2 32; weight w u8 1 32 64; weight r u8 1 16 64; weight s f32 1; weight z u8 1; "
+         "com.microsoft:DynamicQuantizeLSTM x w r - - - - - s z s z > y | hidden_size=16; out y f32 5 1 2 16",
+         .places = {640}, .work = OF_BYTES, .packed = {64 * 4 + 64 * 32, 64 * 4 + 64 * 16}, .replaced = {2048, 1024}},
         /* the left-hand side, and one that is small */
         {"in x f32 17 n; weight w f32 16 17; MatMul w x > y; out y f32 16 n", .places = {64}},
         {"in x f32 n 4; weight w f32 4 16; MatMul x w > y; out y f32 n 16", .places = {64}, .packed = {256}},
@@ -236,6 +262,8 @@ static void kernels_lay_weights_out(void **state)
          .places = {68}, .packed = {2048}, .replaced = {1088}},
         /* a normalisation behind a convolution makes other filters */
         {NORMED(""), .places = {300 * 256}, .replaced = {3600, OF_300}},
+        {NORMED_BY("x k -", ""), .places = {300 * 256}, .replaced = {3600, OF_300}},
+        {NORMED_BY("x k d", ""), .places = {300 * 256}, .replaced = {3600, OF_300, 1200}},
         {NORMED(""), {"optimization=disable"}, .places = {300 * 256}, .block = 300 * 256},
         {NORMED("; out c f32 1 300 8 8"), .places = {300 * 256, 300 * 256}},
     };
@@ -320,6 +348,10 @@ static void what_a_run_takes_is_foreseen(void **state)
         {.text = LARGE "Gather x at > a; Gather a at > b; Gather b at > c; Gather c at > y; out y f32 256 256"},
         {.text = LARGE "Gather x at > a; Gather a at > b; Gather b at > y; out y f32 256 256",
          .settings = {"memory_pattern=off"}},
+        {.text = LARGE "Gather x at > a; Gather a at > b; Max b a > c; Gather c at > d; Concat d d > e | axis=0; "
+                       "Gather e at > f; Neg f > y; out y f32 256 256"},
+        {.text = LARGE "Gather x at > a; Gather a at > b; Max a b > c; Gather c at > d; Concat d d > e | axis=0; "
+                       "Gather e at > f; Neg f > y; out y f32 256 256"},
         {.text = LARGE
          "Gather x at > a; Concat a a > b | axis=0; Concat b b > c | axis=0; Gather c at > d; Gather d at > y; "
          "out y f32 256 256"},

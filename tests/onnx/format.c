@@ -197,6 +197,43 @@ static void tensors_are_as_long_as_they_say(void **state)
     assert_detail("both raw and typed");
 }
 
+/* Three elements as a list, and what is one more or less. */
+static void lists_are_as_long_as_they_say(void **state)
+{
+    enum { F32S = 4, I32S = 5, TEXTS = 6, I64S = 7, F64S = 10, U64S = 11 };
+    static const struct {
+        int type;
+        uint32_t list;
+        int wanted;
+    } cases[] = {{ONNX_FLOAT, F32S, 3}, {ONNX_COMPLEX64, F32S, 6}, {ONNX_DOUBLE, F64S, 3},  {ONNX_COMPLEX128, F64S, 6},
+                 {ONNX_INT64, I64S, 3}, {ONNX_UINT32, U64S, 3},    {ONNX_UINT64, U64S, 3},  {ONNX_STRING, TEXTS, 3},
+                 {ONNX_INT32, I32S, 3}, {ONNX_UINT8, I32S, 3},     {ONNX_FLOAT16, I32S, 3}, {ONNX_BOOL, I32S, 3},
+                 {ONNX_INT4, I32S, 2},  {ONNX_UINT2, I32S, 1}};
+    static const uint8_t zeros[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int count = cases[i].wanted - 1; count < cases[i].wanted + 2; count++)
+            for (int packed = 0; packed < 2; packed++) {
+                made m = {0};
+                uint32_t list = cases[i].list;
+                size_t width = list == F32S ? 4 : list == F64S ? 8 : 1;
+                onnx_put_varint(&m.tensor, 1, 3);
+                onnx_put_varint(&m.tensor, 2, (uint64_t)cases[i].type);
+                onnx_put_data(&m.tensor, 8, "t", 1);
+                if (list == TEXTS)
+                    for (int k = 0; k < count; k++)
+                        onnx_put_data(&m.tensor, list, "a", 1);
+                else if (packed || width > 1)
+                    onnx_put_data(&m.tensor, list, zeros, (size_t)count * width);
+                else
+                    for (int k = 0; k < count; k++)
+                        onnx_put_varint(&m.tensor, list, 0);
+                assert_status(check_made(&m), count == cases[i].wanted ? WEIR_OK : WEIR_ERR_CORRUPT);
+                if (count != cases[i].wanted)
+                    assert_detail("values are there, its shape and type");
+            }
+}
+
 static void names_are_given_once(void **state)
 {
     (void)state;
@@ -575,6 +612,7 @@ int main(void)
         cmocka_unit_test(external_data_stays_inside),
         cmocka_unit_test(links_stay_inside),
         cmocka_unit_test(tensors_are_as_long_as_they_say),
+        cmocka_unit_test(lists_are_as_long_as_they_say),
         cmocka_unit_test(names_are_given_once),
         cmocka_unit_test(texts_are_utf8),
         cmocka_unit_test(nesting_has_an_end),

@@ -6,8 +6,10 @@
 #include <weir/engine.h>
 #include <weir/stats.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST = 8, WIDTH = 5, TABLE = 100 };
@@ -286,6 +288,60 @@ static void alone(void **state)
         release(&it);
         done(&l);
     }
+}
+
+static _Thread_local int clock_reads; /* of a thread whose clock is made up; 0: it is none */
+static _Thread_local int late_by;     /* nanoseconds, when its run looks at the clock for the first time */
+static int waits;                     /* of such a thread */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+__attribute__((visibility("default"))) int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __real_pthread_cond_timedwait(pthread_cond_t *wake, pthread_mutex_t *lock, const struct timespec *until);
+__attribute__((visibility("default"))) int __wrap_pthread_cond_timedwait(pthread_cond_t *wake, pthread_mutex_t *lock,
+                                                                         const struct timespec *until);
+
+/* A run that may wait for a minute begins in the middle of a second. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    if (clock_reads == 0)
+        return __real_clock_gettime(clock, out);
+    clock_reads++;
+    *out = (struct timespec){.tv_sec = clock_reads == 2 ? 100 : clock_reads == 3 ? 160 : 161, .tv_nsec = 500000000};
+    if (clock_reads == 3) {
+        int64_t at = out->tv_nsec + late_by;
+        out->tv_sec += at / 1000000000;
+        out->tv_nsec = at % 1000000000;
+    }
+    return 0;
+}
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *wake, pthread_mutex_t *lock, const struct timespec *until)
+{
+    waits += clock_reads > 0;
+    return clock_reads ? ETIMEDOUT : __real_pthread_cond_timedwait(wake, lock, until);
+}
+
+/* Nobody waits on when its time is over: at that moment, in the same second or in the next, before as much of that has passed. */
+static void who_is_late_waits_no_more(void **state)
+{
+    static const struct {
+        int late_by, waits;
+    } cases[] = {{-1, 1}, {0, 0}, {1, 0}, {499999999, 0}, {500000000, 0}, {700000000, 0}, {1000000001, 0}};
+    (void)state;
+    loaded l = load_model("joined", four);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        runner it;
+        prepare(&it, &l, 1, WIDTH, 1);
+        waits = 0;
+        late_by = cases[i].late_by;
+        clock_reads = 1;
+        run(&it);
+        clock_reads = 0;
+        good(&it, 1);
+        assert_int_equal(waits, cases[i].waits);
+        release(&it);
+    }
+    done(&l);
 }
 
 /* Floating point: within the rounding of other sums. */
@@ -582,6 +638,7 @@ int main(void)
         cmocka_unit_test(only_who_gives_the_same_inputs),
         cmocka_unit_test(only_what_is_alike),
         cmocka_unit_test(alone),
+        cmocka_unit_test(who_is_late_waits_no_more),
         cmocka_unit_test(rows_of_a_product),
         cmocka_unit_test(rows_of_minilm),
         cmocka_unit_test(a_wrong_one_fails_alone),

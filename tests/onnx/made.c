@@ -8,7 +8,9 @@
 #include <weir/onnxruntime.h>
 
 #include "engines/onnx/buckets.h"
+#include "engines/onnx/foresee.h"
 #include "engines/onnx/replay.h"
+#include "onnx_file/tensor.h"
 
 static bool on_cuda(void)
 {
@@ -78,6 +80,22 @@ static ort_status *counted_array(const ort_env *env, const void *model, size_t s
         fails() ? failed() : count_if(SESSIONS, real->CreateSessionFromArray(env, model, size, options, out));
     first = !status && made[SESSIONS] == 1 ? *out : first;
     return status;
+}
+
+static weir_onnxruntime *newest; /* of the bridges */
+
+/* A session that is made although a request for its memory was refused. */
+static ort_status *refused_array(const ort_env *env, const void *model, size_t size, const ort_session_options *options,
+                                 ort_session **out)
+{
+    weir_onnxruntime_details details = {.struct_size = sizeof details};
+    assert_ok(weir_onnxruntime_info(newest, &details));
+    ort_allocator *table = (ort_allocator *)details.allocators[WEIR_KIND_DEVICE];
+    ort_value *none = NULL;
+    ort_status *refusal = real->CreateTensorAsOrtValue(table, (const int64_t[]){1 << 30}, 1, ONNX_DOUBLE, &none);
+    assert_non_null(refusal);
+    real->ReleaseStatus(refusal);
+    return counted_array(env, model, size, options, out);
 }
 
 static ort_status *failed_array(const ort_env *env, const void *model, size_t size, const ort_session_options *options,
@@ -250,18 +268,22 @@ weir_status __wrap_weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     return status;
 }
 
+static bool bridge_refused, release_fails; /* the second: of what is given back, and is gone all the same */
+
 weir_status __wrap_weir_stream_release(weir_stream stream)
 {
     streams_gone_early += made[BRIDGES] >= made[STREAMS];
     made[STREAMS]--;
-    return __real_weir_stream_release(stream);
+    weir_status status = __real_weir_stream_release(stream);
+    return release_fails ? weir_fail(WEIR_ERR_SYSTEM, "released on purpose") : status;
 }
 
 weir_status __wrap_weir_onnxruntime_create(const weir_onnxruntime_options *options, weir_onnxruntime **out)
 {
-    if (fails())
+    if (bridge_refused || fails())
         return weir_fail(WEIR_ERR_SYSTEM, "failed on purpose");
     weir_status status = __real_weir_onnxruntime_create(options, out);
+    newest = status == WEIR_OK ? *out : NULL;
     made[BRIDGES] += status == WEIR_OK;
     all_made[BRIDGES] += status == WEIR_OK;
     return status;
@@ -273,7 +295,16 @@ weir_status __wrap_weir_onnxruntime_destroy(weir_onnxruntime *bridge)
     made[BRIDGES] -= bridge != NULL;
     weir_status status = __real_weir_onnxruntime_destroy(bridge);
     (void)weir_fail(WEIR_ERR_BUSY, "gone on purpose");
-    return status;
+    return release_fails && bridge ? weir_fail(WEIR_ERR_SYSTEM, "released on purpose") : status;
+}
+
+static int streams_stay, bridges_stay; /* warnings of them */
+
+static void note_warning(weir_log_level level, const char *text, void *user)
+{
+    (void)user;
+    streams_stay += level == WEIR_LOG_WARNING && strstr(text, "the stream of a session stays");
+    bridges_stay += level == WEIR_LOG_WARNING && strstr(text, "a bridge of model stays");
 }
 
 void __real_onnx_weights_begin(weir_engine_model *model, const onnx_file *file, const weir_engine_load *load);
@@ -416,7 +447,8 @@ static int count_all(void **state)
     watched.CreateCUDAProviderOptions = counted_provider;
     watched.ReleaseCUDAProviderOptions = released_ReleaseCUDAProviderOptions;
     first = NULL;
-    first_gone_early = streams_gone_early = 0;
+    first_gone_early = streams_gone_early = streams_stay = bridges_stay = 0;
+    assert_ok(weir_log_set(note_warning, NULL, WEIR_LOG_WARNING));
     memset(made, 0, sizeof made);
     memset(all_made, 0, sizeof all_made);
     calls = fails_at = 0;
@@ -435,6 +467,7 @@ static void nothing_stays(const char *after)
         left += made[k] != 0;
     }
     assert_int_equal(left, 0);
+    assert_true(streams_stay == 0 && bridges_stay == 0); /* nor is it said of any */
 }
 
 /* Rows of `mlp` and `chain`, or an input that they do not take. */
@@ -610,6 +643,25 @@ static void what_is_made_is_given_back_whatever_is_refused(void **state)
     }
 }
 
+/* What a session cannot give back is said, of an unload and of a load that has no bridge. */
+static void what_stays_is_said(void **state)
+{
+    (void)state;
+    loaded l = load_model("mlp", NULL);
+    release_fails = true;
+    unload_model(&l);
+    assert_int_equal(streams_stay, on_cuda());
+    assert_int_equal(bridges_stay, 1);
+    bridge_refused = true;
+    assert_status(load_into(&l, "mlp", NULL), WEIR_ERR_SYSTEM);
+    bridge_refused = release_fails = false;
+    assert_int_equal(streams_stay, on_cuda() ? 2 : 0);
+    assert_int_equal(bridges_stay, 1);
+    close_client(&l);
+    streams_stay = bridges_stay = 0;
+    nothing_stays("a session");
+}
+
 /* Shapes beyond are served without a graph. */
 static void so_many_graphs_are_kept(void **state)
 {
@@ -651,9 +703,9 @@ static void graphs_are_told_apart_by_their_inputs(void **state)
 static void a_refused_weight_is_told(void **state)
 {
     (void)state;
-    for (int session_fails = 0; session_fails < 2; session_fails++) {
+    for (int how = 0; how < 3; how++) {
         loaded l = open_client(0);
-        watched.CreateSessionFromArray = session_fails ? failed_array : counted_array;
+        watched.CreateSessionFromArray = how == 2 ? refused_array : how == 1 ? failed_array : counted_array;
         weight_refused = true;
         weir_status status = load_into(&l, "mlp", NULL);
         weight_refused = false;
@@ -704,10 +756,50 @@ static void a_run_that_has_been_computed_is_not_found(void **state)
     nothing_stays("a run that was cancelled too late");
 }
 
+/* What was foreseen is kept for a file and what was asked of it, of so many; whichever request is refused, nothing else stays. */
+static void what_was_foreseen_is_kept_whole(void **state)
+{
+    enum { KEPT = 16 };
+    char dims[24];
+    onnx_file file;
+    onnx_foreseen whole, again;
+    onnx_foresee_ask ask = {.dims = dims, .threads = 1, .optimization = 2, .memory_pattern = true, .prepack = true};
+    (void)state;
+    assert_ok(onnx_file_open(model_path("mlp"), &file));
+    file.stamp.settled = true;
+    for (int i = 1; i <= 2 * KEPT; i++) {
+        snprintf(dims, sizeof dims, "batch=%d", i);
+        onnx_foresee(&file, &ask, &whole);
+        assert_true(whole.runs && whole.whole);
+        requests = 0;
+        onnx_foresee(&file, &ask, &again);
+        assert_int_equal(requests, 1); /* for what is asked */
+        assert_true(again.runs && again.whole && again.activations == whole.activations);
+        assert_true(again.packed == whole.packed && again.replaced == whole.replaced);
+    }
+    size_t before = piece_count;
+    for (int at = 1, done = 0; !done; at++) {
+        snprintf(dims, sizeof dims, "batch=%d", 1000 + at);
+        requests = 0;
+        refused_at = at;
+        onnx_foresee(&file, &ask, &again);
+        refused_at = 0;
+        done = requests < at;
+        assert_int_equal(piece_count, before);
+        onnx_foresee_now(&file, &ask, &whole);
+        if (again.runs) /* what lacks host memory is not told in part */
+            assert_int_equal(again.activations, whole.activations);
+        if (again.whole)
+            assert_true(again.packed == whole.packed && again.replaced == whole.replaced);
+    }
+    onnx_file_close(&file);
+}
+
 #define ON_BOTH                                                                                                        \
     cmocka_unit_test_setup_teardown(what_is_made_is_given_back, count_all, unwatch),                                   \
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whichever_call_fails, count_all, unwatch),          \
         cmocka_unit_test_setup_teardown(what_is_made_is_given_back_whatever_is_refused, count_all, unwatch),           \
+        cmocka_unit_test_setup_teardown(what_stays_is_said, count_all, unwatch),                                       \
         cmocka_unit_test_setup_teardown(nothing_stays_on_the_heap_whichever_request_fails, count_all, unwatch)
 
 int main(void)
@@ -718,6 +810,7 @@ int main(void)
     /* The host has no graphs, and on a device ONNX Runtime takes the weights itself. */
     const struct CMUnitTest on_host[] = {
         ON_BOTH,
+        cmocka_unit_test_setup_teardown(what_was_foreseen_is_kept_whole, count_all, unwatch),
         cmocka_unit_test_setup_teardown(a_refused_weight_is_told, count_all, unwatch),
         cmocka_unit_test_setup_teardown(options_that_are_gone_are_told_nothing, count_all, unwatch),
         cmocka_unit_test_setup_teardown(a_run_that_has_been_computed_is_not_found, count_all, unwatch),

@@ -300,6 +300,11 @@ static void what_lies_outside_is_told_or_counted(void **state)
     assert_int_equal(stats.promised, 0);
     assert_ok(weir_client_set_limits(l.client, 0, 16384)); /* enough for the weights */
     assert_ok(load_into(&l, "mlp", NULL));
+    l.model->settings.outside_counts = true;
+    assert_ok(onnx_outside_note(l.model, UINT64_MAX)); /* a heap that has shrunk: there is nothing to count */
+    assert_int_equal(l.model->outside, 0);
+    assert_ok(weir_client_info(l.client, &stats));
+    assert_int_equal(stats.promised, 0);
     unload_model(&l);
     assert_status(load_into(&l, "mlp", (const char *const[]){"outside=counted", NULL}), WEIR_ERR_OUT_OF_MEMORY);
     assert_detail("takes of the heap");

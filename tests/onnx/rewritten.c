@@ -98,19 +98,22 @@ typedef struct run_case {
 #define BYTES                                                                                                          \
     "in x u8 5 4; weight q f32; weight z u8; weight w u8 4 6; DequantizeLinear x q z > a; DequantizeLinear w q z > "   \
     "b; "
-#define WHOLE     "in x f32 n 4; weight w u8 4 6; weight u u8; weight q f32; "
-#define TO_BYTES  "DynamicQuantizeLinear x > a t z; MatMulInteger a w z u > c; Cast c > d | to=1; Mul t q > e; "
-#define NUMBERS   "weight r f32 = 19; weight o f32 = 16; weight h f32 = 12; "
-#define GELU      "Erf a > b; Add b o > c; Mul x c > d; Mul d h > y; out y f32"
-#define CUBED     "Mul e q > f; Add x f > g; Mul g r > i; Tanh i > j; Add j o > l; Mul x l > u; Mul u h > y; out y f32"
-#define OF_LAYER  "in x f32 n 3 8; weight c f32 8; weight d f32 8; weight t f32 = 24; weight e f32 = 9; "
-#define CENTRED   "ReduceMean x - > a | keepdims=1; Sub x a > b; "
-#define DEVIATION "ReduceMean f - > g | keepdims=1; Add g e > h; Sqrt h > i; "
-#define DIVIDED   "Div b i > j; Mul j c > l; Add l d > y; out y f32"
-#define CUT       "weight o i64 1 = 0; weight h i64 1 = 3; weight e i64 1 = 8; weight a i64 1 = 1; Exp x > v; "
-#define TWO_PARTS "Slice v o h a > b; Slice v h e a > c; Neg b > y; Neg c > z; out y f32; out z f32"
-#define PICKED    "Exp x > v; Gather v o > b | axis=1; Gather v i > c | axis=1; Neg b > y; Neg c > z; out y f32; out z f32"
-#define BENT      "Exp b > y; out y f32"
+#define WHOLE      "in x f32 n 4; weight w u8 4 6; weight u u8; weight q f32; "
+#define TO_BYTES   "DynamicQuantizeLinear x > a t z; MatMulInteger a w z u > c; Cast c > d | to=1; Mul t q > e; "
+#define NUMBERS    "weight r f32 = 19; weight o f32 = 16; weight h f32 = 12; "
+#define GELU       "Erf a > b; Add b o > c; Mul x c > d; Mul d h > y; out y f32"
+#define CUBED      "Mul e q > f; Add x f > g; Mul g r > i; Tanh i > j; Add j o > l; Mul x l > u; Mul u h > y; out y f32"
+#define OF_LAYER   "in x f32 n 3 8; weight c f32 8; weight d f32 8; weight t f32 = 24; weight e f32 = 9; "
+#define CENTRED    "ReduceMean x - > a | keepdims=1; Sub x a > b; "
+#define DEVIATION  "ReduceMean f - > g | keepdims=1; Add g e > h; Sqrt h > i; "
+#define DIVIDED    "Div b i > j; Mul j c > l; Add l d > y; out y f32"
+#define CUT        "weight o i64 1 = 0; weight h i64 1 = 3; weight e i64 1 = 8; weight a i64 1 = 1; Exp x > v; "
+#define TWO_PARTS  "Slice v o h a > b; Slice v h e a > c; Neg b > y; Neg c > z; out y f32; out z f32"
+#define PICKED     "Exp x > v; Gather v o > b | axis=1; Gather v i > c | axis=1; Neg b > y; Neg c > z; out y f32; out z f32"
+#define BENT       "Exp b > y; out y f32"
+#define SUMMED(of) "in x f32 n 8; weight v f32 " of "; Add x v > s; "
+#define QUANTIZED  "in x f32 n 4; weight q f32; weight z u8; "
+#define BOTH       "Concat a b > y | axis=1; out y u8"
 
 enum { GPU = 10 };
 
@@ -178,6 +181,10 @@ static void nodes_run_as_they_are_joined(void **state)
         {2, BYTES "MatMul a b > y; out y f32", "MatMul x w > y"},
         {2, BYTES "MatMul a b > c; QuantizeLinear c q z > y; out y u8", "MatMul x w q z > y"},
         {2,
+         "in x u8 5 4; weight q f32; weight w u8 4 6; DequantizeLinear x q - > a; DequantizeLinear w q - > b; "
+         "MatMul a b > y; out y f32",
+         "MatMul x w > y"},
+        {2,
          "in x u8 5 4; weight q f32; weight z u8; weight w f32 4 6; DequantizeLinear x q z > a; MatMul a w > y; out y "
          "f32",
          "DequantizeLinear x q z > a; MatMul a w > y"},
@@ -220,6 +227,15 @@ static void nodes_run_as_they_are_joined(void **state)
          "in x f32 n 8; weight v f32 1 8; " NUMBERS
          "Add x v > s; Div s r > a; Erf a > b; Add b o > c; Mul s c > d; Mul d h > y; out y f32",
          "Add x v > s; Gelu o s r h > y"},
+        /* written as one: the sum before it goes into it, unless somebody else reads that, too, or it is of no vector */
+        {2, SUMMED("8") "Neg s > z; com.microsoft:Gelu z > y; out y f32", "Add x v > s; Neg s > z; Gelu z > y"},
+        {2, SUMMED("8") "com.microsoft:Gelu s > y; out y f32", "BiasGelu x v > y"},
+        {2, SUMMED("8") "com.microsoft:Gelu s > y; Neg s > z; out y f32; out z f32",
+         "Add x v > s; Neg s > z; Gelu s > y"},
+        {2, SUMMED("8") "com.microsoft:Gelu s > y; out y f32; out s f32", "Add x v > s; Gelu s > y"},
+        {2, SUMMED("1 8") "com.microsoft:Gelu s > y; out y f32", "Add x v > s; Gelu s > y"},
+        {2, "in x f32 n 8; in v f32 8; Add x v > s; com.microsoft:Gelu s > y; out y f32", "Add x v > s; Gelu s > y"},
+        {1, SUMMED("8") "com.microsoft:Gelu s > y; out y f32", "Add x v > s; Gelu s > y"},
         {2, "in x f32 n 8; weight r f32 8; weight o f32 = 16; weight h f32 = 12; Div x r > a; " GELU,
          "Div x r > a; Erf a > b; Add b o > c; Mul x c > d; Mul d h > y"},
         {2, "in x f32 n 8; weight r f32 = 19; weight o f32 8; weight h f32 = 12; Div x r > a; " GELU,
@@ -376,6 +392,10 @@ static void nodes_run_as_they_are_joined(void **state)
          "in x f32 n 8; " CUT
          "Slice v o h a > b; Slice v h e a > c; Neg b > y; Neg c > z; Neg v > w; out y f32; out z f32; out w f32",
          "Exp x > v; Neg v > w; Slice v h e a > c; Neg c > z; Slice v o h a > b; Neg b > y"},
+        {2,
+         "in x f32 n 8; " CUT
+         "Slice v o h a > b; Strange > ; Slice v h e a > c; Neg b > y; Neg c > z; out y f32; out z f32",
+         "Exp x > v; Split v > b c; Neg c > z; Neg b > y; Strange  > "}, /* also beside a node that reads nothing */
         {2, "in x f32 n 2; weight o i64 = 0; weight i i64 = 1; " PICKED,
          "Exp x > v; Split v > b c; Neg c > z; Neg b > y"},
         {2, "in x f32 n 2; weight o i64 1 = 0; weight i i64 1 = 1; " PICKED,
@@ -395,6 +415,22 @@ static void nodes_run_as_they_are_joined(void **state)
          "FusedMatMul x z > y"},
         {2, "in x f32 n 4 3; in z f32 6 5 3; Transpose z > t | perm=1,2,0; MatMul x t > y; out y f32",
          "Transpose z > t; MatMul x t > y"},
+        {2, "in x f32 n 4 3; in z f32 3 6 5; Transpose z > t | perm=2,0,1; MatMul x t > y; out y f32",
+         "Transpose z > t; MatMul x t > y"},
+        {2, "in x f32 n 4 3; in z f32 6 3 5; Transpose z > t | perm=2,1,0; MatMul x t > y; out y f32",
+         "Transpose z > t; MatMul x t > y"},
+        {2, "in x f32 n 4; in z f32 4 6; Transpose z > t | perm=0,1; MatMul x t > y; out y f32",
+         "Transpose z > t; MatMul x t > y"},
+        {2, "in x f32 2 n 4 3; in z f32 2 5 6 3; Transpose z > t | perm=0,1,3,2; MatMul x t > y; out y f32",
+         "FusedMatMul x z > y"},
+        {2, "in x f32 2 2 n 4 3; in z f32 2 2 5 6 3; Transpose z > t | perm=1,0,2,4,3; MatMul x t > y; out y f32",
+         "Transpose z > t; MatMul x t > y"},
+        {2, "in x f32 2 n 4 3; in z f32 5 2 6 3; Transpose z > t | perm=1,0,3,2; MatMul x t > y; out y f32",
+         "Transpose z > t; MatMul x t > y"},
+        {2, "in x f32 2 n 4 3; in z f32 5 2 3 6; Transpose z > t | perm=1,0,2,3; MatMul x t > y; out y f32",
+         "Transpose z > t; MatMul x t > y"},
+        {2, "in x f32 4; in z f32 4 6; Transpose x > t | perm=0,; MatMul t z > y; out y f32",
+         "Transpose x > t; MatMul t z > y"},
         {2, "in x u8 5 4; in z u8 6 4; Transpose z > t | perm=1,0; MatMulInteger x t > y; out y i32",
          "Transpose z > t; MatMulInteger x t > y"},
         {2, "in x f32 n 4; in z f32 4 6; weight q f32 = 9; MatMul x z > c; Mul c q > y; out y f32",
@@ -432,6 +468,17 @@ static void nodes_run_as_they_are_joined(void **state)
         {2, "in x f32 n 4; Softmax x > a | axis=1; Softmax x > b | axis=1; Add a b > y; out y f32",
          "Softmax x > a; Add a a > y"},
         {2, "in x f32 n 4; Exp x > a; Exp x > y; Neg a > z; out y f32; out z f32", "Exp x > a; Neg a > z; Exp x > y"},
+        /* who differs in nothing but the domain, or in how much goes in or out, is another one */
+        {2, QUANTIZED "QuantizeLinear x q z > a; com.microsoft:QuantizeLinear x q z > b; " BOTH,
+         "QuantizeLinear x q z > b; QuantizeLinear x q z > a; Concat a b > y"},
+        {2, QUANTIZED "com.microsoft:QuantizeLinear x q z > a; com.microsoft:QuantizeLinear x q z > b; " BOTH,
+         "QuantizeLinear x q z > a; Concat a a > y"},
+        {2, QUANTIZED "QuantizeLinear x q > a; QuantizeLinear x q z > b; " BOTH,
+         "QuantizeLinear x q z > b; QuantizeLinear x q > a; Concat a b > y"},
+        {2,
+         "in x f32 1 3 4 4; MaxPool x > a | kernel_shape=2,2; MaxPool x > b i | kernel_shape=2,2; Add a b > y; out y "
+         "f32",
+         "MaxPool x > b i; MaxPool x > a; Add a b > y"},
         {0, "in x f32 n 4; Exp x > a; Exp x > b; Add a b > y; out y f32", "Exp x > b; Exp x > a; Add a b > y"},
         {2, "in x f32 n 4; weight o f32 = 16; Exp x > a; Mul a o > b; " BENT, "Exp x > a; Exp a > y"},
         {2, "in x f32 n 4; weight o f32 = 16; Exp x > a; Div a o > b; " BENT, "Exp x > a; Exp a > y"},
@@ -458,6 +505,11 @@ static void nodes_run_as_they_are_joined(void **state)
          "Shape x > t; Gather t o > g; Neg g > z; Exp x > y"},
         {2, "in x f32 5 4; weight o i64 = 0; Shape x > t; Gather t o > g; Exp x > y; Neg g > z; out y f32; out z i64",
          "Exp x > y"},
+        {2,
+         "in x f32 5 4; in u f32 n 4; weight o i64 = 0; Exp x > a; Shape a > t; Gather t o > g; Exp a > y; Neg g > z; "
+         "Neg "
+         "u > w; out y f32; out z i64; out w f32",
+         "Neg u > w; Exp x > a; Exp a > y"}, /* whatever makes what is measured */
         {12, "in x f32 n 4; weight o i64 = 0; Shape x > t; Gather t o > g; Exp x > y; Neg g > z; out y f32; out z i64",
          "Exp x > y"},
         {2, "in x f32 n 4; Exp x > a; Neg x > b; Abs b > c; Add c a > y; out y f32",

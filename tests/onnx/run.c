@@ -161,6 +161,25 @@ static void defaults_and_open_ranks(void **state)
     unload_model(&l);
     close_client(&l);
 
+    /* where the file says no rank, that of the input's own value is none either */
+    l = load_model(written("in x f32 n; in scale f32 *; weight scale f32 1 = 32; Mul x scale > y; out y f32 n"), NULL);
+    assert_ok(infer(&l, inputs, 1, &out));
+    assert_true(((float *)out.tensors[0].data)[1] == 6);
+    l.engine->release_outputs(l.model, &out);
+    assert_ok(infer(&l, inputs, 2, &out));
+    assert_true(((float *)out.tensors[0].data)[1] == 20);
+    l.engine->release_outputs(l.model, &out);
+    inputs[1] = tensor("scale", WEIR_TYPE_F32, SHAPE(1, 1), &ten);
+    assert_ok(infer(&l, inputs, 2, &out));
+    assert_int_equal(out.tensors[0].rank, 2);
+    l.engine->release_outputs(l.model, &out);
+    inputs[1] = tensor("scale", WEIR_TYPE_I32, SHAPE(1, 1), &ten);
+    assert_status(infer(&l, inputs, 2, &out), WEIR_ERR_INVALID);
+    assert_detail("input \"scale\": expected f32 [...], given i32 [1, 1]");
+    unload_model(&l);
+    close_client(&l);
+    written_clear();
+
     l = load_model("rankless", NULL);
     weir_tensor any = tensor("x", WEIR_TYPE_F32, SHAPE(1, 2, 1), x);
     assert_ok(infer(&l, &any, 1, &out));
@@ -180,7 +199,11 @@ static void wrong_inputs_are_named(void **state)
     weir_tensor good = tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x), bad = good;
     uint64_t before = live(&l);
 
-    assert_status(infer(&l, NULL, 0, &out), WEIR_ERR_INVALID);
+    weir_inference nothing = {.struct_size = sizeof nothing};
+    memset(&out, 0xa5, sizeof out);
+    out.struct_size = sizeof out;
+    assert_status(l.engine->infer(l.model, &nothing, &out), WEIR_ERR_INVALID);
+    assert_true(!out.tensors && out.count == 0 && !out.engine_data); /* whatever was there before */
     assert_detail("input \"x\" is missing (f32 [?, 16])");
     bad.name = "y";
     assert_status(infer(&l, &bad, 1, &out), WEIR_ERR_INVALID);
@@ -265,7 +288,14 @@ static void refused_models(void **state)
         assert_null(l.model);
         assert_int_equal(live(&l), 0);
     }
+    /* of whose output the file says nothing */
+    assert_status(load_into(&l, written("in x f32 4; SplitToSequence x > y | axis=0; out y"), NULL),
+                  WEIR_ERR_UNSUPPORTED);
+    assert_detail("output \"y\" is no tensor; only tensors of numbers or bool go in and out");
+    assert_null(l.model);
+    assert_int_equal(live(&l), 0);
     close_client(&l);
+    written_clear();
 }
 
 static void unknown_settings_are_listed(void **state)

@@ -57,7 +57,11 @@ static bool is_number(const char *word)
 static onnx_buffer value_of(char **words, size_t count)
 {
     onnx_buffer shape = {0}, tensor = {0}, type = {0}, value = {0};
-    for (size_t i = 3; i < count; i++) {
+    put_text(&value, VALUE_NAME, words[1]);
+    if (count < 3)
+        return value;
+    bool shaped = count < 4 || strcmp(words[3], "*") != 0;
+    for (size_t i = 3; shaped && i < count; i++) {
         onnx_buffer dimension = {0};
         if (is_number(words[i]))
             onnx_put_varint(&dimension, DIMENSION_VALUE, strtoull(words[i], NULL, 10));
@@ -66,9 +70,9 @@ static onnx_buffer value_of(char **words, size_t count)
         put(&shape, SHAPE_DIMENSION, dimension);
     }
     onnx_put_varint(&tensor, TENSOR_ELEMENTS, (uint64_t)type_of(words[2]));
-    put(&tensor, TENSOR_SHAPE, shape);
+    if (shaped)
+        put(&tensor, TENSOR_SHAPE, shape);
     put(&type, TYPE_TENSOR, tensor);
-    put_text(&value, VALUE_NAME, words[1]);
     put(&value, VALUE_TYPE, type);
     return value;
 }

@@ -2,7 +2,8 @@
  *
  *   in x f32 n 16; weight w f32 16 17; MatMul x w > y; out y f32 n 17
  *
- * A dimension is a number, a name, or ? for one of which nothing is said. `weight s i64 2 = 4 8` has those numbers; others
+ * A dimension is a number, a name, or ? for one of which nothing is said; * alone is no shape, and without a type nothing is said of
+ * a value but its name. `weight s i64 2 = 4 8` has those numbers; others
  * have small ones that differ from place to place. A node is KIND INPUT… > OUTPUT…, with - for an input that is left out,
  * DOMAIN:KIND for one of another domain, and attributes behind |: axis=1 is a number, perm=1, a list, direction=reverse a
  * text. */

@@ -346,6 +346,7 @@ def quantized():
         n.op("QLinearGlobalAveragePool", image, scale, zero, scale, zero, **own): "2x4x1x1 uint8",
         n.op("QLinearReduceMean", x, scale, zero, scale, zero, axes=[2, 3], keepdims=0, **own): "2x4 uint8",
         n.op("QLinearConcat", scale, zero, x, scale, zero, x, scale, zero, axis=1, **own): "2x8x8x8 uint8",
+        n.op("QLinearConcat", scale, zero, x, scale, zero, x, scale, zero, x, scale, zero, axis=2, **own): "2x4x24x8 uint8",
         n.op("QAttention", n.input([2, 5, 24], T.UINT8), bytes_of, n.weight(np.zeros(72, np.float32)), scale, scale, num_heads=4,
              **own): "2x5x24 float",
         n.op("GatherBlockQuantized", n.weight(np.zeros((9, 16), np.uint8)), n.input([3], T.INT64), n.weight(np.zeros((9, 1), np.float32)),

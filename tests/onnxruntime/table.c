@@ -75,6 +75,8 @@ static void blocks_of_the_same_client(const char *resource, bool known)
         ignored(&f, f.table, own);
         assert_non_null(strstr(said, "anna's"));
         ignored(&f, f.table, more);
+        ignored(&f, f.table, (char *)own + 256);
+        assert_null(strstr(said, "did not get it here")); /* which is true of what is inside, but not all */
         assert_true(is_live(own) && is_live(more));
         ok(weir_free(f.a, own, streams[i]));
         ok(weir_free(f.a, more, streams[i]));

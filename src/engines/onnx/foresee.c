@@ -495,11 +495,6 @@ static uint64_t packed_bytes(int32_t type, int64_t depth, int64_t width)
                               : columns * sizeof(int32_t) + columns * aligned(depth, 4);
 }
 
-static bool is_byte(int32_t type)
-{
-    return type == ONNX_UINT8 || type == ONNX_INT8;
-}
-
 /* What the kernel of the node makes of its input; 0: it reads it as it is. */
 static uint64_t packed_by(const graph_node *node, uint32_t input, const graph_value *value)
 {
@@ -513,12 +508,12 @@ static uint64_t packed_by(const graph_node *node, uint32_t input, const graph_va
         bool turned = graph_int(node, "transB", 0);
         return onnx_charge(packed_bytes(value->type, dims[turned], dims[!turned]), false);
     }
-    if (input == 1 && rank == 2 && is_byte(value->type) && onnx_text_is(node->op, "MatMulInteger"))
+    if (input == 1 && rank == 2 && onnx_text_is(node->op, "MatMulInteger"))
         return onnx_charge(packed_bytes(value->type, dims[0], dims[1]), false);
     bool gates = (input == 1 || input == 2) && rank == 3;
     if (gates && floats && onnx_is_recurrent(node))
         return onnx_charge((uint64_t)dims[0] * packed_bytes(value->type, dims[2], dims[1]), false);
-    if (gates && is_byte(value->type) && onnx_text_is(node->op, "DynamicQuantizeLSTM"))
+    if (gates && onnx_text_is(node->op, "DynamicQuantizeLSTM"))
         return onnx_charge((uint64_t)dims[0] * packed_bytes(value->type, dims[1], dims[2]), false);
     return 0;
 }

@@ -49,7 +49,7 @@ static bool is_number(const knowing *k, uint32_t id)
 
 static bool is_constant(const graph_value *value)
 {
-    return !value || value->weight || value->constant;
+    return !value || value->constant;
 }
 
 static bool among(const graph_node *node, const char *const *names, size_t count)
@@ -234,7 +234,7 @@ static void reshape(const knowing *k, const graph_value *out, uint32_t *to)
     }
     for (uint32_t i = 0; x && shape && i < out->shape.rank; i++) {
         int64_t number = written(k, shape, i);
-        if (i < x->shape.rank && kept[i])
+        if (kept[i])
             to[i] = from_begin(k, 0, i);
         else if (number > 0 || (number == -1 && whole))
             to[i] = ONNX_NUMBER;

@@ -130,7 +130,7 @@ static void mark_any_rank(onnx_ports *ports, const onnx_value *values, size_t co
 {
     for (size_t i = 0; i < ports->count; i++)
         for (size_t k = 0; k < count; k++)
-            if (ports->list[i].rank == 0 && !values[k].shaped && onnx_text_is(values[k].name, ports->list[i].name))
+            if (!values[k].shaped && onnx_text_is(values[k].name, ports->list[i].name))
                 ports->any_rank[i] = true;
 }
 

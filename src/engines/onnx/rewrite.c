@@ -162,7 +162,7 @@ static bool is_neutral(graph *file, const graph_node *node, uint32_t input)
     double neutral = onnx_text_is(node->op, "Mul") || onnx_text_is(node->op, "Div") ? 1 : 0;
     bool both = onnx_text_is(node->op, "Mul") || onnx_text_is(node->op, "Add");
     const graph_value *value = &file->values[node->inputs[input]];
-    if ((!both && input == 0) || !(value->weight || value->constant) || value->elements != 1)
+    if ((!both && input == 0) || !value->constant || value->elements != 1)
         return false;
     const graph_number *number = graph_contents(file, node->inputs[input]);
     double is = !number ? 2 : graph_real(value->type) ? number->f : (double)number->i;
@@ -176,7 +176,7 @@ static bool takes_all(graph *file, const graph_node *node)
         return false;
     const graph_value *x = &file->values[node->inputs[0]], *out = &file->values[node->outputs[0]],
                       *ends = &file->values[node->inputs[2]];
-    const graph_number *numbers = ends->weight || ends->constant ? graph_contents(file, node->inputs[2]) : NULL;
+    const graph_number *numbers = ends->constant ? graph_contents(file, node->inputs[2]) : NULL;
     bool all = numbers && x->shape.rank == out->shape.rank && x->elements == out->elements;
     for (uint64_t i = 0; all && i < ends->elements; i++)
         all = numbers[i].i >= INT32_MAX;
@@ -261,12 +261,10 @@ static void run_what_depends(rewrite *r, const uint32_t *known)
 {
     for (size_t i = 0; i < r->g.node_count; i++) {
         graph_node *node = &r->g.nodes[i];
-        bool runs = node->folded && node->input_count > 0 && node->inputs[0] != GRAPH_NONE &&
-                    (onnx_text_is(node->op, "Shape") || onnx_text_is(node->op, "Size")) &&
-                    !is_number(r, known, node->inputs[0]);
-        for (uint32_t k = 0; node->folded && k < node->input_count; k++)
-            runs |= rewrite_maker(r, node->inputs[k]) != GRAPH_NONE && !onnx_text_is(node->op, "Shape") &&
-                    !onnx_text_is(node->op, "Size");
+        bool measures = onnx_text_is(node->op, "Shape") || onnx_text_is(node->op, "Size"); /* one input, if folded */
+        bool runs = node->folded && measures && !is_number(r, known, node->inputs[0]);
+        for (uint32_t k = 0; node->folded && !measures && k < node->input_count; k++)
+            runs |= rewrite_maker(r, node->inputs[k]) != GRAPH_NONE;
         if (runs)
             node->folded = false;
     }
@@ -331,7 +329,7 @@ bool rewrite_constant(const rewrite *r, uint32_t id)
     if (id == GRAPH_NONE)
         return false;
     const graph_value *value = &r->g.values[id];
-    return value->weight || value->constant || (value->maker != GRAPH_NONE && r->g.nodes[value->maker].folded);
+    return value->constant || (value->maker != GRAPH_NONE && r->g.nodes[value->maker].folded);
 }
 
 uint32_t rewrite_maker(const rewrite *r, uint32_t id)

@@ -269,7 +269,7 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
         if (!onnx_moved(tensor) || !onnx_shared_allowed(&uses->of[i], unlike, others->operators, others->count))
             continue;
         status = find(model, all, tensor, chunk, &data);
-        if (status == WEIR_OK && data)
+        if (data)
             status = hand_on(model, tensor, data);
     }
     free(chunk);
