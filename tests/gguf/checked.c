@@ -27,6 +27,16 @@ weir_status __real_wi_gguf_hyper_read(const wg_file *file, wg_hyper *out);
 /* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */
 __attribute__((visibility("default"))) int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
+void *__wrap_malloc(size_t size);
+void *__real_malloc(size_t size);
+
+static size_t no_memory_for; /* a request of so many bytes */
+static bool cannot_tell;     /* what memory depends on */
+
+void *__wrap_malloc(size_t size)
+{
+    return size == no_memory_for ? NULL : __real_malloc(size);
+}
 
 weir_status __wrap_wi_gguf_file_open(const char *name, wg_file *out)
 {
@@ -41,7 +51,7 @@ weir_status __wrap_wi_gguf_hyper_read(const wg_file *file, wg_hyper *out)
     meanwhile = NULL;
     if (then)
         then();
-    return status;
+    return cannot_tell ? weir_fail(WEIR_ERR_UNSUPPORTED, "it cannot be told") : status;
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
@@ -56,6 +66,8 @@ static int begin(void **state)
     (void)state;
     opened = 0;
     later = 60;
+    no_memory_for = 0;
+    cannot_tell = false;
     write_llama(path, &small_shape);
     return 0;
 }
@@ -147,6 +159,47 @@ static void a_file_written_just_now_is_read_again(void **state)
     assert_int_equal(opened, 3);
 }
 
+/* For a load that is no matter; who asks what it takes is told. Nothing of it is remembered. */
+static void what_memory_depends_on_may_be_unknown(void **state)
+{
+    (void)state;
+    wg_facts facts;
+    wg_hyper hyper;
+    for (int starved = 0; starved < 2; starved++) {
+        no_memory_for = starved ? sizeof hyper : 0;
+        cannot_tell = !starved;
+        opened = 0;
+        look(&facts, NULL);
+        assert_int_equal(facts.tokens, 286);
+        assert_int_equal(wg_check_once(path, &facts, &hyper), starved ? WEIR_ERR_SYSTEM : WEIR_ERR_UNSUPPORTED);
+        assert_non_null(strstr(weir_detail(), starved ? "no memory to look at it" : "it cannot be told"));
+        assert_int_equal(opened, 2);
+    }
+    no_memory_for = 0;
+    look(&facts, &hyper);
+    assert_int_equal(opened, 3);
+    assert_int_equal(hyper.layers, 2);
+}
+
+/* Whoever asks, and with memory or without. */
+static void what_is_wrong_with_a_file_is_told(void **state)
+{
+    (void)state;
+    wg_facts facts;
+    wg_hyper hyper;
+    model_shape shape = small_shape;
+    shape.replace_u32 = "llama.context_length";
+    shape.replacement = 0;
+    write_llama(path, &shape);
+    for (int starved = 0; starved < 2; starved++)
+        for (int planned = 0; planned < 2; planned++) {
+            no_memory_for = starved ? sizeof hyper : 0;
+            assert_int_equal(wg_check_once(path, &facts, planned ? &hyper : NULL), WEIR_ERR_CORRUPT);
+            assert_non_null(strstr(weir_detail(), "context_length"));
+        }
+    no_memory_for = 0;
+}
+
 /* More files than are kept: each is right all the same. */
 static void many_files(void **state)
 {
@@ -179,6 +232,8 @@ int main(void)
         cmocka_unit_test_setup(a_file_that_has_changed_is_read_again, begin),
         cmocka_unit_test_setup(a_file_that_changes_while_it_is_read_is_read_again, begin),
         cmocka_unit_test_setup(a_file_written_just_now_is_read_again, begin),
+        cmocka_unit_test_setup(what_memory_depends_on_may_be_unknown, begin),
+        cmocka_unit_test_setup(what_is_wrong_with_a_file_is_told, begin),
         cmocka_unit_test_setup(many_files, begin),
     };
     snprintf(path, sizeof path, "/tmp/weir-checked-%d.gguf", (int)getpid());

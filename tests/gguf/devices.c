@@ -11,9 +11,11 @@
 #include <cmocka.h>
 #include <dlfcn.h>
 
+#include <weir/cores.h>
 #include <weir/stats.h>
 #include <weir/weir.h>
 
+#include "engines/gguf/cores.h"
 #include "engines/gguf/wg.h"
 #include "interpose/cuda_needs.h"
 
@@ -389,6 +391,20 @@ static void what_is_on_no_device_is_of_the_hosts_place_or_the_first_devices(void
         assert_ptr_equal(of.host, clients[ON_HOST]);
         assert_int_equal(of.kind, WEIR_KIND_DEVICE);
     }
+    /* Of two places on the host, in whichever runtimes, the first. */
+    snprintf(names[ON_1], sizeof names[ON_1], "host");
+    for (int first = 0; first < 2; first++) {
+        int host = first ? ON_1 : ON_HOST, other = first ? ON_HOST : ON_1;
+        of = PLACES(host, other);
+        assert_int_equal(of.devices, 0);
+        assert_ptr_equal(of.host, clients[host]);
+        assert_int_equal(of.kind, WEIR_KIND_DEVICE);
+        of = PLACES(ON_0, host, other);
+        assert_int_equal(of.devices, 1);
+        assert_ptr_equal(of.host, clients[host]);
+        assert_int_equal(of.kind, WEIR_KIND_DEVICE);
+    }
+    snprintf(names[ON_1], sizeof names[ON_1], "cuda:1");
     int all[WG_DEVICES];
     for (int i = 0; i < WG_DEVICES; i++)
         all[i] = i;
@@ -455,10 +471,44 @@ static void a_provider_goes_with_its_places(void **state)
     refused(&load, false, WEIR_OK, "");
     load.place_count = 0;
     refused(&load, true, WEIR_OK, "");
+    load.provider = NULL;
+    refused(&load, true, WEIR_OK, "");
     load.provider = "cuda";
     refused(&load, true, WEIR_OK, "");
     load.provider = "vulkan";
     refused(&load, true, WEIR_ERR_UNSUPPORTED, "not vulkan");
+}
+
+/* ---- what is computed with ------------------------------------------------------------------------------------------ */
+
+/* A model that is whole on devices computes with no cores; the last of its layers stands behind those that the file has. */
+static void models_whole_on_devices_lease_no_cores(void **state)
+{
+    enum { LAYERS = 6 };
+    static const struct {
+        int64_t layers, threads;
+        bool on_host, leases;
+    } all[] = {{-1, 0, false, false}, {LAYERS + 1, 0, false, false}, {LAYERS, 0, false, true},
+               {0, 3, false, true},   {-1, 0, true, true},           {LAYERS + 1, 2, true, true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        weir_engine_model model = {.places = all[i].on_host ? PLACES(ON_HOST) : PLACES(ON_0, ON_1)};
+        weir_cores_stats line = {.struct_size = sizeof line};
+        model.facts.layers = LAYERS;
+        model.load.gpu_layers = all[i].layers;
+        model.load.threads = all[i].threads;
+        assert_int_equal(wg_cores_open(&model), WEIR_OK);
+        assert_int_equal(model.cores != NULL, all[i].leases);
+        assert_int_equal(weir_cores_look(0, &line), all[i].leases ? WEIR_OK : WEIR_ERR_NOT_FOUND);
+        if (all[i].leases) {
+            assert_string_equal(line.name, "model");
+            assert_int_equal(line.least, all[i].threads ? all[i].threads : 1);
+            assert_int_equal(line.most, all[i].threads);
+        }
+        wg_cores_close(&model);
+        assert_null(model.cores);
+        assert_int_equal(weir_cores_look(0, &line), WEIR_ERR_NOT_FOUND);
+    }
 }
 
 /* ---- the library: tests one behind the other, as it stays open once it is ------------------------------------------- */
@@ -866,6 +916,7 @@ int main(void)
         cmocka_unit_test(what_is_on_no_device_is_of_the_hosts_place_or_the_first_devices),
         cmocka_unit_test(places_that_are_none_are_refused),
         cmocka_unit_test(a_provider_goes_with_its_places),
+        cmocka_unit_test(models_whole_on_devices_lease_no_cores),
         cmocka_unit_test(what_is_missing_is_told),
         cmocka_unit_test(nothing_is_opened_for_the_host),
         cmocka_unit_test(what_cannot_be_had_leaves_nothing),

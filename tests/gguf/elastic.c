@@ -86,9 +86,20 @@ static uint64_t most_of_a_run(const fixture *its, int prompt, int made)
     return it.most;
 }
 
+static int errors; /* in the log */
+
+static void count_errors(weir_log_level level, const char *text, void *user)
+{
+    (void)user;
+    errors += level == WEIR_LOG_ERROR;
+    if (level == WEIR_LOG_ERROR)
+        print_error("%s\n", text);
+}
+
 static void test_a_context_costs_what_its_tokens_cost(void **state)
 {
     (void)state;
+    OK(weir_log_set(count_errors, NULL, WEIR_LOG_ERROR));
     fixture its = fixture_open(llama_path, elastic, 3);
     assert_int_equal(kv_of(&its.it), 0);
     assert_int_equal(most_of_a_run(&its, 40, 4), TENSORS * PAGE); /* 256 cells are a page */
@@ -105,6 +116,25 @@ static void test_a_context_costs_what_its_tokens_cost(void **state)
     assert_int_equal(most_of_a_run(&its, 40, 4), TENSORS * PAGE);
     assert_int_equal(stats_of(&its.it).pending, 0);
     fixture_close(&its);
+    assert_int_equal(errors, 0);
+    OK(weir_log_set(NULL, NULL, WEIR_LOG_ERROR));
+}
+
+/* Each layer has its keys and its values, however many there are. */
+static void test_many_layers_have_their_pages(void **state)
+{
+    enum { MANY = 40 };
+    (void)state;
+    static const weir_setting load[] = {{"context", "512"}, {"threads", "1"}, {"cache_memory", "elastic"}};
+    model_shape deep = {.layers = MANY, .width = 64, .heads = 1, .heads_kv = 1, .wide = 32, .context = 512};
+    char deep_path[sizeof llama_path + 8];
+    snprintf(deep_path, sizeof deep_path, "%s-deep", llama_path);
+    write_llama(deep_path, &deep);
+    fixture its = fixture_open(deep_path, load, 3);
+    assert_int_equal(kv_of(&its.it), 0);
+    assert_int_equal(most_of_a_run(&its, 4, 2), 2 * MANY * PAGE);
+    fixture_close(&its);
+    unlink(deep_path);
 }
 
 static void test_a_promise_is_charged_from_the_start(void **state)
@@ -451,6 +481,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_context_costs_what_its_tokens_cost),
+        cmocka_unit_test(test_many_layers_have_their_pages),
         cmocka_unit_test(test_a_promise_is_charged_from_the_start),
         cmocka_unit_test(test_answers_do_not_depend_on_how_memory_comes),
         cmocka_unit_test(test_transposed_values_stay_whole),

@@ -15,11 +15,18 @@
 #include "engines/gguf/scratch.h"
 
 enum { PACK = 8, LONGEST = 64, BUFFERS = 1000, FIRST = 4096, SECOND = 4096 + 160, DEVICES = 2 };
+enum { MOST_CELLS = 1000 }; /* that there is memory for */
 
 /* ---- what stands around them ------------------------------------------------------------------------------------- */
 
 static char home[64], named[96];
 static int decodes, refused_at;
+static int cleared, shrunk, rested;    /* how often */
+static uint32_t grown;                 /* cells that were asked for last */
+static bool computing, without_memory; /* a model without a memory has nothing to forget */
+static uint64_t overrun;               /* what batches take past the budget */
+static const char *throws;
+static weir_status phase_refusal;
 static uint64_t scratch[DEVICES];
 static size_t total = 1 << 20;
 static weir_client *clients[DEVICES];
@@ -28,6 +35,9 @@ static int32_t decode(struct llama_context *context, struct llama_batch batch)
 {
     (void)context;
     assert_int_equal(batch.n_tokens, PACK);
+    for (int i = 0; i < PACK; i++)
+        assert_int_equal(batch.token[i], 0);
+    assert_true(computing);
     decodes++;
     for (uint64_t i = 0; i < DEVICES; i++)
         scratch[i] = BUFFERS + (decodes % 2 ? FIRST : SECOND) * (i + 1);
@@ -39,10 +49,18 @@ static struct llama_batch one_batch(llama_token *tokens, int32_t count)
     return (struct llama_batch){.token = tokens, .n_tokens = count};
 }
 
+static int encodes;
+
+static int32_t encode(struct llama_context *context, struct llama_batch batch)
+{
+    encodes++;
+    return decode(context, batch);
+}
+
 static llama_memory_t memory_of(const struct llama_context *context)
 {
     (void)context;
-    return (llama_memory_t)(void *)scratch;
+    return without_memory ? NULL : (llama_memory_t)(void *)scratch;
 }
 
 static void wait_for_all(struct llama_context *context)
@@ -50,9 +68,12 @@ static void wait_for_all(struct llama_context *context)
     (void)context;
 }
 
+/* Cells are forgotten, and nothing is written: pages of the cache need not be there. */
 static void clear(llama_memory_t memory, bool data)
 {
-    (void)memory, (void)data;
+    assert_ptr_equal(memory, scratch);
+    assert_false(data);
+    cleared++;
 }
 
 static const char *describe_device(ggml_backend_dev_t device)
@@ -69,7 +90,7 @@ static void memory_of_device(ggml_backend_dev_t device, size_t *unused, size_t *
 
 static wg_library library = {.file = "/nowhere/libllama.so",
                              .llama_decode = decode,
-                             .llama_encode = decode,
+                             .llama_encode = encode,
                              .llama_batch_get_one = one_batch,
                              .llama_get_memory = memory_of,
                              .llama_synchronize = wait_for_all,
@@ -83,45 +104,62 @@ const wt_choices wg_choices = {.list = choice_list, .count = 2};
 
 weir_status wg_cache_grow(weir_engine_model *model, int32_t sequence, uint32_t cells)
 {
-    (void)model, (void)sequence, (void)cells;
-    return WEIR_OK;
+    (void)model;
+    assert_int_equal(sequence, 0);
+    grown = cells;
+    return cells > MOST_CELLS ? weir_fail(WEIR_ERR_OUT_OF_MEMORY, "no pages") : WEIR_OK;
 }
 void wg_cache_begin(weir_engine_model *model)
 {
     (void)model;
+    assert_false(computing);
+    computing = true;
 }
 void wg_cache_end(weir_engine_model *model)
 {
     (void)model;
+    assert_true(computing);
+    computing = false;
 }
 void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells)
 {
-    (void)model, (void)sequence, (void)cells;
+    (void)model;
+    assert_int_equal(sequence, 0);
+    assert_int_equal(cells, 0);
+    shrunk++;
 }
 uint64_t wg_cache_rest(weir_engine_model *model, bool all)
 {
-    (void)model, (void)all;
+    (void)model;
+    assert_false(all);
+    rested++;
     return 0;
 }
 void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *model)
 {
+    assert_int_equal(stage, WG_RUNNING);
     *phase = (wg_phase){.stage = stage, .model = model};
 }
 void wg_phase_end(wg_phase *phase)
 {
-    (void)phase;
+    phase->scope.overrun = overrun;
+    phase->refusal = phase_refusal;
+    snprintf(phase->detail, sizeof phase->detail, "the phase's words");
 }
+/* The first call throws that is made while somebody computes, or, of those behind, the first where nobody does. */
 bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
 {
-    if (capacity > 0)
-        text[0] = '\0';
-    fn(user);
-    return true;
+    const char *now = throws && (throws[0] == '!') == computing ? throws : NULL;
+    snprintf(text, capacity, "%s", now ? now : "");
+    if (!now)
+        fn(user);
+    return !now;
 }
 void wg_log_forget(void) {}
+static const char *first_error = "";
 const char *wg_log_first_error(void)
 {
-    return "";
+    return first_error;
 }
 void wg_devices_scratch(const wg_places *places, uint64_t *bytes)
 {
@@ -176,7 +214,12 @@ static int begin(void **state)
 {
     (void)state;
     unlink(named);
-    decodes = refused_at = 0;
+    decodes = encodes = refused_at = 0;
+    cleared = shrunk = rested = 0;
+    without_memory = false;
+    overrun = 0;
+    throws = NULL;
+    phase_refusal = WEIR_OK;
     total = 1 << 20;
     return 0;
 }
@@ -196,6 +239,7 @@ static void a_later_load_computes_nothing(void **state)
     (void)state;
     uint64_t first[DEVICES], later[DEVICES];
     assert_int_equal(load(made(), first), 2);
+    assert_int_equal(grown, 2 * PACK);
     for (int round = 0; round < 3; round++) {
         assert_int_equal(load(made(), later), 0);
         for (int i = 0; i < DEVICES; i++) {
@@ -204,6 +248,99 @@ static void a_later_load_computes_nothing(void **state)
             assert_int_equal(later[i], charged(grows(i) + (uint64_t)SECOND * (uint64_t)(i + 1)));
         }
     }
+    /* What the batches left in the cache is gone. */
+    assert_int_equal(cleared, 1);
+    assert_int_equal(shrunk, 1);
+    assert_int_equal(rested, 1);
+    assert_int_equal(encodes, 0);
+}
+
+/* Where scratch cannot grow there is a batch, and no more: in a context that has no room for two, and of texts that are
+ * embedded, with a cache or without. */
+static void a_batch_is_enough_where_nothing_grows(void **state)
+{
+    (void)state;
+    uint64_t first[DEVICES], later[DEVICES];
+    for (int which = 0; which < 4; which++) {
+        weir_engine_model model = made();
+        model.longest = which == 0 ? 2 * PACK - 1 : which == 1 ? 2 * PACK : LONGEST;
+        model.embeds = which >= 2;
+        model.fingerprint += (uint64_t)which;
+        without_memory = which == 3;
+        decodes = encodes = cleared = 0;
+        int batches = which == 1 ? 2 : 1;
+        assert_int_equal(load(model, first), batches);
+        assert_int_equal(grown, batches * PACK);
+        assert_int_equal(encodes, which == 3);
+        assert_int_equal(cleared, which != 3);
+        assert_int_equal(load(model, later), 0);
+        for (int i = 0; i < DEVICES; i++) {
+            assert_int_equal(first[i], 0);
+            assert_int_equal(later[i], charged((uint64_t)(which == 1 ? SECOND : FIRST) * (uint64_t)(i + 1)));
+        }
+    }
+}
+
+static void is_refused(weir_status status, const char *words)
+{
+    weir_engine_model model = made();
+    for (int i = 0; i < DEVICES; i++)
+        scratch[i] = BUFFERS;
+    assert_int_equal(wg_scratch_measure(&model), status);
+    if (!strstr(weir_detail(), words))
+        fail_msg("'%s' is not in: %s", words, weir_detail());
+    assert_false(computing);
+    for (int i = 0; i < DEVICES; i++)
+        assert_null(model.places.reserves[i]);
+}
+
+/* And nothing of it is remembered. */
+static void why_it_cannot_be_measured_is_said(void **state)
+{
+    (void)state;
+    uint64_t reserved[DEVICES];
+    void *block;
+    refused_at = 1;
+    is_refused(WEIR_ERR_ENGINE, "llama.cpp cannot compute 8 tokens at once: no reason given");
+    phase_refusal = WEIR_ERR_BUSY;
+    refused_at = decodes + 1;
+    is_refused(WEIR_ERR_BUSY, "the phase's words");
+    phase_refusal = WEIR_OK;
+    first_error = "no kernel";
+    refused_at = decodes + 2;
+    is_refused(WEIR_ERR_ENGINE, "llama.cpp cannot compute 8 tokens at once: no kernel");
+    first_error = "";
+    throws = "!thrown";
+    is_refused(WEIR_ERR_ENGINE, "llama.cpp cannot compute 8 tokens at once: !thrown");
+    throws = "behind";
+    is_refused(WEIR_ERR_ENGINE, "llama.cpp cannot clear its cache: behind");
+    throws = NULL;
+    overrun = 1 << 20;
+    assert_int_equal(weir_client_set_limits(clients[0], 0, 1 << 20), WEIR_OK);
+    assert_int_equal(weir_alloc(clients[0], 2 << 20, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH, &block),
+                     WEIR_ERR_OUT_OF_MEMORY);
+    is_refused(WEIR_ERR_OUT_OF_MEMORY, "for the scratch of 8 tokens at once: 1 MiB more than its limit of 1 MiB; "
+                                       "this model needs at least 2 MiB, or a smaller 'batch'");
+    assert_int_equal(weir_client_set_limits(clients[0], 0, 0), WEIR_OK);
+    overrun = 0;
+    assert_int_equal(load(made(), reserved), 2);
+}
+
+/* On the host alone there is nothing to measure; without memory for the cells nothing is computed. */
+static void without_devices_or_cells_nothing_is_computed(void **state)
+{
+    (void)state;
+    weir_engine_model model = made();
+    model.places.devices = 0;
+    assert_int_equal(wg_scratch_measure(&model), WEIR_OK);
+    model = made();
+    model.pack = MOST_CELLS;
+    model.longest = 2 * MOST_CELLS;
+    assert_int_equal(wg_scratch_measure(&model), WEIR_ERR_OUT_OF_MEMORY);
+    assert_string_equal(weir_detail(), "no pages");
+    assert_int_equal(decodes, 0);
+    assert_int_equal(shrunk, 1);
+    assert_int_equal(rested, 1);
 }
 
 /* Each of what scratch depends on; threads are none of it. */
@@ -275,6 +412,9 @@ static void a_line_that_is_not_whole_is_left_out(void **state)
     spoil(WG_SCRATCH_KEY, '9'); /* a number */
     assert_int_equal(load(made(), reserved), 2);
     assert_int_equal(load(made(), reserved), 0);
+    spoil(WG_SCRATCH_KEY, 'x'); /* no number */
+    assert_int_equal(load(made(), reserved), 2);
+    assert_int_equal(load(made(), reserved), 0);
     spoil(0, 'x'); /* the key */
     assert_int_equal(load(made(), reserved), 2);
     assert_int_equal(truncate(named, 60), 0);
@@ -332,6 +472,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_later_load_computes_nothing, begin),
+        cmocka_unit_test_setup(a_batch_is_enough_where_nothing_grows, begin),
+        cmocka_unit_test_setup(why_it_cannot_be_measured_is_said, begin),
+        cmocka_unit_test_setup(without_devices_or_cells_nothing_is_computed, begin),
         cmocka_unit_test_setup(another_load_is_measured, begin),
         cmocka_unit_test_setup(a_load_that_failed_is_measured_again, begin),
         cmocka_unit_test_setup(there_has_to_be_room_for_what_is_known, begin),

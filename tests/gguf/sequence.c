@@ -20,7 +20,10 @@ typedef struct saved {
     size_t bytes;
     int32_t tokens[768], made[768];
     size_t token_count, made_count;
+    char text[1024];
 } saved;
+
+static const char *stop_word; /* of the runs; NULL: none */
 
 static weir_tensor state_input(const void *data, size_t count)
 {
@@ -46,8 +49,9 @@ static weir_status go_on(const fixture *its, const saved *from, const int32_t *t
     weir_tensor inputs[2];
     weir_outputs outputs = WEIR_INIT(weir_outputs);
     snprintf(number, sizeof number, "%d", made);
-    const weir_setting settings[] = {{"tokens", number}, {"ignore_eos", "1"}, {"temperature", "0"}, {"state", "1"}};
-    weir_inference inference = inference_of(inputs, settings, 4);
+    const weir_setting settings[] = {
+        {"tokens", number}, {"ignore_eos", "1"}, {"temperature", "0"}, {"state", "1"}, {"stop", stop_word}};
+    weir_inference inference = inference_of(inputs, settings, stop_word ? 5 : 4);
     inference.input_count = 0;
     if (from)
         inputs[inference.input_count++] = state_input(from->data, from->bytes);
@@ -72,6 +76,9 @@ static weir_status go_on(const fixture *its, const saved *from, const int32_t *t
     out->made_count = text->bytes / sizeof *out->made;
     if (text->bytes)
         memcpy(out->made, text->data, text->bytes);
+    const weir_tensor *words = output_named(&outputs, "text");
+    if (words->bytes < sizeof out->text && words->bytes > 0)
+        memcpy(out->text, words->data, words->bytes);
     release(its, &outputs);
     return WEIR_OK;
 }
@@ -219,6 +226,10 @@ static void test_states_of_what_cannot_forget(void **state)
         assert_int_equal(middle.made_count, first);
         OK(go_on(&its, &middle, NULL, 0, FEW - first, 0, &end));
         assert_memory_equal(end.made, wanted.made + first, (size_t)(FEW - first) * sizeof *end.made);
+        /* Computed in the same steps, it is the same to the last bit. */
+        assert_int_equal(end.bytes, wanted.bytes);
+        if (first == 0)
+            assert_memory_equal(end.data, wanted.data, wanted.bytes);
         free(middle.data);
         free(end.data);
     }
@@ -243,6 +254,54 @@ static void test_a_run_that_was_stopped_early_saves_what_it_gave(void **state)
         free(end.data);
     }
     fixture_close(&its);
+}
+
+static int errors; /* in the log */
+
+static void count_errors(weir_log_level level, const char *text, void *user)
+{
+    (void)user;
+    errors += level == WEIR_LOG_ERROR;
+    if (level == WEIR_LOG_ERROR)
+        print_error("%s\n", text);
+}
+
+/* Tokens that might have become a stop word are computed with before their reader sees them. Of what it does not take nothing is
+ * in the state: the last of it is forgotten, or all, where a memory cannot forget a part. */
+static void test_tokens_that_were_held_back_are_not_in_a_state(void **state)
+{
+    (void)state;
+    enum { HELD = 5, FEW = 8 };
+    OK(weir_log_set(count_errors, NULL, WEIR_LOG_ERROR));
+    for (int recurrent = 0; recurrent < 2; recurrent++) {
+        char word[1100];
+        saved wanted, held, early, end;
+        wg_state_head head;
+        fixture its = fixture_open(recurrent ? recurrent_path : path, load, 4);
+        OK(go_on(&its, NULL, prompt, PROMPT, FEW, 0, &wanted));
+        OK(go_on(&its, NULL, prompt, PROMPT, HELD, 0, &held));
+        assert_true(held.text[0] && !strchr(held.text, '\n'));
+        snprintf(word, sizeof word, "%s\001", held.text);
+        stop_word = word;
+        OK(go_on(&its, NULL, prompt, PROMPT, FEW, 1, &early));
+        stop_word = NULL;
+        assert_int_equal(early.made_count, 1);
+        assert_int_equal(early.made[0], wanted.made[0]);
+        assert_int_equal(early.token_count, PROMPT + 1);
+        memcpy(&head, early.data, sizeof head);
+        assert_int_equal(head.tokens, PROMPT + 1);
+        assert_int_equal(head.computed, recurrent ? 0 : PROMPT + 1);
+        assert_int_equal(head.bytes > 0, !recurrent);
+        OK(go_on(&its, &early, NULL, 0, FEW - 1, 0, &end));
+        assert_memory_equal(end.made, wanted.made + 1, (FEW - 1) * sizeof *end.made);
+        free(wanted.data);
+        free(held.data);
+        free(early.data);
+        free(end.data);
+        fixture_close(&its);
+    }
+    OK(weir_log_set(NULL, NULL, WEIR_LOG_ERROR));
+    assert_int_equal(errors, 0);
 }
 
 typedef struct helper {
@@ -613,6 +672,7 @@ int main(void)
         cmocka_unit_test(test_states_of_windows),
         cmocka_unit_test(test_states_of_what_cannot_forget),
         cmocka_unit_test(test_a_run_that_was_stopped_early_saves_what_it_gave),
+        cmocka_unit_test(test_tokens_that_were_held_back_are_not_in_a_state),
         cmocka_unit_test(test_states_are_saved_and_put_back_beside_other_runs),
         cmocka_unit_test(test_a_state_goes_from_one_load_to_the_next),
         cmocka_unit_test(test_a_state_of_something_else_is_refused),

@@ -9,7 +9,7 @@ weir_test(gguf-checked gguf/checked.c gguf/writer.c ${gguf_sources}/check.c ${gg
   ${gguf_sources}/check_vocabulary.c ${gguf_sources}/checked.c
   LIBS weir_gguf_file m LABELS gguf)
 target_include_directories(test-gguf-checked PRIVATE ${PROJECT_SOURCE_DIR}/src)
-target_link_options(test-gguf-checked PRIVATE -Wl,--wrap=wi_gguf_file_open,--wrap=wi_gguf_hyper_read,--wrap=clock_gettime)
+target_link_options(test-gguf-checked PRIVATE -Wl,--wrap=wi_gguf_file_open,--wrap=wi_gguf_hyper_read,--wrap=clock_gettime,--wrap=malloc)
 
 # Neither does what a model will take.
 weir_test(gguf-layout gguf/layout.c gguf/shapes.c gguf/writer.c LIBS weir_gguf_file LABELS gguf)
@@ -38,8 +38,11 @@ if(TARGET weir-engine-gguf)
     LIBS weir_text LABELS gguf)
   target_include_directories(test-gguf-scratch SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   target_include_directories(test-gguf-scratch PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  weir_test(gguf-planned gguf/planned.c ${gguf_sources}/plan.c ${gguf_sources}/sum.c LIBS weir_text LABELS gguf)
+  target_include_directories(test-gguf-planned SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+  target_include_directories(test-gguf-planned PRIVATE ${PROJECT_SOURCE_DIR}/src)
   # Nor does what is done with devices need the library for CUDA.
-  weir_test(gguf-devices gguf/devices.c ${gguf_sources}/devices.c ${gguf_sources}/buffers.c LIBS ${CMAKE_DL_LIBS} LABELS gguf)
+  weir_test(gguf-devices gguf/devices.c ${gguf_sources}/devices.c ${gguf_sources}/buffers.c ${gguf_sources}/cores.c LIBS ${CMAKE_DL_LIBS} LABELS gguf)
   target_include_directories(test-gguf-devices SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   target_include_directories(test-gguf-devices PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_options(test-gguf-devices PRIVATE -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=weir_runtime_info)

@@ -63,7 +63,25 @@ static void pair_load(pair *it, int devices)
     load.setting_count = 2;
     if (getenv("WEIR_LLAMA_CUDA"))
         settings[load.setting_count++] = (weir_setting){"llama_cuda", getenv("WEIR_LLAMA_CUDA")};
+    weir_engine_plan plan = WEIR_INIT(weir_engine_plan), quick = WEIR_INIT(weir_engine_plan);
+    OK(it->engine->plan(&load, &plan));
+    load.quick = true;
+    OK(it->engine->plan(&load, &quick));
+    load.quick = false;
+    assert_int_equal(account(it, 0).live + account(it, 1).live, 0);
     OK(it->engine->load(&load, &it->model));
+    weir_client_stats first = account(it, 0);
+    assert_int_equal(plan.source[WEIR_CLASS_WEIGHTS], WEIR_PREDICTED_DRY_RUN);
+    assert_int_equal(plan.bytes[WEIR_CLASS_WEIGHTS], first.live_class[WEIR_CLASS_WEIGHTS]);
+    assert_true(plan.bytes[WEIR_CLASS_SCRATCH] > 0 && plan.whole[WEIR_CLASS_KV] > plan.bytes[WEIR_CLASS_KV]);
+    /* What is on the host is as the file has it, on however many devices the rest is. */
+    assert_int_equal(plan.host[WEIR_CLASS_WEIGHTS], quick.host[WEIR_CLASS_WEIGHTS]);
+    assert_true(plan.host[WEIR_CLASS_WEIGHTS] > 0);
+    assert_int_equal(plan.host[WEIR_CLASS_KV], 0);
+    if (devices == 1)
+        assert_int_equal(plan.bytes[WEIR_CLASS_WEIGHTS], quick.bytes[WEIR_CLASS_WEIGHTS]);
+    else
+        assert_true(plan.bytes[WEIR_CLASS_WEIGHTS] < quick.bytes[WEIR_CLASS_WEIGHTS]);
 }
 
 static void pair_close(pair *it)

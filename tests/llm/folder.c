@@ -80,6 +80,62 @@ static void test_what_may_be_left_out_has_its_standard(void **state)
     OK(wl_folder_read(folder, &read));
 }
 
+/* The longest name that a file has here, which is looked for, and names that are longer or lead elsewhere. */
+static void test_the_graphs_file_is_in_the_folder(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"",  "/model.onnx", "../model.onnx", "a/../../model.onnx", "a\\\\model.onnx",
+                                         ".."};
+    for (int length = 255; length <= 300; length += length < 257 ? 1 : 43) {
+        char name[400];
+        memset(name, 'x', sizeof name);
+        snprintf(name + length, sizeof name - (size_t)length, "%s", "\"");
+        char filename[500];
+        snprintf(filename, sizeof filename, "\"filename\": \"%s", name);
+        with("genai_config.json", good_config, "\"filename\": \"model.onnx\"", filename);
+        refused(length < 256 ? WEIR_ERR_NOT_FOUND : WEIR_ERR_CORRUPT,
+                length < 256 ? "xxx" : "\"filename\" is no name of a file");
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char filename[100];
+        snprintf(filename, sizeof filename, "\"filename\": \"%s\"", others[i]);
+        with("genai_config.json", good_config, "\"filename\": \"model.onnx\"", filename);
+        refused(WEIR_ERR_CORRUPT, "\"filename\" is no name of a file in the folder");
+    }
+    with("genai_config.json", good_config, "\"filename\": \"model.onnx\"", "\"filename\": 1");
+    refused(WEIR_ERR_CORRUPT, "\"filename\" is no name of a file in the folder");
+}
+
+/* Whatever is wrong with a file, there is nothing to give back. */
+static void test_files_that_hold_no_object(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text, *words;
+        weir_status status;
+    } files[] = {{"none.json", NULL, "none.json is not there", WEIR_ERR_NOT_FOUND},
+                 {".", NULL, "is no file of at most 9 bytes", WEIR_ERR_CORRUPT},
+                 {"chat_template.json", "{\"a\": 123}", "is no file of at most 9 bytes", WEIR_ERR_CORRUPT},
+                 {"chat_template.json", "{\"a\": }", "chat_template.json:1:", WEIR_ERR_CORRUPT},
+                 {"chat_template.json", "[1]", "holds no JSON object", WEIR_ERR_CORRUPT},
+                 {"chat_template.json", "{\"a\": 12}", "", WEIR_OK}};
+    wl_folder of = {.path = ""};
+    snprintf(of.path, sizeof of.path, "%s", folder);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        json_t *root = (json_t *)(void *)&of;
+        if (files[i].text)
+            write_file(files[i].name, files[i].text);
+        assert_int_equal(wl_folder_json(&of, files[i].name, 9, 0, &root), files[i].status);
+        if (files[i].status == WEIR_OK) {
+            assert_int_equal(json_integer_value(json_object_get(root, "a")), 12);
+            json_decref(root);
+        } else {
+            assert_words(weir_detail(), files[i].words);
+            assert_null(root);
+        }
+    }
+}
+
 static void test_a_cache_without_measure(void **state)
 {
     (void)state;
@@ -587,6 +643,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_a_folder_is_read),
         WITH_FOLDER(test_what_may_be_left_out_has_its_standard),
+        WITH_FOLDER(test_the_graphs_file_is_in_the_folder),
+        WITH_FOLDER(test_files_that_hold_no_object),
         cmocka_unit_test(test_a_cache_without_measure),
         cmocka_unit_test(test_paths),
         WITH_FOLDER(test_paths_of_the_folder_one_is_in),

@@ -2,8 +2,11 @@
  * the next step, and that a step that fails fails all that it was for. */
 #include "common.h"
 
+#include <weir/cores.h>
 #include <weir/residency.h>
+#include <weir/stream.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "engines/llm/wl.h"
@@ -22,7 +25,10 @@ static size_t held_step, fails_step;                  /* the steps that are held
 static int32_t fails_begin;                           /* the run whose prompt begins so cannot begin; 0: none */
 static size_t engines, engines_gone;
 static bool inside, open_it;
-static int failure; /* stands for the result of the step that fails */
+static int failure;               /* stands for the result of the step that fails */
+static atomic_long step_thread;   /* the model's own */
+static bool settled;              /* nothing was computed since the stream was waited for */
+static size_t unsettled, settles; /* what was given up while something was, and how often the stream was waited for */
 
 static oga_result *watched_begin(oga_request *request, const oga_turn_options *options, const int32_t *tokens,
                                  uint64_t count, uint64_t *turn)
@@ -31,7 +37,9 @@ static oga_result *watched_begin(oga_request *request, const oga_turn_options *o
     if (begun_count < MOST)
         begun[begun_count++] = tokens[0];
     bool fails = tokens[0] == fails_begin;
+    settled = false;
     pthread_mutex_unlock(&lock);
+    atomic_store(&step_thread, (long)syscall(SYS_gettid));
     return fails ? (oga_result *)(void *)&failure : real.OgaRequestBeginTurn(request, options, tokens, count, turn);
 }
 
@@ -48,6 +56,7 @@ static oga_result *watched_run(oga_engine *engine, oga_event_buffer *buffer)
             pthread_cond_wait(&change, &lock);
     }
     bool fails = number == fails_step;
+    settled = false;
     pthread_mutex_unlock(&lock);
     return fails ? (oga_result *)(void *)&failure : real.OgaEngineRun(engine, buffer);
 }
@@ -64,8 +73,33 @@ static void watched_end(oga_engine *engine)
 {
     pthread_mutex_lock(&lock);
     engines_gone++;
+    unsettled += !settled;
     pthread_mutex_unlock(&lock);
     real.OgaDestroyEngine(engine);
+}
+
+static oga_result *watched_close(oga_request *request)
+{
+    pthread_mutex_lock(&lock);
+    unsettled += !settled;
+    pthread_mutex_unlock(&lock);
+    return real.OgaRequestClose(request);
+}
+
+static oga_result *watched_token(oga_generator *generator)
+{
+    pthread_mutex_lock(&lock);
+    settled = false;
+    pthread_mutex_unlock(&lock);
+    return real.OgaGenerator_GenerateNextToken(generator);
+}
+
+static void watched_generator_end(oga_generator *generator)
+{
+    pthread_mutex_lock(&lock);
+    unsettled += !settled;
+    pthread_mutex_unlock(&lock);
+    real.OgaDestroyGenerator(generator);
 }
 
 static const char *watched_words(const oga_result *result)
@@ -86,6 +120,8 @@ static void watch(const bench *it, size_t fails)
     if (!real.OgaEngineRun)
         real = *library;
     begun_count = step_count = engines = engines_gone = 0;
+    unsettled = settles = 0;
+    settled = true;
     held_step = 1;
     fails_step = fails;
     fails_begin = 0;
@@ -94,6 +130,9 @@ static void watch(const bench *it, size_t fails)
     library->OgaEngineRun = watched_run;
     library->OgaCreateEngine = watched_engine;
     library->OgaDestroyEngine = watched_end;
+    library->OgaRequestClose = watched_close;
+    library->OgaGenerator_GenerateNextToken = watched_token;
+    library->OgaDestroyGenerator = watched_generator_end;
     library->OgaResultGetError = watched_words;
     library->OgaDestroyResult = watched_destroy;
 }
@@ -190,6 +229,69 @@ static void join_all(asker *all)
 {
     for (int i = 0; i < RUNS; i++)
         pthread_join(all[i].thread, NULL);
+}
+
+/* ---- a model on a device, as far as its account can tell ----------------------------------------------------------- */
+
+/* In the place of libweir's, for the plug-in: its account takes the host for a device, and GenAI's stream for one of weir's. */
+#define VISIBLE __attribute__((visibility("default")))
+static int looks_until_cuda; /* 0: it is the host */
+
+static void *libweirs(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    if (!found)
+        abort();
+    return found;
+}
+
+VISIBLE weir_status weir_runtime_info(const weir_runtime *of, weir_runtime_details *out)
+{
+    weir_status (*theirs)(const weir_runtime *, weir_runtime_details *);
+    *(void **)&theirs = libweirs("weir_runtime_info");
+    weir_status status = theirs(of, out);
+    if (looks_until_cuda > 0 && --looks_until_cuda == 0)
+        out->device = "cuda:0";
+    return status;
+}
+
+VISIBLE weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out)
+{
+    (void)native;
+    return weir_stream_acquire(runtime, out);
+}
+
+VISIBLE weir_status weir_stream_unregister(weir_stream stream)
+{
+    return weir_stream_release(stream);
+}
+
+VISIBLE weir_status weir_stream_synchronize(weir_stream stream)
+{
+    weir_status (*theirs)(weir_stream);
+    *(void **)&theirs = libweirs("weir_stream_synchronize");
+    pthread_mutex_lock(&lock);
+    settled = true;
+    settles++;
+    pthread_mutex_unlock(&lock);
+    return theirs(stream);
+}
+
+/* By the function of its table for ONNX Runtime's, which fails without CUDA once it has taken the stream. */
+static void tell_stream(const weir_engine *engine)
+{
+    const ort_base *(*base)(void) = NULL;
+    Dl_info its;
+    assert_true(dladdr((const void *)engine, &its) != 0);
+    void *plugin = dlopen(its.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(plugin);
+    *(void **)&base = dlsym(plugin, "OrtGetApiBase");
+    assert_non_null(base);
+    const ort_api *table = base()->GetApi(ORT_API_WANTED);
+    ort_status *status = table->UpdateCUDAProviderOptionsWithValue(NULL, "user_compute_stream", &failure);
+    if (status)
+        table->ReleaseStatus(status);
+    dlclose(plugin);
 }
 
 static bench bench_of(const char *sequences)
@@ -433,6 +535,66 @@ static void test_a_model_that_is_suspended_has_no_engine(void **state)
     }
 }
 
+/* What GenAI frees on a device may be in use there by what it has computed: its stream is waited for before. */
+static void test_nothing_is_given_up_while_it_is_computed_with(void **state)
+{
+    (void)state;
+    tell_stream(the_engine());
+    for (int several = 0; several < 3; several++) { /* 2: with blocks, which are given up in the end */
+        const weir_setting load[] = {{"threads", "1"}, {"sequences", several ? "2" : "1"}};
+        bench it = bench_on(the_model(SHARED), 1ull << 30, NULL);
+        looks_until_cuda = 2; /* the load's own look is the first */
+        OK(bench_load(&it, load, 2));
+        assert_int_equal(looks_until_cuda, 0);
+        it.model->folder.paged = several == 2;
+        watch(&it, 0);
+        let_go();
+        for (int i = 0; i < 2; i++)
+            OK(ask_once(&it));
+        assert_int_equal(unsettled, 0);
+        assert_true(settles >= 2);
+        if (several == 2) {
+            uint64_t released = 0;
+            settled = false;
+            OK(it.engine->trim(it.model, 1, &released));
+            has_engines(0, 1);
+            assert_int_equal(unsettled, 0);
+        }
+        weir_engine_leaving leaving = {0};
+        leaving.struct_size = sizeof leaving;
+        size_t before = settles;
+        OK(it.engine->suspend(it.model, &leaving));
+        assert_true(settles > before);
+        unwatch(&it);
+        it.model->folder.paged = false;
+        bench_close(&it);
+    }
+}
+
+/* The model's thread sleeps until there are cores: that nobody leaves ends no wait. */
+static void test_a_batch_that_waits_for_cores_sleeps(void **state)
+{
+    (void)state;
+    uint32_t cores;
+    weir_cores *here;
+    asker one;
+    bench it = bench_of("2");
+    OK(weir_cores_open("here", 1024, 1024, &here));
+    OK(weir_cores_take(here, NULL, NULL, &cores));
+    watch(&it, 0);
+    let_go();
+    atomic_store(&step_thread, 0);
+    start(&one, &it, 0);
+    until_asleep(&step_thread);
+    assert_int_equal(step_count, 0);
+    weir_cores_give(here);
+    pthread_join(one.thread, NULL);
+    assert_int_equal(one.status, WEIR_OK);
+    unwatch(&it);
+    weir_cores_close(here);
+    bench_close(&it);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +606,8 @@ int main(void)
         cmocka_unit_test(test_an_engine_goes_with_any_run_that_failed),
         cmocka_unit_test(test_an_idle_engine_is_given_up),
         cmocka_unit_test(test_a_model_that_is_suspended_has_no_engine),
+        cmocka_unit_test(test_nothing_is_given_up_while_it_is_computed_with),
+        cmocka_unit_test(test_a_batch_that_waits_for_cores_sleeps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

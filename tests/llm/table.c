@@ -81,13 +81,14 @@ static ort_status *their_default(ort_allocator **out)
     return NULL;
 }
 
-static bool makes_no_allocator;
+static bool makes_no_allocator, answers_nothing;
 
 static ort_status *their_allocator(const ort_session *of, const ort_memory_info *info, ort_allocator **out)
 {
     assert_ptr_equal(of, &session);
     assert_null(info);
-    *out = makes_no_allocator ? NULL : &its_allocator;
+    if (!answers_nothing)
+        *out = &its_allocator; /* also where it fails */
     return makes_no_allocator ? a_status() : NULL;
 }
 
@@ -310,8 +311,13 @@ static void test_allocators_are_weirs(void **state)
     assert_ptr_equal(host, wl_memory_of_host());
     makes_no_allocator = true;
     assert_ptr_equal(table->CreateAllocator((ort_session *)(void *)&session, NULL, &device), &status);
-    assert_null(device);
+    assert_ptr_equal(device, &its_allocator); /* what they leave there is theirs */
+    device = NULL;
     makes_no_allocator = false;
+    answers_nothing = true;
+    assert_null(table->CreateAllocator((ort_session *)(void *)&session, NULL, &device));
+    assert_null(device);
+    answers_nothing = false;
     assert_null(table->CreateAllocator((ort_session *)(void *)&session, NULL, &device));
     assert_ptr_equal(wl_memory_theirs(device), &its_allocator);
     assert_ptr_not_equal(device, &its_allocator);

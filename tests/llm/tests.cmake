@@ -29,6 +29,13 @@ weir_test(llm-devices llm/devices.c ${llm_sources}/devices.c LIBS ${CMAKE_DL_LIB
 target_include_directories(test-llm-devices PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_options(test-llm-devices PRIVATE -Wl,--wrap=dlopen,--wrap=weir_runtime_info)
 
+# Nor how both libraries are opened.
+weir_test(llm-opening llm/opening.c ${llm_sources}/library.c LIBS ${CMAKE_DL_LIBS} Threads::Threads LABELS engine)
+target_include_directories(test-llm-opening PRIVATE ${PROJECT_SOURCE_DIR}/src)
+foreach(call dlopen dlsym dlclose strdup atexit)
+  target_link_options(test-llm-opening PRIVATE -Wl,--wrap=${call})
+endforeach()
+
 # The rest is through the plug-in, as a program has it.
 if(NOT TARGET weir-engine-llm)
   return()

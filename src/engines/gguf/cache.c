@@ -36,7 +36,7 @@ typedef struct piece {
     char *base;
     size_t bytes, page;
     rows *tensors;
-    size_t count, room;
+    size_t count;
     enum ggml_status (*init_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
     ggml_backend_buffer_t buffer; /* NULL while it is being made */
     weir_client *client;
@@ -164,16 +164,12 @@ static bool has_rows(const weir_engine_model *model, const struct ggml_tensor *t
 
 static void note(piece *it, const struct ggml_tensor *tensor)
 {
-    if (it->count == it->room) {
-        size_t room = it->room * 2 + 64;
-        rows *grown = realloc(it->tensors, room * sizeof *grown);
-        if (!grown) {
-            it->cache->broken = true;
-            return;
-        }
-        it->tensors = grown;
-        it->room = room;
+    rows *grown = realloc(it->tensors, (it->count + 1) * sizeof *grown);
+    if (!grown) {
+        it->cache->broken = true;
+        return;
     }
+    it->tensors = grown;
     it->tensors[it->count++] = (rows){.at = (size_t)((char *)tensor->data - it->base),
                                       .row = tensor->nb[1],
                                       .stream = tensor->nb[2],

@@ -61,7 +61,7 @@ static weir_status check_provider(const weir_engine_load *load, const wg_places 
     if (!cuda && strcasecmp(asked, "cpu") != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the engine gguf has the providers cuda and cpu, not %s", load->path,
                          asked);
-    if (load->place_count > 0 && cuda != (places->devices > 0))
+    if (cuda != (places->devices > 0))
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the provider %s needs a place on %s", load->path, asked,
                          cuda ? "cuda" : "the host alone");
     return WEIR_OK;

@@ -63,16 +63,14 @@ weir_status wg_turn_begin(weir_engine_model *model, wg_run *run)
 {
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&model->lock);
-    while (model->active && !atomic_load(&run->stop))
+    while (atomic_load(&model->active) && !atomic_load(&run->stop))
         pthread_cond_wait(&model->turn, &model->lock);
     if (atomic_load(&run->stop))
         status = weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled before it began");
     else if (atomic_load(&model->broken))
         status = weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
-    if (status == WEIR_OK) {
-        model->active = run;
-        atomic_store(&model->watched, run);
-    }
+    if (status == WEIR_OK)
+        atomic_store(&model->active, run);
     pthread_mutex_unlock(&model->lock);
     return status;
 }
@@ -80,8 +78,7 @@ weir_status wg_turn_begin(weir_engine_model *model, wg_run *run)
 void wg_turn_end(weir_engine_model *model, double seconds)
 {
     pthread_mutex_lock(&model->lock);
-    atomic_store(&model->watched, NULL);
-    model->active = NULL;
+    atomic_store(&model->active, NULL);
     model->metrics.busy_seconds += seconds;
     pthread_cond_broadcast(&model->turn);
     pthread_mutex_unlock(&model->lock);
@@ -119,7 +116,7 @@ weir_status wg_cancel(weir_engine_model *model, uint64_t id)
 bool wg_stopped(void *user)
 {
     weir_engine_model *model = user;
-    wg_run *run = atomic_load(&model->watched);
+    wg_run *run = atomic_load(&model->active);
     return run ? atomic_load(&run->stop) : model->batch && wg_batch_stopped(model->batch);
 }
 

@@ -233,7 +233,7 @@ static llama_token_data_array all_candidates(const float *logits, int32_t width,
 
 static const llama_token_data *chosen(const llama_token_data_array *from)
 {
-    return from->selected >= 0 && from->selected < (int64_t)from->size ? &from->data[from->selected] : NULL;
+    return from->selected >= 0 ? &from->data[from->selected] : NULL;
 }
 
 /* As llama.cpp's greedy sampler: the first of equals. */

@@ -74,7 +74,7 @@ static bool make_key(const weir_engine_model *model, char key[WG_SCRATCH_KEY])
     words all = {{1, 2}};
     const uint32_t sizes[] = {model->longest, model->pack, model->step, model->embeds};
     counted.threads = 0;
-    if (model->fingerprint == 0 || !wt_choices_words(&wg_choices, &counted, 0, settings, sizeof settings) ||
+    if (!wt_choices_words(&wg_choices, &counted, 0, settings, sizeof settings) ||
         wg_devices_find(model->load.llama_cuda, library, sizeof library) != WEIR_OK)
         return false;
     add(&all, &model->fingerprint, sizeof model->fingerprint);

@@ -170,16 +170,15 @@ struct weir_engine_model {
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t turn;
-    wg_run *runs; /* under way or waiting */
-    wg_run *active;
+    wg_run *runs;           /* under way or waiting */
+    wg_run *_Atomic active; /* whose turn it is; the abort callback asks without the lock */
     weir_engine_metrics metrics;
 
-    atomic_bool broken;      /* an exception left a run half done */
-    atomic_bool overran;     /* llama.cpp has scratch past the budget, which is noted in its accounts */
-    wg_run *_Atomic watched; /* what the abort callback asks */
-    struct wg_cache *cache;  /* NULL: its memory is all there */
-    struct wg_batch *batch;  /* of a model that generates: the runs that are decoded together */
-    uint64_t fingerprint;    /* of the file and of how its cache is laid out */
+    atomic_bool broken;     /* an exception left a run half done */
+    atomic_bool overran;    /* llama.cpp has scratch past the budget, which is noted in its accounts */
+    struct wg_cache *cache; /* NULL: its memory is all there */
+    struct wg_batch *batch; /* of a model that generates: the runs that are decoded together */
+    uint64_t fingerprint;   /* of the file and of how its cache is laid out */
     weir_port inputs[WG_INPUTS], outputs[WG_OUTPUTS];
     uint32_t input_count, output_count;
     weir_provider_share shares[2]; /* of its layers */

@@ -16,6 +16,7 @@ enum { OLDEST_MINOR = 23 };
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static wl_library library;
 static bool opened;
+static void *genai;  /* its library, once weir has opened it, though it may be of no use */
 static size_t users; /* models */
 
 bool wl_failed(const wl_library *it, oga_result *result, char *text, size_t capacity)
@@ -48,7 +49,7 @@ typedef struct places {
 static bool readable(char *path, size_t capacity, const char *folder, const char *rest)
 {
     int length = snprintf(path, capacity, "%s/%s", folder, rest);
-    bool good = length > 0 && (size_t)length < capacity && access(path, R_OK) == 0;
+    bool good = (size_t)length < capacity && access(path, R_OK) == 0;
     path[good ? length : 0] = '\0';
     return good;
 }
@@ -214,16 +215,17 @@ static weir_status open_both(wl_library *it)
     if (status != WEIR_OK)
         return status;
     void *handle = dlopen(where.genai, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    if (handle) {
+    if (handle)
         dlclose(handle);
+    if (handle && handle != genai)
         return weir_fail(WEIR_ERR_CONFLICT,
                          "%s is open in this process already, with an ONNX Runtime of its own: let weir open it first",
                          where.genai);
-    }
     snprintf(it->file, sizeof it->file, "%s", where.genai);
     handle = open_with_our_table(where.genai);
     if (!handle)
         return weir_fail(WEIR_ERR_NOT_FOUND, "ONNX Runtime GenAI cannot be opened: %s", dlerror());
+    genai = handle;
     it->cuda = where.cuda;
     status = take_functions(handle, it);
     if (status == WEIR_OK)

@@ -271,15 +271,13 @@ void wl_memory_stream(void *native)
 weir_status wl_account_make(const ort_api *api, ort_env *env, uint32_t version, weir_client *client, wl_account **out)
 {
     weir_runtime_details runtime = WEIR_INIT(weir_runtime_details);
-    wl_account *made = calloc(1, sizeof *made);
     *out = NULL;
+    weir_status status = weir_runtime_info(weir_client_runtime(client), &runtime);
+    if (status != WEIR_OK)
+        return status;
+    wl_account *made = calloc(1, sizeof *made);
     if (!made)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for an account");
-    weir_status status = weir_runtime_info(weir_client_runtime(client), &runtime);
-    if (status != WEIR_OK) {
-        free(made);
-        return status;
-    }
     made->on_cuda = strncmp(runtime.device, "cuda", 4) == 0;
     made->host_kind = made->on_cuda ? WEIR_KIND_HOST : WEIR_KIND_DEVICE;
     made->api = api;
