@@ -42,10 +42,12 @@ static const ort_memory_info *their_info(const ort_allocator *self)
 static theirs of_host = {.table = {.Alloc = their_alloc, .Free = their_free, .Info = their_info}};
 static theirs of_device = {.table = {.Alloc = their_alloc, .Free = their_free, .Info = their_info}};
 
+static bool has_no_allocator;
+
 static ort_status *default_allocator(ort_allocator **out)
 {
     *out = &of_host.table;
-    return NULL;
+    return has_no_allocator ? (ort_status *)(void *)&of_host : NULL;
 }
 
 static ort_api api = {.GetAllocatorWithDefaultOptions = default_allocator};
@@ -56,6 +58,7 @@ wi_cuda_redirect *wl_devices_redirect(void)
 }
 
 static jmp_buf refused_here;
+static bool is_not_open, throws_nothing; /* the C++ library */
 
 static void throw_it(void)
 {
@@ -72,7 +75,9 @@ bool __wrap_wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_
 
 void *__wrap_dlopen(const char *file, int mode)
 {
-    return strcmp(file, "libstdc++.so.6") == 0 ? &refused_here : __real_dlopen(file, mode);
+    if (strcmp(file, "libstdc++.so.6") != 0)
+        return __real_dlopen(file, mode);
+    return is_not_open ? NULL : &refused_here;
 }
 
 void *__wrap_dlsym(void *handle, const char *name)
@@ -80,7 +85,9 @@ void *__wrap_dlsym(void *handle, const char *name)
     void (*made_up)(void) = throw_it;
     void *symbol;
     memcpy(&symbol, &made_up, sizeof symbol);
-    return handle == &refused_here ? symbol : __real_dlsym(handle, name);
+    if (handle != &refused_here)
+        return __real_dlsym(handle, name);
+    return throws_nothing ? NULL : symbol;
 }
 
 static bool note_fails;
@@ -313,6 +320,20 @@ static uint64_t charge(size_t size)
 static void has(const owner *it, weir_class memory_class, uint64_t bytes)
 {
     assert_int_equal(stats_of_client(it->client).live_class[memory_class], bytes);
+}
+
+/* Without a way to refuse there are no allocators. */
+static void test_whoever_cannot_be_refused_gets_no_memory(void **state)
+{
+    (void)state;
+    bool *const lacks[] = {&is_not_open, &throws_nothing, &has_no_allocator};
+    for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) {
+        *lacks[i] = true;
+        assert_int_equal(wl_memory_begin(&api), WEIR_ERR_UNSUPPORTED);
+        assert_words(weir_detail(), "weir cannot refuse it memory safely");
+        *lacks[i] = false;
+        OK(wl_memory_begin(&api));
+    }
 }
 
 /* ---- whose ------------------------------------------------------------------------------------------------------- */
@@ -742,6 +763,7 @@ static void test_threads_have_phases_of_their_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_whoever_cannot_be_refused_gets_no_memory, begin, finish),
         cmocka_unit_test_setup_teardown(test_outside_of_phases_memory_is_onnx_runtimes_own, begin, finish),
         cmocka_unit_test_setup_teardown(test_a_request_is_the_accounts_with_a_rest, begin, finish),
         cmocka_unit_test_setup_teardown(test_phases_inside_one_another, begin, finish),

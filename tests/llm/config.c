@@ -288,6 +288,43 @@ static void test_configs_as_genai_takes_them(void **state)
     }
 }
 
+/* A text of so many bytes in the place of another. */
+static void write_text(const char *one, const char *before, size_t count)
+{
+    char text[2048];
+    size_t from = strlen(before);
+    assert_true(from + count + 2 < sizeof text);
+    memcpy(text, before, from);
+    memset(text + from, 'x', count);
+    memcpy(text + from + count, "\"", 2);
+    with("genai_config.json", good_config, one, text);
+}
+
+static void test_texts_have_a_length(void **state)
+{
+    (void)state;
+    enum { MOST = 256 };
+    static const struct {
+        const char *one, *before;
+        size_t has; /* bytes of the text that are there already */
+        weir_status status;
+        const char *words;
+    } texts[] = {
+        {"\"log_id\": \"x\"", "\"log_id\": \"", 0, BAD, "log_id\" is no short text"},
+        {"\"past_key_values.%d.key\"", "\"%d", 2, BAD, "past_key_names\" is no name with one %d"},
+        {"\"input_ids\": \"input_ids\"", "\"input_ids\": \"", 0, BAD, "input_ids\" is no name without a '%'"},
+        {"\"logits\": \"logits\"", "\"logits\": \"%d", 2, BAD, "logits\" is no name without a '%'"},
+        {"\"pad_token_id\": 2", "\"colour\": \"", 0, NOT, "does not know \"model.colour\""},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        wl_folder read;
+        write_text(texts[i].one, texts[i].before, MOST - texts[i].has);
+        OK(wl_folder_read(folder, &read));
+        write_text(texts[i].one, texts[i].before, MOST - texts[i].has + 1);
+        refused(texts[i].status, texts[i].words);
+    }
+}
+
 static void test_a_config_that_is_no_file(void **state)
 {
     char path[128];
@@ -309,7 +346,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FOLDER(test_each_word_of_a_config_has_its_rule), WITH_FOLDER(test_each_number_has_its_limits),
         WITH_FOLDER(test_the_last_item_has_its_rule),         WITH_FOLDER(test_parts_beside_the_decoder_are_refused),
-        WITH_FOLDER(test_configs_as_genai_takes_them),        WITH_FOLDER(test_a_config_that_is_no_file),
+        WITH_FOLDER(test_configs_as_genai_takes_them),        WITH_FOLDER(test_texts_have_a_length),
+        WITH_FOLDER(test_a_config_that_is_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

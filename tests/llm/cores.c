@@ -95,6 +95,23 @@ static void test_a_model_leases_its_threads(void **state)
     }
 }
 
+/* Without a reader there is nothing to wait for, and no other model's turn in between. */
+static void test_a_run_without_a_reader_has_one_lease(void **state)
+{
+    (void)state;
+    bench it = open_one(0);
+    weir_tensor input = token_input(prompt, LENGTH);
+    for (uint64_t i = 1; i <= 2; i++) {
+        weir_outputs outputs;
+        OK(infer(&it, &input, greedy, 3, &outputs));
+        assert_int_equal(output_named(&outputs, "tokens")->shape[0], MADE);
+        assert_int_equal(line(0).leases, i);
+        assert_true(none_is_leased());
+        release(&it, &outputs);
+    }
+    bench_close(&it);
+}
+
 static void test_a_setting_says_how_many(void **state)
 {
     (void)state;
@@ -266,6 +283,7 @@ int main(void)
     fill_prompt(prompt, LENGTH, 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_leases_its_threads),
+        cmocka_unit_test(test_a_run_without_a_reader_has_one_lease),
         cmocka_unit_test(test_a_setting_says_how_many),
         cmocka_unit_test(test_who_says_how_many),
         cmocka_unit_test(test_threads_sleep_between_steps),

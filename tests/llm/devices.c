@@ -45,6 +45,7 @@ static redirects its;
 static weir_runtime *first, *other;
 static weir_client *client, *others;
 static int ordinal;
+static bool tells_nothing; /* the runtime, of itself */
 
 weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_cuda_redirect **out)
 {
@@ -91,6 +92,8 @@ weir_status __wrap_weir_runtime_info(const weir_runtime *of, weir_runtime_detail
 weir_status __wrap_weir_runtime_info(const weir_runtime *of, weir_runtime_details *out)
 {
     weir_status status = __real_weir_runtime_info(of, out);
+    if (tells_nothing)
+        return weir_fail(WEIR_ERR_FORKED, "of another process");
     out->device = ordinal ? "cuda:1" : "cuda:0";
     out->ordinal = ordinal;
     return status;
@@ -202,6 +205,12 @@ static void test_it_lasts_as_long_as_there_are_models(void **state)
         }
         assert_int_equal(wl_devices_open("/a/b/libonnxruntime-genai.so", others), WEIR_ERR_BUSY);
         assert_words(weir_detail(), "has models on cuda:0 in another runtime");
+        tells_nothing = true;
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(wl_devices_open("/a/b/libonnxruntime-genai.so", i ? others : client), WEIR_ERR_FORKED);
+            assert_words(weir_detail(), "of another process");
+        }
+        tells_nothing = false;
         assert_ptr_equal(wl_devices_redirect(), &its);
         assert_int_equal(clients_on(first), 2);
         assert_int_equal(clients_on(other), 1);

@@ -12,12 +12,16 @@
 /* How often the tokenizer was read, and by how much the clock is ahead. */
 static int tokenizers_read;
 static time_t later;
+/* In which bits another file of the tokenizer's name differs from its own. */
+static struct stat differs;
 
 weir_status __wrap_wl_tokenizer_check(const wl_folder *of);
 weir_status __real_wl_tokenizer_check(const wl_folder *of);
 /* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */
 __attribute__((visibility("default"))) int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
 int __real_clock_gettime(clockid_t clock, struct timespec *out);
+__attribute__((visibility("default"))) int __wrap_fstatat(int of, const char *name, struct stat *out, int flags);
+int __real_fstatat(int of, const char *name, struct stat *out, int flags);
 
 weir_status __wrap_wl_tokenizer_check(const wl_folder *of)
 {
@@ -29,6 +33,22 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
 {
     int answer = __real_clock_gettime(clock, out);
     out->tv_sec += later;
+    return answer;
+}
+
+int __wrap_fstatat(int of, const char *name, struct stat *out, int flags)
+{
+    int answer = __real_fstatat(of, name, out, flags);
+    if (strcmp(name, "tokenizer.json") != 0)
+        return answer;
+    out->st_dev ^= differs.st_dev;
+    out->st_ino ^= differs.st_ino;
+    out->st_size ^= differs.st_size;
+    out->st_mode ^= differs.st_mode;
+    out->st_mtim.tv_sec ^= differs.st_mtim.tv_sec;
+    out->st_mtim.tv_nsec ^= differs.st_mtim.tv_nsec;
+    out->st_ctim.tv_sec ^= differs.st_ctim.tv_sec;
+    out->st_ctim.tv_nsec ^= differs.st_ctim.tv_nsec;
     return answer;
 }
 
@@ -257,6 +277,21 @@ static void test_keys_and_values_are_as_the_graph_has_them(void **state)
     shape.cache[1] = shape.cache[3] = INT64_MAX;
     write_graph(&shape);
     refused(BAD, "beyond what can be addressed");
+}
+
+/* A name that only begins as that of a cache, and ends there, is of another input. */
+static void test_an_input_whose_name_says_no_more_than_past(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"past_", "past", "pass_x", "past_x"};
+    wl_folder read;
+    graph_shape shape = good_graph;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        shape.more = names[i];
+        write_graph(&shape);
+        OK(wl_folder_read(folder, &read));
+        assert_int_equal(wl_folder_cache(&read, 10), (10 * 2 * 2 * 3 * 8 + (i == 3 ? 3 * 5 : 0)) * sizeof(float));
+    }
 }
 
 /* ---- the tokenizer ----------------------------------------------------------------------------------------------- */
@@ -591,6 +626,25 @@ static void test_a_file_that_was_put_back_to_its_time_is_read_anew(void **state)
     later = 0;
 }
 
+/* Another file may have its name, by a link that leads elsewhere, and be as old and as long. */
+static void test_another_file_in_the_place_of_one_is_read(void **state)
+{
+    (void)state;
+    const struct stat others[] = {{.st_dev = 1},         {.st_ino = 1},         {.st_size = 1},
+                                  {.st_mode = 1},        {.st_mtim.tv_sec = 1}, {.st_mtim.tv_nsec = 1},
+                                  {.st_ctim.tv_sec = 1}, {.st_ctim.tv_nsec = 1}};
+    wl_folder read;
+    later = 60;
+    look(&read, 1);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        differs = others[i];
+        look(&read, 1);
+        look(&read, 0);
+    }
+    differs = (struct stat){0};
+    later = 0;
+}
+
 /* What lies in a folder of it may change without a trace in the folder itself. */
 static void test_a_folder_with_folders_is_read_anew(void **state)
 {
@@ -613,6 +667,44 @@ static void test_a_folder_with_folders_is_read_anew(void **state)
     assert_int_equal(wl_folder_cache(&read, 1), 2 * 2 * 4 * 8 * sizeof(float));
     later = 0;
     unlink(path);
+    rmdir(inner);
+}
+
+/* Nor is a graph known whose weights are in such a folder, or that is there with them. */
+static void test_weights_in_a_folder_are_read_anew(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *graph, *beside, *file;
+        int again;
+    } places[] = {{"model.onnx", "weights", "weights", 0},
+                  {"model.onnx", "inner/weights", "inner/weights", 1},
+                  {"inner/model.onnx", "weights", "inner/weights", 1}};
+    static const char weights[4 * 16 * sizeof(float)] = {0};
+    char inner[128], path[192], model[192], word[64];
+    snprintf(inner, sizeof inner, "%s/inner", folder);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    later = 60;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        wl_folder read;
+        graph_shape shape = good_graph;
+        shape.beside = places[i].beside;
+        snprintf(model, sizeof model, "%s/%s", folder, places[i].graph);
+        graph_write(model, &shape);
+        snprintf(path, sizeof path, "%s/%s", folder, places[i].file);
+        FILE *to = fopen(path, "wb");
+        assert_non_null(to);
+        assert_int_equal(fwrite(weights, 1, sizeof weights, to), sizeof weights);
+        assert_int_equal(fclose(to), 0);
+        snprintf(word, sizeof word, "\"%s\"", places[i].graph);
+        with("genai_config.json", good_config, "\"model.onnx\"", word);
+        look(&read, 1);
+        assert_int_equal(read.weight_bytes, sizeof weights);
+        look(&read, places[i].again);
+        unlink(path);
+        unlink(model);
+    }
+    later = 0;
     rmdir(inner);
 }
 
@@ -650,6 +742,7 @@ int main(void)
         WITH_FOLDER(test_paths_of_the_folder_one_is_in),
         WITH_FOLDER(test_the_graph_is_as_the_config_has_it),
         WITH_FOLDER(test_keys_and_values_are_as_the_graph_has_them),
+        WITH_FOLDER(test_an_input_whose_name_says_no_more_than_past),
         WITH_FOLDER(test_the_tables_of_a_tokenizer),
         WITH_FOLDER(test_tokens_have_a_length),
         WITH_FOLDER(test_nested_files),
@@ -660,7 +753,9 @@ int main(void)
         WITH_FOLDER(test_a_folder_is_read_once),
         WITH_FOLDER(test_each_file_has_to_be_settled),
         WITH_FOLDER(test_a_file_that_was_put_back_to_its_time_is_read_anew),
+        WITH_FOLDER(test_another_file_in_the_place_of_one_is_read),
         WITH_FOLDER(test_a_folder_with_folders_is_read_anew),
+        WITH_FOLDER(test_weights_in_a_folder_are_read_anew),
         WITH_FOLDER(test_folders_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

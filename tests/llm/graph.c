@@ -89,7 +89,7 @@ static void put_node(bytes *graph, const char *op, const char *one, const char *
 }
 
 /* A weight of 4 × 16 numbers. */
-static void put_weight(bytes *graph)
+static void put_weight(bytes *graph, const char *beside)
 {
     static const float zeros[64];
     bytes weight = {.count = 0};
@@ -97,7 +97,15 @@ static void put_weight(bytes *graph)
     put_number(&weight, 1, 16);
     put_number(&weight, 2, 1);
     put_text(&weight, 8, "table");
-    put_bytes(&weight, 9, zeros, sizeof zeros);
+    if (beside) {
+        bytes entry = {.count = 0};
+        put_text(&entry, 1, "location");
+        put_text(&entry, 2, beside);
+        put_message(&weight, 13, &entry);
+        put_number(&weight, 14, 1);
+    } else {
+        put_bytes(&weight, 9, zeros, sizeof zeros);
+    }
     put_message(graph, 5, &weight);
 }
 
@@ -112,7 +120,7 @@ static void put_cache(bytes *graph, const char *name, const graph_shape *shape, 
 
 void graph_write(const char *path, const graph_shape *shape)
 {
-    static const int64_t row[] = {-1, -1};
+    static const int64_t row[] = {-1, -1}, more[] = {3, 5};
     const int64_t logits[] = {-1, -1, shape->width ? shape->width : -1};
     bytes model = {.count = 0}, graph = {.count = 0}, opset = {.count = 0};
     char name[64], present[64];
@@ -123,12 +131,14 @@ void graph_write(const char *path, const graph_shape *shape)
         put_node(&graph, "Identity", name, NULL, present);
     }
     put_text(&graph, 2, "small");
-    put_weight(&graph);
+    put_weight(&graph, shape->beside);
     put_value(&graph, 11, "input_ids", 7, row, 2);
     for (int i = 0; i < shape->layers * 2; i++) {
         snprintf(name, sizeof name, "past_key_values.%d.%s", i / 2, i % 2 ? "value" : "key");
         put_cache(&graph, name, shape, shape->other && i == shape->layers * 2 - 1);
     }
+    if (shape->more)
+        put_value(&graph, 11, shape->more, shape->type, more, 2);
     put_value(&graph, 12, shape->logits, 1, logits, 3);
     put_number(&model, 1, 8);
     put_message(&model, 7, &graph);

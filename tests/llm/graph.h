@@ -12,6 +12,8 @@ typedef struct graph_shape {
     int other;              /* 1: the values of the last layer have extents of their own, of four */
     int64_t other_cache[4]; /* of which a 0 is a name */
     int other_rank;         /* so many of them; 0: all */
+    const char *more;       /* an input of this name, of 3 × 5 numbers; NULL: none */
+    const char *beside;     /* the file of its weight; NULL: the graph's own */
 } graph_shape;
 
 /* Writes it; the test ends where that fails. */

@@ -277,8 +277,8 @@ VISIBLE weir_status weir_stream_synchronize(weir_stream stream)
     return theirs(stream);
 }
 
-/* By the function of its table for ONNX Runtime's, which fails without CUDA once it has taken the stream. */
-static void tell_stream(const weir_engine *engine)
+/* The plug-in's table for GenAI, in the place of ONNX Runtime's. */
+static const ort_api *table_of(const weir_engine *engine)
 {
     const ort_base *(*base)(void) = NULL;
     Dl_info its;
@@ -287,11 +287,50 @@ static void tell_stream(const weir_engine *engine)
     assert_non_null(plugin);
     *(void **)&base = dlsym(plugin, "OrtGetApiBase");
     assert_non_null(base);
-    const ort_api *table = base()->GetApi(ORT_API_WANTED);
+    dlclose(plugin); /* the engine keeps it open */
+    return base()->GetApi(ORT_API_WANTED);
+}
+
+/* By the function of its table for ONNX Runtime's, which fails without CUDA once it has taken the stream. */
+static void tell_stream(const weir_engine *engine)
+{
+    const ort_api *table = table_of(engine);
     ort_status *status = table->UpdateCUDAProviderOptionsWithValue(NULL, "user_compute_stream", &failure);
     if (status)
         table->ReleaseStatus(status);
-    dlclose(plugin);
+}
+
+/* Memory that is asked for where the plug-in's own thread takes cores, and whose it is: before its first step and between
+ * two it is at work for nobody. */
+static const bench *looked_at; /* NULL: nobody asks */
+static ort_allocator *asked;   /* the host's, as GenAI has it */
+static atomic_int asked_between, charged_between;
+
+static void ask_between_steps(void)
+{
+    if (!looked_at || (long)syscall(SYS_gettid) != atomic_load(&step_thread))
+        return;
+    uint64_t before = stats_of(looked_at).allocations;
+    void *block = asked->Alloc(asked, 1000);
+    atomic_fetch_add(&asked_between, block != NULL);
+    atomic_fetch_add(&charged_between, stats_of(looked_at).allocations != before);
+    asked->Free(asked, block);
+}
+
+VISIBLE weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *user, uint32_t *cores)
+{
+    weir_status (*theirs)(weir_cores *, bool (*)(void *), void *, uint32_t *);
+    *(void **)&theirs = libweirs("weir_cores_take");
+    ask_between_steps();
+    return theirs(of, stops, user, cores);
+}
+
+VISIBLE weir_status weir_cores_renew(weir_cores *of, bool (*stops)(void *user), void *user, uint32_t *cores)
+{
+    weir_status (*theirs)(weir_cores *, bool (*)(void *), void *, uint32_t *);
+    *(void **)&theirs = libweirs("weir_cores_renew");
+    ask_between_steps();
+    return theirs(of, stops, user, cores);
 }
 
 static bench bench_of(const char *sequences)
@@ -595,6 +634,23 @@ static void test_a_batch_that_waits_for_cores_sleeps(void **state)
     bench_close(&it);
 }
 
+/* So that what others ask for on that thread is no model's. */
+static void test_between_steps_a_batch_is_at_work_for_nobody(void **state)
+{
+    (void)state;
+    bench it = bench_of("2");
+    watch(&it, 0);
+    let_go();
+    assert_null(table_of(it.engine)->GetAllocatorWithDefaultOptions(&asked));
+    looked_at = &it;
+    OK(ask_once(&it));
+    looked_at = NULL;
+    unwatch(&it);
+    assert_true(atomic_load(&asked_between) > 1);
+    assert_int_equal(atomic_load(&charged_between), 0);
+    bench_close(&it);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -608,6 +664,7 @@ int main(void)
         cmocka_unit_test(test_a_model_that_is_suspended_has_no_engine),
         cmocka_unit_test(test_nothing_is_given_up_while_it_is_computed_with),
         cmocka_unit_test(test_a_batch_that_waits_for_cores_sleeps),
+        cmocka_unit_test(test_between_steps_a_batch_is_at_work_for_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

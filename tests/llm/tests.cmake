@@ -6,7 +6,7 @@ if(TARGET weir_onnx_file AND JANSSON_FOUND)
       LIBS weir_onnx_file weir_base PkgConfig::JANSSON m)
     target_include_directories(test-llm-${test} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   endforeach()
-  target_link_options(test-llm-folder PRIVATE -Wl,--wrap=wl_tokenizer_check,--wrap=clock_gettime)
+  target_link_options(test-llm-folder PRIVATE -Wl,--wrap=wl_tokenizer_check,--wrap=clock_gettime,--wrap=fstatat)
 endif()
 
 # Neither does where its memory goes.
