@@ -170,7 +170,9 @@ static void a_bad_insertion_changes_nothing(void **state)
     fails(WEIR_ERR_CONFLICT, weir_prefix_cache_insert(cache, &p, twice, 3, WEIR_STREAM_HOST, NULL));
     detail_names("named twice");
     fails(WEIR_ERR_INVALID, weir_prefix_cache_insert(cache, &p, NULL, 1, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_ERR_INVALID, weir_prefix_cache_insert(NULL, &p, mine, 1, WEIR_STREAM_HOST, NULL));
+    n = 7;
+    fails(WEIR_ERR_INVALID, weir_prefix_cache_insert(NULL, &p, mine, 1, WEIR_STREAM_HOST, &n));
+    assert_int_equal(n, 0);
     fails(WEIR_ERR_INVALID, weir_prefix_cache_insert(cache, NULL, mine, 1, WEIR_STREAM_HOST, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_prefix_cache_insert(cache, &p, mine, 1, (weir_stream){77}, NULL));
     assert_int_equal(cache_details(cache).inserted, 0);

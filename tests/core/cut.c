@@ -76,6 +76,20 @@ uint64_t __wrap_wi_ledger_hold(wi_ledger *ledger, uint64_t bytes)
     return __real_wi_ledger_hold(ledger, bytes);
 }
 
+/* Another thread begins to free this block while chunks are chosen. */
+static wi_block *freed_by_others;
+
+weir_status __real_wi_extent_pool_reserve(wi_extent_pool *pool, size_t count);
+weir_status __wrap_wi_extent_pool_reserve(wi_extent_pool *pool, size_t count);
+weir_status __wrap_wi_extent_pool_reserve(wi_extent_pool *pool, size_t count)
+{
+    wi_block *block = freed_by_others;
+    freed_by_others = NULL;
+    if (block)
+        assert_true(wi_block_claim(block, atomic_load(&block->word), WI_CLAIMED));
+    return __real_wi_extent_pool_reserve(pool, count);
+}
+
 static bool fails_now(long *at)
 {
     return *at >= 0 && (*at)-- == 0;
@@ -371,6 +385,41 @@ static void parts_that_came_were_somebodys(void **state)
     }
 }
 
+/* Two blocks on a chunk may leave until another thread is about to free the one: both stay, and the receipt says why. */
+static void what_is_being_freed_stays(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        weir_runtime *runtime;
+        uint64_t granule = begin(&runtime), bytes = granule / 2;
+        weir_client *client = open_client(runtime, "one", 0, 0);
+        wi_resource *base = runtime->resource->base;
+        void *blocks[2];
+        for (int i = 0; i < 2; i++) {
+            blocks[i] = allocate(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+            ok(weir_fill(runtime, blocks[i], (uint8_t)(i + 1), bytes, WEIR_STREAM_HOST));
+        }
+        assert_int_equal(there, 1);
+        wi_block *freed = freed_by_others = base->table->peek(base, blocks[which]);
+        weir_residency receipt = WEIR_INIT(weir_residency);
+        ok(weir_client_suspend(client, NULL, &receipt));
+        assert_null(freed_by_others);
+        assert_int_equal(receipt.away, 0);
+        assert_int_equal(receipt.stays, 1);
+        assert_ptr_equal(receipt.stay[0].pointer, blocks[which]);
+        assert_int_equal(receipt.stay[0].why, WEIR_STAY_BUSY);
+        assert_int_equal(receipt.stay[0].bytes, bytes);
+        assert_int_equal(wi_block_phase_of(freed), WI_CLAIMED);
+        wi_block_turn(freed, WI_LIVE);
+        for (int i = 0; i < 2; i++) {
+            check_bytes(runtime, blocks[i], (uint8_t)(i + 1), bytes);
+            ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
+        }
+        ok(weir_client_destroy(client));
+        end(runtime);
+    }
+}
+
 /* Between a plan and its chunks others have held what the budget had left: the request is refused, and holds nothing. */
 static void what_others_held_first_is_not_held_twice(void **state)
 {
@@ -394,8 +443,11 @@ static void what_others_held_first_is_not_held_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cut_gives_back_what_was_unmapped),       cmocka_unit_test(a_cut_that_fails_loses_no_byte),
-        cmocka_unit_test(every_call_of_the_driver_is_counted),      cmocka_unit_test(parts_that_came_were_somebodys),
+        cmocka_unit_test(a_cut_gives_back_what_was_unmapped),
+        cmocka_unit_test(a_cut_that_fails_loses_no_byte),
+        cmocka_unit_test(every_call_of_the_driver_is_counted),
+        cmocka_unit_test(parts_that_came_were_somebodys),
+        cmocka_unit_test(what_is_being_freed_stays),
         cmocka_unit_test(what_others_held_first_is_not_held_twice),
     };
     return cmocka_run_group_tests_name("cut", tests, NULL, NULL);
