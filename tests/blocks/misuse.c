@@ -249,7 +249,12 @@ static void what_is_no_member_or_stream_is_refused(void **state)
     fails(WEIR_ERR_INVALID, weir_block_pool_info(s.pool, NULL, NULL, 0, NULL));
     fails(WEIR_ERR_INVALID, weir_block_pool_member_info(s.a, &ms));
     d.struct_size = sizeof d;
+    st.struct_size = sizeof st;
+    ms.struct_size = sizeof ms;
     fails(WEIR_ERR_INVALID, weir_block_pool_block_info(s.pool, 8, &d));
+    fails(WEIR_ERR_INVALID, weir_block_pool_block_info(NULL, 0, &d));
+    fails(WEIR_ERR_INVALID, weir_block_pool_info(NULL, &st, NULL, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_info(NULL, &ms));
     check_unchanged(&s);
     give(s.a, 0, 1);
     ok(weir_block_pool_destroy(s.pool));

@@ -131,6 +131,12 @@ static void live(void)
     }
     until_it_works(weir_block_pool_member_create(w.pool, w.client, 0, &w.m));
     until_it_works(weir_prefix_cache_create(w.m, &cached, &w.cache));
+    arm(false);
+    uint32_t idle[2];
+    leave_behind(w.cache, w.m, "01234567", idle);
+    ok(weir_prefix_cache_evict(w.cache, 2, idle));
+    assert_int_equal(idle[0], 2);
+    arm(true);
     live_sequence(&w);
     arm(false);
     calls_made = fault.calls;
@@ -185,7 +191,7 @@ static weir_status failing_record(wi_device *device, void *stream, wi_event *out
 
 static weir_status counted_synchronize(wi_device *device, void *stream)
 {
-    synchronized++;
+    synchronized += stream != NULL;
     return faulty_driver.stream_synchronize(device, stream);
 }
 

@@ -5,6 +5,7 @@
 #include "core.h"
 
 #include "driver/driver.h"
+#include "memory/host_chunks.h"
 #include "memory/mapped/mapped.h"
 #include "runtime/runtime.h"
 
@@ -88,6 +89,29 @@ weir_status __wrap_wi_extent_pool_reserve(wi_extent_pool *pool, size_t count)
     if (block)
         assert_true(wi_block_claim(block, atomic_load(&block->word), WI_CLAIMED));
     return __real_wi_extent_pool_reserve(pool, count);
+}
+
+/* Copies that are shown: none is put into its place; and while one is taken from there a block is freed. */
+static bool none_is_shown;
+static weir_client *frees;
+static void *freed_meanwhile;
+
+weir_status __real_wi_host_chunk_show(wi_host_chunk *chunk, void *home);
+weir_status __wrap_wi_host_chunk_show(wi_host_chunk *chunk, void *home);
+weir_status __wrap_wi_host_chunk_show(wi_host_chunk *chunk, void *home)
+{
+    return none_is_shown ? weir_fail(WEIR_ERR_DRIVER, "not shown on purpose") : __real_wi_host_chunk_show(chunk, home);
+}
+
+weir_status __real_wi_host_chunk_hide(wi_host_chunk *chunk);
+weir_status __wrap_wi_host_chunk_hide(wi_host_chunk *chunk);
+weir_status __wrap_wi_host_chunk_hide(wi_host_chunk *chunk)
+{
+    void *block = freed_meanwhile;
+    freed_meanwhile = NULL;
+    if (block)
+        ok(weir_free(frees, block, WEIR_STREAM_HOST));
+    return __real_wi_host_chunk_hide(chunk);
 }
 
 static bool fails_now(long *at)
@@ -205,8 +229,9 @@ static void cut_for_what_comes_back(weir_runtime *runtime, uint64_t granule)
     ok(weir_client_destroy(goes));
 }
 
-/* The budget is GRANULES of the driver's granules, whose bytes are the answer. */
-static uint64_t begin(weir_runtime **runtime)
+/* The budget is GRANULES of the driver's granules, whose bytes are the answer. `named`: handles are named anew, but for copies that are
+ * shown. */
+static uint64_t begin_over(weir_runtime **runtime, bool named)
 {
     static wi_driver driver;
     const char *device = getenv("WEIR_TEST_DEVICE");
@@ -215,10 +240,10 @@ static uint64_t begin(weir_runtime **runtime)
     int ordinal;
     ok(wi_driver_find(device ? device : "host", &real, &ordinal));
     driver = *real;
-    driver.create = c_create;
-    driver.destroy = c_destroy;
-    driver.map = c_map;
-    driver.unmap = c_unmap;
+    driver.create = named ? c_create : real->create;
+    driver.destroy = named ? c_destroy : real->destroy;
+    driver.map = named ? c_map : real->map;
+    driver.unmap = named ? c_unmap : real->unmap;
     driver.drop = NULL;
     ok(real->open(ordinal, &probe));
     uint64_t granule = real->granule(probe);
@@ -229,6 +254,11 @@ static uint64_t begin(weir_runtime **runtime)
     calls = created = bytes_there = 0;
     ok(wi_runtime_create_over(&driver, ordinal, &options, runtime));
     return granule;
+}
+
+static uint64_t begin(weir_runtime **runtime)
+{
+    return begin_over(runtime, true);
 }
 
 static void end(weir_runtime *runtime)
@@ -420,6 +450,50 @@ static void what_is_being_freed_stays(void **state)
     }
 }
 
+/* Of three pieces the first is not shown any more, as its resume has failed. It goes with its block while the copy of the second is
+ * taken from its place, which is not the third's. */
+static void a_free_meanwhile_hides_no_other_copy(void **state)
+{
+    enum { BLOCKS = 3 };
+    weir_runtime *runtime;
+    (void)state;
+    uint64_t granule = begin_over(&runtime, false), bytes = 2 * granule;
+    weir_client *client = frees = open_client(runtime, "one", 0, 0);
+    char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = allocate(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+        ok(weir_fill(runtime, blocks[i], (uint8_t)(i + 1), bytes, WEIR_STREAM_HOST));
+        assert_true(i == 0 || blocks[i] > blocks[i - 1]);
+    }
+    weir_suspend_options show = {.struct_size = sizeof show, .show = true};
+    weir_resume_options one = {.struct_size = sizeof one, .most = 1};
+    weir_residency r = WEIR_INIT(weir_residency);
+    ok(weir_client_suspend(client, &show, &r));
+    assert_int_equal(r.shown, BLOCKS * bytes);
+    in_parts = none_is_shown = true;
+    parts = part_fails_at = 0;
+    fails(WEIR_ERR_DRIVER, weir_client_resume_some(client, &one, WEIR_STREAM_HOST, NULL));
+    in_parts = none_is_shown = false;
+    part_fails_at = -1;
+    ok(weir_client_residency(client, &r));
+    assert_int_equal(r.away, BLOCKS * bytes);
+    assert_int_equal(r.shown, 2 * bytes);
+    freed_meanwhile = blocks[0];
+    ok(weir_free(client, blocks[1], WEIR_STREAM_HOST));
+    assert_null(freed_meanwhile);
+    ok(weir_client_residency(client, &r));
+    assert_int_equal(r.away, bytes);
+    assert_int_equal(r.shown, bytes);
+    check_bytes(runtime, blocks[2], 3, bytes);
+    ok(weir_client_resume(client, WEIR_STREAM_HOST));
+    check_bytes(runtime, blocks[2], 3, bytes);
+    ok(weir_free(client, blocks[2], WEIR_STREAM_HOST));
+    (void)weir_client_forget_copies(client);
+    check_empty(runtime);
+    ok(weir_client_destroy(client));
+    end(runtime);
+}
+
 /* Between a plan and its chunks others have held what the budget had left: the request is refused, and holds nothing. */
 static void what_others_held_first_is_not_held_twice(void **state)
 {
@@ -448,6 +522,7 @@ int main(void)
         cmocka_unit_test(every_call_of_the_driver_is_counted),
         cmocka_unit_test(parts_that_came_were_somebodys),
         cmocka_unit_test(what_is_being_freed_stays),
+        cmocka_unit_test(a_free_meanwhile_hides_no_other_copy),
         cmocka_unit_test(what_others_held_first_is_not_held_twice),
     };
     return cmocka_run_group_tests_name("cut", tests, NULL, NULL);
