@@ -274,10 +274,9 @@ static void report(const weir_engine_load *load, double fraction)
 }
 
 /* A refusal speaks of one tensor; whoever reads it wants to know what the whole model takes. */
-static weir_status refused(const onnx_graph *graph, bool cuda)
+static weir_status refused(const char *words, const onnx_graph *graph, bool cuda)
 {
-    char words[900], size[24];
-    snprintf(words, sizeof words, "%s", weir_detail());
+    char size[24];
     return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s; the whole model takes at least %s, and more while it runs", words,
                      weir_size_format(weights_charge(graph, cuda), size, sizeof size));
 }
@@ -361,8 +360,10 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         weir_runtime_leave(model->runtime);
     if (status != WEIR_OK) {
         bool cuda = model->device.cuda;
+        char why[900]; /* giving back may have words of its own */
+        snprintf(why, sizeof why, "%s", weir_detail());
         onnx_unload(model);
-        return status == WEIR_ERR_OUT_OF_MEMORY ? refused(&source->graph, cuda) : status;
+        return status == WEIR_ERR_OUT_OF_MEMORY ? refused(why, &source->graph, cuda) : weir_fail(status, "%s", why);
     }
     onnx_shares_read(model, source->graph.nodes);
     describe(model, &source->graph);
