@@ -284,7 +284,7 @@ static void nothing_behind_a_prompt_is_read(void **state)
     uint32_t *tokens = edge_make(), *indices = edge_make(), n;
     char *salt = edge_make();
     weir_prefix p = prompt(tokens - 8, "abcdefgh");
-    memcpy(salt - 3, "own", 3);
+    memset(salt - 3, 's', 3);
     p.salt = salt - 3;
     p.salt_bytes = 3;
     ok(weir_block_pool_alloc(f->m, 2, 0, WEIR_STREAM_HOST, indices - 2));

@@ -739,7 +739,7 @@ static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
         chunks_add(out, more);
     for (size_t i = 0; i < out->count; i++)
         out->busy[i] = chunks_seize(out->of[i], i ? out->busy[i - 1] : NULL);
-    return true;
+    return out->count > 0;
 }
 
 static weir_status chunks_unmap_batch(wi_mapped *mapped, batch *b)
