@@ -291,12 +291,10 @@ static void test_configs_as_genai_takes_them(void **state)
 /* A text of so many bytes in the place of another. */
 static void write_text(const char *one, const char *before, size_t count)
 {
-    char text[2048];
-    size_t from = strlen(before);
-    assert_true(from + count + 2 < sizeof text);
-    memcpy(text, before, from);
-    memset(text + from, 'x', count);
-    memcpy(text + from + count, "\"", 2);
+    char letters[512], text[600];
+    assert_true(count < sizeof letters);
+    memset(letters, 'x', sizeof letters);
+    snprintf(text, sizeof text, "%s%.*s\"", before, (int)count, letters);
     with("genai_config.json", good_config, one, text);
 }
 
