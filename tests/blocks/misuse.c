@@ -1,6 +1,7 @@
 /* Bad calls: each answers with its status, names what it is about, and changes nothing. */
 #include "blocks/blocks.h"
 #include <weir/block_pool.h>
+#include "blocks/edge.h"
 
 typedef struct scene {
     weir_block_pool *pool;
@@ -176,6 +177,32 @@ static void one_stale_name_of_several_frees_none(void **state)
     ok(weir_block_pool_destroy(pool));
 }
 
+/* Lists are read and written as far as they go, and one of no blocks not at all. */
+static void nothing_behind_a_list_is_touched(void **state)
+{
+    static const uint32_t ways[] = {0, WEIR_BLOCK_POOL_RUN};
+    fixture *f = *state;
+    weir_block_pool *pool = make_pool_with(f->a, 3, WEIR_BLOCK_POOL_NAMED);
+    weir_block_pool_member *m = join(pool, f->a, 0);
+    uint32_t *indices = edge_make(), *generations = edge_make();
+    fails(WEIR_ERR_INVALID, weir_block_pool_alloc(m, 0, 0, WEIR_STREAM_HOST, indices));
+    detail_names("a count of 0 blocks");
+    for (int way = 0; way < 2; way++) {
+        uint32_t *list = indices - (ways[way] ? 1 : 3);
+        ok(weir_block_pool_alloc(m, 3, ways[way], WEIR_STREAM_HOST, list));
+        for (uint32_t i = 0; i < 3; i++) {
+            weir_block_pool_block_details d = WEIR_INIT(weir_block_pool_block_details);
+            ok(weir_block_pool_block_info(pool, i, &d));
+            generations[(int)i - 3] = d.generation;
+        }
+        ok(weir_block_pool_free(m, list, generations - 3, 3, ways[way], WEIR_STREAM_HOST));
+        assert_int_equal(pool_stats(pool).free, 3);
+    }
+    edge_end(indices);
+    edge_end(generations);
+    ok(weir_block_pool_destroy(pool));
+}
+
 static void what_is_no_member_or_stream_is_refused(void **state)
 {
     fixture *f = *state;
@@ -222,7 +249,12 @@ static void what_is_no_member_or_stream_is_refused(void **state)
     fails(WEIR_ERR_INVALID, weir_block_pool_info(s.pool, NULL, NULL, 0, NULL));
     fails(WEIR_ERR_INVALID, weir_block_pool_member_info(s.a, &ms));
     d.struct_size = sizeof d;
+    st.struct_size = sizeof st;
+    ms.struct_size = sizeof ms;
     fails(WEIR_ERR_INVALID, weir_block_pool_block_info(s.pool, 8, &d));
+    fails(WEIR_ERR_INVALID, weir_block_pool_block_info(NULL, 0, &d));
+    fails(WEIR_ERR_INVALID, weir_block_pool_info(NULL, &st, NULL, 0, NULL));
+    fails(WEIR_ERR_INVALID, weir_block_pool_member_info(NULL, &ms));
     check_unchanged(&s);
     give(s.a, 0, 1);
     ok(weir_block_pool_destroy(s.pool));
@@ -278,6 +310,7 @@ int main(void)
         TEST(another_membership_is_another_owner),
         TEST(a_name_outlives_no_taking),
         TEST(one_stale_name_of_several_frees_none),
+        TEST(nothing_behind_a_list_is_touched),
         TEST(what_is_no_member_or_stream_is_refused),
         TEST(clients_of_other_runtimes_and_closed_ones),
         TEST(a_closed_member_acts_for_nobody_else),

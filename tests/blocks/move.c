@@ -12,6 +12,8 @@ static void blocks_go_up_and_come_down_in_the_order_of_the_list(void **state)
     const uint32_t list[MANY] = {5, 1, 2, 3, 7, 0}; /* scattered, and three in a row */
     for (size_t i = 0; i < sizeof out; i++)
         out[i] = (unsigned char)(i / BLOCK * 16 + i % 13);
+    for (uint32_t i = 0; i < 8; i++)
+        paint(f, i, 7, f->stream);
     ok(weir_block_pool_upload(f->m, list, MANY, out, f->stream));
     ok(weir_block_pool_download(f->m, list, MANY, in, f->stream));
     ok(weir_stream_synchronize(f->stream));
@@ -19,6 +21,11 @@ static void blocks_go_up_and_come_down_in_the_order_of_the_list(void **state)
     const uint32_t single = 2;
     ok(weir_block_pool_download(f->m, &single, 1, in, WEIR_STREAM_HOST));
     assert_memory_equal(in, out + 2 * BLOCK, BLOCK);
+    assert_int_equal(color(f->m, 4), 7);
+    assert_int_equal(color(f->m, 6), 7);
+    paint(f, 3, 8, WEIR_STREAM_HOST); /* of a row that goes on behind the list nothing more is moved */
+    ok(weir_block_pool_upload(f->m, list + 1, 2, out, WEIR_STREAM_HOST));
+    assert_int_equal(color(f->m, 3), 8);
     ok(weir_block_pool_free(f->m, all, NULL, 8, 0, WEIR_STREAM_HOST));
 }
 

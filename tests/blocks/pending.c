@@ -32,9 +32,12 @@ static void a_given_block_is_pending_until_the_stream_is_past_it(void **state)
     detail_names("pending");
     fails(WEIR_ERR_DOUBLE_FREE, free_one(b, 1, WEIR_STREAM_HOST));
     fails(WEIR_ERR_BUSY, weir_block_pool_member_destroy(a));
-    detail_names("3 are pending");
+    detail_names("anna holds 1 blocks of the pool kv and 3 are pending");
     fails(WEIR_ERR_BUSY, weir_block_pool_destroy(pool));
+    detail_names("of the 4 blocks of the pool kv 1 are held and 3 pending, most of them anna's");
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_member_set_cap(a, 3));
+    detail_names("a cap of 3 blocks of the pool kv: it holds 1, and 3 are pending");
+    ok(weir_block_pool_member_set_cap(a, 4));
     open_gate(&g);
     ok(weir_stream_synchronize(f->stream));
     assert_int_equal(take_run(b, 3), 1);

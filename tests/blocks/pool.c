@@ -195,6 +195,14 @@ static void caps_bound_a_members_total(void **state)
     assert_int_equal(member_stats(a).refused, 4);
     assert_int_equal(pool_stats(pool).refused, 4);
     give(b, 0, 100);
+    weir_client *short_named = open_client(f->runtime, "z", 0, 0);
+    weir_block_pool_member *z = join(pool, short_named, 0);
+    take_run(z, 100);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_block_pool_alloc(a, 1, 0, WEIR_STREAM_HOST, &index));
+    detail_names("0 of 100 are free and 0 pending; z has 100");
+    give(z, 0, 100);
+    ok(weir_block_pool_member_destroy(z));
+    ok(weir_client_destroy(short_named));
     ok(weir_block_pool_destroy(pool));
 }
 

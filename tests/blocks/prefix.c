@@ -1,5 +1,6 @@
 /* Prefix caches: which blocks a prompt finds, who holds them, and whose cap they are under. */
 #include "blocks/shared.h"
+#include "blocks/edge.h"
 
 static void a_prompt_finds_the_full_blocks_of_its_beginning(void **state)
 {
@@ -169,7 +170,9 @@ static void a_bad_insertion_changes_nothing(void **state)
     fails(WEIR_ERR_CONFLICT, weir_prefix_cache_insert(cache, &p, twice, 3, WEIR_STREAM_HOST, NULL));
     detail_names("named twice");
     fails(WEIR_ERR_INVALID, weir_prefix_cache_insert(cache, &p, NULL, 1, WEIR_STREAM_HOST, NULL));
-    fails(WEIR_ERR_INVALID, weir_prefix_cache_insert(NULL, &p, mine, 1, WEIR_STREAM_HOST, NULL));
+    n = 7;
+    fails(WEIR_ERR_INVALID, weir_prefix_cache_insert(NULL, &p, mine, 1, WEIR_STREAM_HOST, &n));
+    assert_int_equal(n, 0);
     fails(WEIR_ERR_INVALID, weir_prefix_cache_insert(cache, NULL, mine, 1, WEIR_STREAM_HOST, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_prefix_cache_insert(cache, &p, mine, 1, (weir_stream){77}, NULL));
     assert_int_equal(cache_details(cache).inserted, 0);
@@ -274,6 +277,29 @@ static void a_bad_lookup_takes_nothing(void **state)
     ok(weir_prefix_cache_destroy(cache));
 }
 
+static void nothing_behind_a_prompt_is_read(void **state)
+{
+    fixture *f = *state;
+    weir_prefix_cache *cache = make_cache(f->m, 0);
+    uint32_t *tokens = edge_make(), *indices = edge_make(), n;
+    char *salt = edge_make();
+    weir_prefix p = prompt(tokens - 8, "abcdefgh");
+    memset(salt - 3, 's', 3);
+    p.salt = salt - 3;
+    p.salt_bytes = 3;
+    ok(weir_block_pool_alloc(f->m, 2, 0, WEIR_STREAM_HOST, indices - 2));
+    ok(weir_prefix_cache_insert(cache, &p, indices - 2, 2, WEIR_STREAM_HOST, &n));
+    assert_int_equal(n, 2);
+    ok(weir_block_pool_free(f->m, indices - 2, NULL, 2, 0, WEIR_STREAM_HOST));
+    ok(weir_prefix_cache_acquire(cache, &p, WEIR_STREAM_HOST, indices - 2, 2, &n));
+    assert_int_equal(n, 2);
+    ok(weir_block_pool_free(f->m, indices - 2, NULL, 2, 0, WEIR_STREAM_HOST));
+    edge_end(tokens);
+    edge_end(indices);
+    edge_end(salt);
+    ok(weir_prefix_cache_destroy(cache));
+}
+
 static void bad_options_are_named(void **state)
 {
     fixture *f = *state;
@@ -290,7 +316,11 @@ static void bad_options_are_named(void **state)
     o.most = 1000;
     ok(weir_prefix_cache_create(f->m, &o, &cache));
     assert_int_equal(cache_details(cache).most, 8); /* the pool has no more */
+    weir_prefix_cache_details d = {.struct_size = sizeof d};
     fails(WEIR_ERR_INVALID, weir_prefix_cache_info(cache, NULL));
+    fails(WEIR_ERR_INVALID, weir_prefix_cache_info(NULL, &d));
+    d.struct_size = sizeof(size_t);
+    fails(WEIR_ERR_INVALID, weir_prefix_cache_info(cache, &d));
     fails(WEIR_ERR_INVALID, weir_prefix_cache_evict(NULL, 1, NULL));
     fails(WEIR_ERR_INVALID, weir_prefix_cache_destroy(NULL));
     ok(weir_prefix_cache_destroy(cache));
@@ -333,6 +363,7 @@ int main(void)
         TEST(what_is_found_is_read_behind_its_writes),
         TEST(without_a_stream_a_lookup_waits_for_the_writes),
         TEST(a_bad_lookup_takes_nothing),
+        TEST(nothing_behind_a_prompt_is_read),
         TEST(bad_options_are_named),
         TEST(a_pool_and_a_member_stay_while_they_have_caches),
     };

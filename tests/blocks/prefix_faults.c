@@ -111,18 +111,32 @@ static void live_sequence(const world *w)
 static void live(void)
 {
     weir_runtime_options options = {.struct_size = sizeof options, .budget = 4 * MIB};
+    weir_block_pool_options what = {.struct_size = sizeof what,
+                                    .bytes = BLOCK,
+                                    .count = 8,
+                                    .flags = WEIR_BLOCK_POOL_SHARED | WEIR_BLOCK_POOL_NAMED};
     weir_prefix_cache_options cached = {.struct_size = sizeof cached, .tokens = TOKENS};
     world w;
     ok(wi_runtime_create_over(&faulty_driver, 0, &options, &w.runtime));
     w.client = open_client(w.runtime, "one", 0, 0);
     ok(weir_stream_acquire(w.runtime, &w.stream));
     ok(weir_stream_acquire(w.runtime, &w.other));
-    w.pool = make_shared(w.client, 8, 0);
-    w.m = join(w.pool, w.client, 0);
     fault.calls = 0;
     arm(false);
     arm(true);
+    if (!went(weir_block_pool_create(w.client, &what, &w.pool))) {
+        assert_null(w.pool);
+        check_empty(w.runtime);
+        ok(weir_block_pool_create(w.client, &what, &w.pool));
+    }
+    until_it_works(weir_block_pool_member_create(w.pool, w.client, 0, &w.m));
     until_it_works(weir_prefix_cache_create(w.m, &cached, &w.cache));
+    arm(false);
+    uint32_t idle[2];
+    leave_behind(w.cache, w.m, "01234567", idle);
+    ok(weir_prefix_cache_evict(w.cache, 2, idle));
+    assert_int_equal(idle[0], 2);
+    arm(true);
     live_sequence(&w);
     arm(false);
     calls_made = fault.calls;
@@ -177,7 +191,7 @@ static weir_status failing_record(wi_device *device, void *stream, wi_event *out
 
 static weir_status counted_synchronize(wi_device *device, void *stream)
 {
-    synchronized++;
+    synchronized += stream != NULL;
     return faulty_driver.stream_synchronize(device, stream);
 }
 

@@ -1,6 +1,8 @@
 /* Several references of one block, and copies before it is written. */
 #include "blocks/shared.h"
 
+#include "runtime/block_pool/block_pool.h"
+
 static void a_block_is_freed_with_its_last_reference(void **state)
 {
     fixture *f = *state;
@@ -253,6 +255,31 @@ static void what_cannot_be_made_writable_is_named(void **state)
     ok(drop(b, theirs, f->stream));
 }
 
+static void references_have_a_most(void **state)
+{
+    fixture *f = *state;
+    weir_prefix_cache *cache = make_cache(f->m, 0);
+    uint32_t index = take(f->m), other = take(f->m), list[] = {other, index}, found[1];
+    uint32_t *count = &f->pool->shares[index].references;
+    assert_int_equal(insert(cache, "abcd", &index), 1);
+    *count = INT32_MAX;
+    fails(WEIR_ERR_BUSY, weir_block_pool_share(f->m, list, 2));
+    assert_int_equal(acquire(cache, "abcd", found), 0);
+    assert_int_equal(*count, INT32_MAX);
+    assert_int_equal(references(f->pool, other), 1);
+    *count = INT32_MAX - 1;
+    ok(weir_block_pool_share(f->m, list, 2));
+    assert_int_equal(*count, INT32_MAX);
+    assert_int_equal(references(f->pool, other), 2);
+    *count = INT32_MAX - 1;
+    assert_int_equal(acquire(cache, "abcd", found), 1);
+    assert_int_equal(*count, INT32_MAX);
+    *count = 2; /* the caller's and the cache's */
+    ok(weir_prefix_cache_destroy(cache));
+    ok(weir_block_pool_free(f->m, list, NULL, 2, 0, WEIR_STREAM_HOST));
+    ok(drop(f->m, other, WEIR_STREAM_HOST));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +287,7 @@ int main(void)
         TEST(a_reference_is_dropped_for_each_time_that_a_block_is_named),
         TEST(a_share_of_a_bad_list_changes_nothing),
         TEST(a_pool_without_the_flag_shares_nothing),
+        TEST(references_have_a_most),
         TEST(a_block_waits_for_every_stream_that_left_it),
         TEST(references_dropped_behind_work_are_dropped_once),
         TEST(names_and_runs_hold_for_references),

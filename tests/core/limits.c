@@ -330,6 +330,30 @@ static void refusals_over_fragments(void **state)
     ok(weir_client_destroy(client));
 }
 
+/* Also where the request is more than what is left in all. */
+static void the_largest_lies_in_one_piece(void **state)
+{
+    enum { HALVES = 16 };
+    (void)state;
+    weir_runtime *runtime = make_runtime(HALVES / 2 * GRANULE);
+    weir_client *client = open_client(runtime, "halves", 0, 0);
+    void *blocks[HALVES], *refused_one;
+    for (int i = 0; i < HALVES; i++)
+        blocks[i] = allocate(client, GRANULE / 2, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    for (int i = 0; i < HALVES; i += 2)
+        ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
+    fails(WEIR_ERR_OUT_OF_MEMORY,
+          weir_alloc(client, (HALVES / 4 + 1) * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_KV, &refused_one));
+    weir_refusal r = last_refusal();
+    assert_int_equal(r.cause, WEIR_CAUSE_BUDGET);
+    assert_int_equal(r.remaining, HALVES / 4 * GRANULE);
+    assert_int_equal(r.largest, GRANULE / 2);
+    for (int i = 1; i < HALVES; i += 2)
+        ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));
+    ok(weir_client_destroy(client));
+    ok(weir_runtime_destroy(runtime));
+}
+
 static void a_refusal_lists_the_largest_accounts_first(void **state)
 {
     weir_runtime *runtime = *state;
@@ -487,6 +511,7 @@ int main(void)
         test(changing_the_budget_while_live),
         test(refusals_over_fragments),
         test(no_budget_is_named_that_would_not_help),
+        test(the_largest_lies_in_one_piece),
         test(a_refusal_lists_the_largest_accounts_first),
         test(refusals_are_the_threads_own),
         test(outside_is_noted_and_charged_to_nothing),

@@ -225,6 +225,23 @@ static void one_stream_waits_for_nothing(void **state)
     end(&f);
 }
 
+/* A little more than was in use may be held: that much is created at once, whatever others have freed. */
+static void what_may_be_held_anyway_waits_for_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    void *q;
+    start_counted(&f);
+    weir_stats last = take_snapshot(f.runtime).device;
+    waits = 0;
+    ok(weir_alloc(f.two, GRANULE, f.b, WEIR_CLASS_KV, &q));
+    assert_int_equal(waits, 0);
+    came_by(WEIR_RUNG_CREATE);
+    let_go(&f, f.a);
+    ok(weir_free(f.two, q, f.b));
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +251,7 @@ int main(void)
         cmocka_unit_test(no_waiting_in_a_capture_or_against_the_option),
         cmocka_unit_test(waiting_is_limited_to_a_share_of_the_time),
         cmocka_unit_test(one_stream_waits_for_nothing),
+        cmocka_unit_test(what_may_be_held_anyway_waits_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

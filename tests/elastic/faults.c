@@ -369,6 +369,10 @@ static void new_pages_are_zeros_whatever_the_driver_gives(void **state)
     for (int on_stream = 0; on_stream < 2; on_stream++) {
         ok(try_commit(&faulted, e, 0, PAGES, on_stream ? faulted.stream : WEIR_STREAM_HOST));
         ok(weir_stream_synchronize(faulted.stream));
+        fault.calls = fault.fail_at = 0; /* of what is there nothing is asked of the driver */
+        ok(try_commit(&faulted, e, 0, PAGES, on_stream ? faulted.stream : WEIR_STREAM_HOST));
+        assert_int_equal(fault.calls, 0);
+        fault.fail_at = -1;
         for (size_t i = 0; i < PAGES; i++) {
             page_holds(&faulted, e, i, i % 3 == 2 ? (uint8_t)i : 0);
             if (i % 3 != 2)
@@ -607,6 +611,31 @@ static void a_driver_that_cannot_is_unsupported(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+static unsigned heard; /* warnings of what is left */
+static char last_heard[256];
+
+static void hear(weir_log_level level, const char *text, void *user)
+{
+    (void)user;
+    assert_int_equal(level, WEIR_LOG_WARNING);
+    if (!strstr(text, "tagged")) /* the runtime's own */
+        return;
+    heard++;
+    snprintf(last_heard, sizeof last_heard, "%s", text);
+}
+
+/* One line was said, of the pages that hold so much, or of addresses alone. */
+static void pages_were_told(uint64_t bytes)
+{
+    char size[32], wanted[128];
+    snprintf(wanted, sizeof wanted, "not given back: one had %u page%s of %s on ", (unsigned)(bytes / GRANULE),
+             bytes == GRANULE ? "" : "s", weir_size_format(bytes, size, sizeof size));
+    assert_int_equal(heard, 1);
+    assert_non_null(strstr(last_heard, bytes > 0 ? wanted : "not given back: addresses of one on "));
+    assert_non_null(strstr(last_heard, "tagged \"cache\", which the driver did not take back"));
+    heard = 0;
+}
+
 /* Pages of a commit that failed, which the driver does not take back: they keep the runtime, and are told by client and tag. */
 static bool something_is_left(int at)
 {
@@ -626,14 +655,19 @@ static bool something_is_left(int at)
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
     ok(weir_client_destroy(faulted.client));
     uint64_t held = take_snapshot(faulted.runtime).device.held;
+    heard = 0;
+    ok(weir_log_set(hear, NULL, WEIR_LOG_WARNING));
     for (int times = 0; times < 2 && status != WEIR_OK; times++) {
         fails(WEIR_ERR_DRIVER, weir_runtime_destroy(faulted.runtime));
         detail_names("not destroyed");
+        pages_were_told(held);
         detail_names("of one tagged \"cache\"");
         assert_int_equal(take_snapshot(faulted.runtime).device.held, held);
     }
     fault.fail_at = -1;
     ok(weir_runtime_destroy(faulted.runtime));
+    assert_int_equal(heard, 0);
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
     assert_true(faults_nothing_left());
     return held > 0;
 }
@@ -668,8 +702,13 @@ static void a_lost_device_keeps_no_runtime(void **state)
     fails(WEIR_ERR_DEVICE_LOST, weir_elastic_commit(e, 0, 3 * GRANULE, WEIR_STREAM_HOST));
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
     ok(weir_client_destroy(faulted.client));
-    assert_true(take_snapshot(faulted.runtime).device.held > 0);
+    uint64_t held = take_snapshot(faulted.runtime).device.held;
+    assert_true(held > 0);
+    heard = 0;
+    ok(weir_log_set(hear, NULL, WEIR_LOG_WARNING));
     ok(weir_runtime_destroy(faulted.runtime));
+    ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
+    pages_were_told(held);
 }
 
 /* What is queued is waited for ------------------------------------------------------------------------------------- */

@@ -334,8 +334,7 @@ static void away_unite(wi_away *away)
         const wi_piece *p = &away->pieces[i];
         wi_piece *last = kept > 0 ? &away->pieces[kept - 1] : NULL;
         if (last && p->shown && last->shown && p->copy == last->copy) {
-            last->count += p->count;
-            last->high = p->high;
+            last->count += p->count; /* what else is said of it is written when it comes back */
         } else {
             away->pieces[kept++] = *p;
         }

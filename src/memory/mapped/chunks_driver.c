@@ -571,21 +571,28 @@ weir_status wi_chunks_fill(wi_mapped *mapped, wi_region *region, uint64_t first,
 /* Cutting ---------------------------------------------------------------------------------------------------------- */
 
 /* Replaces an unmapped chunk by two, of which the first has `first` granules. On failure b and rest are what could be
- * created, as their counts say. */
-static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first)
+ * created, as their counts say. Counts the calls of the driver, and the handles that it has created. */
+static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first, uint64_t *calls,
+                                 uint64_t *created)
 {
     const wi_resource *r = &m->resource;
     wi_chunk *parts[2] = {b, rest};
     r->driver->destroy(r->device, chunk_bytes(b, m), 1, &b->handle);
+    ++*calls;
     rest->count = b->count - first;
     rest->first = b->first + first;
     b->count = first;
     for (int i = 0; i < 2; i++) {
         weir_status status = r->driver->create(r->device, chunk_bytes(parts[i], m), 1, &parts[i]->handle);
+        ++*calls;
         if (status == WEIR_OK) {
             status = r->driver->map(r->device, chunk_address(parts[i]), chunk_bytes(parts[i], m), 1, &parts[i]->handle);
-            if (status != WEIR_OK)
+            ++*calls;
+            ++*created;
+            if (status != WEIR_OK) {
                 r->driver->destroy(r->device, chunk_bytes(parts[i], m), 1, &parts[i]->handle);
+                ++*calls;
+            }
         }
         if (status != WEIR_OK) {
             for (int k = i; k < 2; k++)
@@ -612,12 +619,13 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
     wi_chunks_go_to_driver(mapped);
     status = r->driver->unmap(r->device, chunk_address(&kept), chunk_bytes(&kept, mapped), 1, &kept.handle);
     bool remade = status == WEIR_OK;
+    uint64_t calls = 1, created = 0;
     if (remade)
-        status = chunks_remake(mapped, &kept, rest, first);
+        status = chunks_remake(mapped, &kept, rest, first, &calls, &created);
     wi_chunks_come_back(mapped);
     chunk->count = kept.count;
     chunk->handle = kept.handle;
-    wi_ledger_worked(r->ledger, remade ? 6 : 1, remade ? 2 : 0, 0);
+    wi_ledger_worked(r->ledger, calls, created, 0);
     if (remade) {
         uint64_t lost = (old.count - chunk->count - rest->count) * mapped->granule;
         old.occupied = 1;

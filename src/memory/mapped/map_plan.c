@@ -79,7 +79,7 @@ static bool plan_rightward(const wi_mapped *m, wi_region *region, const gap *g, 
     if (start >= g->hole_high || end > g->high || end <= g->hole_low)
         return false;
     *out = plan_candidate(m, region, g, start, want->bytes);
-    out->hole = wi_max(g->hole_low, start & ~(granule - 1));
+    out->hole = wi_max(g->hole_low, start); /* behind hole_low only an alignment of whole granules has put it */
     out->low = wi_min(start, out->hole);
     out->exact = end > g->hole_high;
     uint64_t filled = out->exact ? g->hole_high : wi_round_up(end, granule);

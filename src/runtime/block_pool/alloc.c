@@ -182,7 +182,7 @@ static weir_status block_pool_alloc_slowly(const request *w)
         numbers n = {0};
         wi_prefix_lock(pool);
         wi_blocks_lock(pool);
-        (void)wi_blocks_reap(pool, &done);
+        wi_blocks_reap(pool, &done);
         bool taken = block_pool_try_evicting(w, &gone),
              wait = !taken && block_pool_could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
         if (wait)

@@ -119,9 +119,8 @@ static inline void wi_blocks_unlock(weir_block_pool *pool)
 
 /* The lock is held in all of these. */
 
-/* Reaps: frees blocks whose streams are past them. Their entries go to *done, for wi_waiting_free without the lock.
- * Returns the number of blocks. */
-uint32_t wi_blocks_reap(weir_block_pool *pool, wi_waiting **done);
+/* Reaps: frees blocks whose streams are past them. Their entries go to *done, for wi_waiting_free without the lock. */
+void wi_blocks_reap(weir_block_pool *pool, wi_waiting **done);
 /* Makes blocks that are no longer held free, or pending on the entry, if there is one. */
 void wi_blocks_put(weir_block_pool_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
 /* The entry that was added first; NULL: none is pending. */

@@ -67,7 +67,7 @@ static uint32_t block_pool_free_left(weir_block_pool *pool, wi_block_run run)
     return blocks;
 }
 
-static uint32_t block_pool_free_entry(weir_block_pool *pool, const wi_waiting *waiting)
+static void block_pool_free_entry(weir_block_pool *pool, const wi_waiting *waiting)
 {
     uint32_t blocks = 0;
     for (uint32_t r = 0; r < waiting->run_count; r++) {
@@ -81,18 +81,16 @@ static uint32_t block_pool_free_entry(weir_block_pool *pool, const wi_waiting *w
     pool->pending -= blocks;
     waiting->member->pending -= blocks;
     waiting->member->used -= blocks;
-    return blocks;
 }
 
-uint32_t wi_blocks_reap(weir_block_pool *pool, wi_waiting **done)
+void wi_blocks_reap(weir_block_pool *pool, wi_waiting **done)
 {
     const weir_runtime *runtime = pool->runtime;
-    uint32_t blocks = 0;
     for (wi_waiting **link = &pool->heads; *link;) {
         wi_waiting *head = *link, *next_head = head->next_head, *last = head->last;
         while (head && runtime->driver->passed(runtime->device, head->event)) {
             wi_waiting *next = head->next;
-            blocks += block_pool_free_entry(pool, head);
+            block_pool_free_entry(pool, head);
             head->next = *done;
             *done = head;
             head = next;
@@ -104,14 +102,13 @@ uint32_t wi_blocks_reap(weir_block_pool *pool, wi_waiting **done)
             link = &head->next_head;
         }
     }
-    return blocks;
 }
 
 void wi_blocks_flush(weir_block_pool *pool)
 {
     wi_waiting *done = NULL;
     wi_blocks_lock(pool);
-    (void)wi_blocks_reap(pool, &done);
+    wi_blocks_reap(pool, &done);
     wi_blocks_unlock(pool);
     wi_waiting_free(done);
 }
@@ -297,8 +294,7 @@ static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_
     } else if (wi_likely(wi_blocks_unhold(member, run))) {
         wi_blocks_put(member, &run, 1, waiting);
         if (waiting)
-            (void)wi_blocks_reap(pool, &done);
-        waiting = NULL;
+            wi_blocks_reap(pool, &done);
     } else {
         wrong = block_pool_complain_run(member, run);
     }
@@ -384,7 +380,7 @@ static weir_status block_pool_free_each(weir_block_pool_member *member, const ui
     bool good = block_pool_unhold_many(member, indices, generations, count, &wrong);
     if (good) {
         wi_blocks_put(member, room->runs, runs, waiting ? room : NULL);
-        (void)wi_blocks_reap(pool, &done);
+        wi_blocks_reap(pool, &done);
     }
     wi_blocks_unlock(pool);
     if (!good || !waiting)
@@ -460,7 +456,7 @@ static weir_status block_pool_free_shared(weir_block_pool_member *member, const 
     if (good) {
         block_pool_drop(member, indices, count, flags, waiting);
         if (waiting)
-            (void)wi_blocks_reap(pool, &done);
+            wi_blocks_reap(pool, &done);
     }
     wi_blocks_unlock(pool);
     wi_waiting_free(done);
