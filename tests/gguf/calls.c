@@ -390,6 +390,9 @@ static void test_a_context_is_what_the_settings_say(void **state)
     assert_true(c->rope_freq_base == 0 && c->rope_freq_scale == 0 && c->n_seq_max == 1);
     assert_int_equal(model_params.load_mode, LLAMA_LOAD_MODE_MMAP);
     fixture_close(&its);
+    its = fixture_open(llama_path, (const weir_setting[]){{"cache_v", "f32"}, {"flash_attention", "off"}}, 2);
+    assert_true(c->type_k == GGML_TYPE_F16 && c->type_v == GGML_TYPE_F32);
+    fixture_close(&its);
     its = fixture_open(bert_path, (const weir_setting[]){{"pooling", "cls"}}, 1);
     assert_true(c->embeddings && c->kv_unified);
     assert_int_equal(c->pooling_type, LLAMA_POOLING_TYPE_CLS);
@@ -817,6 +820,9 @@ static void test_texts_and_rows_have_their_ends(void **state)
         assert_int_equal(infer(&its, &input, NULL, 0, &outputs), WEIR_ERR_INVALID);
         assert_non_null(strstr(weir_detail(), "-1 before the end of row 0"));
     }
+    input = token_input((const int32_t[]){5, 6, -1, -1}, 2, 2);
+    assert_int_equal(infer(&its, &input, NULL, 0, &outputs), WEIR_ERR_INVALID);
+    assert_non_null(strstr(weir_detail(), "text 2 has no tokens"));
     fixture_close(&its);
 }
 

@@ -1,5 +1,5 @@
-/* devices.c, buffers.c: where a model lies; llama.cpp's library for CUDA, when it is opened and whose its memory is; what a
- * device's buffers are for. The library, its devices and the redirect of its memory are made up. */
+/* devices.c, buffers.c, cache.c: where a model lies; llama.cpp's library for CUDA, when it is opened and whose its memory
+ * is; what a device's buffers are for. The library, its devices and the redirect of its memory are made up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -159,10 +159,28 @@ static size_t bytes_of(const struct ggml_tensor *tensor)
     return 100;
 }
 
+static struct ggml_backend_buffer_type cpu, of_pointers;
+static struct ggml_backend_buffer on_host;
+
+static ggml_backend_buffer_t from_pointer(void *pointer, size_t size)
+{
+    assert_non_null(pointer);
+    on_host = (struct ggml_backend_buffer){.buft = &of_pointers, .context = pointer, .size = size};
+    return &on_host;
+}
+
+/* A device's tensors end in rows that are whole. */
+static size_t padded(ggml_backend_buffer_type_t type, const struct ggml_tensor *tensor)
+{
+    (void)type;
+    return bytes_of(tensor) + 28;
+}
+
 static const wg_library library = {.ggml_backend_reg_dev_count = count_devices,
                                    .ggml_backend_reg_dev_get = device_at,
                                    .ggml_backend_dev_buffer_type = type_of,
                                    .ggml_backend_dev_host_buffer_type = host_type_of,
+                                   .ggml_backend_cpu_buffer_from_ptr = from_pointer,
                                    .ggml_nbytes = bytes_of};
 
 static ggml_backend_reg_t registry(void)
@@ -328,19 +346,30 @@ static wi_cuda_place its_place;
 static int caches_made;
 static ggml_backend_buffer_t cache_made;
 
-bool wg_cache_wanted(const weir_engine_model *model)
+bool __wrap_wg_cache_wanted(const weir_engine_model *model);
+weir_status __wrap_wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
+                                    ggml_backend_buffer_t *out);
+weir_status __wrap_wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes,
+                                      const wi_cuda_place **out);
+void __wrap_wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
+weir_status __real_wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes,
+                                      const wi_cuda_place **out);
+void __real_wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
+
+bool __wrap_wg_cache_wanted(const weir_engine_model *model)
 {
     (void)model;
     return elastic;
 }
-weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
-                             ggml_backend_buffer_t *out)
+weir_status __wrap_wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
+                                    ggml_backend_buffer_t *out)
 {
     (void)model, (void)type, (void)bytes, (void)out;
     fail();
     return WEIR_OK;
 }
-weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_place **out)
+weir_status __wrap_wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes,
+                                      const wi_cuda_place **out)
 {
     (void)model;
     cache_of = client;
@@ -350,7 +379,7 @@ weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, si
     *out = &its_place;
     return WEIR_OK;
 }
-void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer)
+void __wrap_wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer)
 {
     assert_ptr_equal(place, &its_place);
     caches_made++;
@@ -726,9 +755,10 @@ static void close_model(void)
 static ggml_backend_buffer_t ask(ggml_backend_buffer_type_t type, const char *tensor, size_t size)
 {
     struct ggml_tensor its_tensor = {.op = GGML_OP_NONE};
+    bool of_host = type == &cpu || type == &devices[0].of_host;
     if (tensor) {
         snprintf(its_tensor.name, sizeof its_tensor.name, "%s", tensor);
-        assert_int_equal(type->iface.get_alloc_size(type, &its_tensor), 100);
+        assert_int_equal(type->iface.get_alloc_size(type, &its_tensor), of_host ? 100 : 128);
     }
     return type->iface.alloc_buffer(type, size);
 }
@@ -795,6 +825,27 @@ static void a_plan_adds_up_the_outputs(void **state)
     (void)ask(&devices[1].type, NULL, 1);
     wg_phase_end(&phase);
     assert_int_equal(phase.planned_output, 1024 + 256);
+    close_model();
+}
+
+/* Of the type that was asked for, in the account of the host's place until ggml frees it. */
+static void a_buffer_of_the_cpus_is_a_block(void **state)
+{
+    wg_phase phase;
+    (void)state;
+    open_model();
+    model.places.host = clients[ON_HOST];
+    model.places.kind = WEIR_KIND_DEVICE;
+    wg_phase_begin(&phase, WG_CONTEXT, &model);
+    ggml_backend_buffer_t buffer = ask(&cpu, "cache_k_l0", 5000);
+    assert_ptr_equal(buffer, &on_host);
+    assert_ptr_equal(buffer->buft, &cpu);
+    assert_int_equal(buffer->size, 5000);
+    assert_true(account_of(clients[ON_HOST]).live_class[WEIR_CLASS_KV] >= 5000);
+    wg_phase_end(&phase);
+    buffer->iface.free_buffer(buffer);
+    assert_int_equal(account_of(clients[ON_HOST]).live, 0);
+    assert_int_equal(account_of(clients[ON_0]).live, 0);
     close_model();
 }
 
@@ -872,6 +923,35 @@ static void an_elastic_cache_has_a_place_of_its_own(void **state)
     close_model();
 }
 
+/* A buffer that is freed has its pages no more; those of one that was not made go with the model. */
+static void pages_on_a_device_are_given_back(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    const wi_cuda_place *place;
+    (void)state;
+    open_model();
+    snprintf(model.load.cache_memory, sizeof model.load.cache_memory, "promised");
+    for (int made_of_it = 1; made_of_it >= 0; made_of_it--) {
+        struct ggml_backend_buffer buffer = {.size = 0};
+        void *first = NULL, *second = NULL;
+        assert_int_equal(__real_wg_cache_on_device(&model, clients[ON_1], BYTES, &place), WEIR_OK);
+        assert_true(account_of(clients[ON_1]).promised >= BYTES);
+        assert_int_equal(place->take(place->user, BYTES + 1, &first), WEIR_ERR_ENGINE);
+        says("a KV cache of 1048576 bytes asks for 1048577");
+        assert_null(first);
+        assert_int_equal(place->take(place->user, BYTES, &second), WEIR_OK);
+        assert_non_null(second);
+        __real_wg_cache_made(place, made_of_it ? &buffer : NULL);
+        assert_int_equal(buffer.iface.init_tensor != NULL, made_of_it);
+        place->give_back(place->user, second);
+        assert_int_equal(account_of(clients[ON_1]).promised > 0, !made_of_it);
+    }
+    wg_cache_drop(&model);
+    assert_null(model.cache);
+    assert_int_equal(account_of(clients[ON_1]).promised, 0);
+    close_model();
+}
+
 static void run(uint64_t granted)
 {
     wg_phase phase;
@@ -926,14 +1006,19 @@ int main(void)
         cmocka_unit_test(reserves_and_scratch_are_each_devices),
         cmocka_unit_test(a_buffer_is_for_what_it_was_asked_for),
         cmocka_unit_test(a_plan_adds_up_the_outputs),
+        cmocka_unit_test(a_buffer_of_the_cpus_is_a_block),
         cmocka_unit_test(what_is_refused_is_the_phases),
         cmocka_unit_test(an_elastic_cache_has_a_place_of_its_own),
+        cmocka_unit_test(pages_on_a_device_are_given_back),
         cmocka_unit_test(what_was_granted_past_the_budget_is_noted_while_it_is_live),
     };
-    for (size_t i = 0; i < 3; i++)
-        devices[i].type.iface.alloc_buffer = devices[i].of_host.iface.alloc_buffer = original;
-    /* llama.cpp's type for the CPU is hooked before all others. */
-    static struct ggml_backend_buffer_type cpu = {.iface = {.alloc_buffer = original}};
+    for (size_t i = 0; i < 3; i++) {
+        devices[i].type.iface.alloc_buffer = original;
+        devices[i].type.iface.get_alloc_size = padded;
+    }
+    /* llama.cpp's type for the CPU is hooked before all others, and CUDA's for host memory takes its functions over. */
+    cpu.iface.alloc_buffer = original;
     wg_buffers_hook(&library, &cpu, true);
+    devices[0].of_host.iface = cpu.iface;
     return cmocka_run_group_tests(tests, begin, finish);
 }

@@ -268,6 +268,10 @@ static void test_long_texts(void **state)
     text[399] = 0;
     weir_tensor input = text_input(text);
     assert_int_equal(infer(&its, &input, NULL, 0, &outputs), WEIR_ERR_INVALID);
+    assert_non_null(strstr(weir_detail(), "text 1 has 20"));
+    memcpy(text, "a\nb\n", 4);
+    assert_int_equal(infer(&its, &input, NULL, 0, &outputs), WEIR_ERR_INVALID);
+    assert_non_null(strstr(weir_detail(), "text 3 has "));
     assert_non_null(strstr(weir_detail(), "truncate"));
     weir_setting cut = {"truncate", "1"};
     OK(infer(&its, &input, &cut, 1, &outputs));

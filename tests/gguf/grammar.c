@@ -98,6 +98,10 @@ static void test_bad_grammars_are_refused_with_their_line(void **state)
         {"root ::= root \"a\" | \"b\"", "left recursion"},
         {"root ::= a\na ::= b \"x\"\nb ::= root | \"y\"", "left recursion"},
         {"root ::= e root \"z\" | \"x\"\ne ::= f\nf ::= \"\" | \"y\"", "left recursion"},
+        {"root ::= root* | \"x\"", "left recursion"},
+        {"root ::= root+ | \"x\"", "left recursion"},
+        {"root ::= root{1,} | \"x\"", "left recursion"},
+        {"root ::= root{2} | \"x\"", "left recursion"},
         {"root ::= (\"\" | \"a\") (\"b\"? root)* \"c\"", "left recursion"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -20,6 +22,7 @@ enum { MOST_CELLS = 1000 }; /* that there is memory for */
 /* ---- what stands around them ------------------------------------------------------------------------------------- */
 
 static char home[64], named[96];
+static char of_cuda[128] = "/nowhere/libggml-cuda.so";
 static int decodes, refused_at;
 static int cleared, shrunk, rested;    /* how often */
 static uint32_t grown;                 /* cells that were asked for last */
@@ -169,7 +172,7 @@ void wg_devices_scratch(const wg_places *places, uint64_t *bytes)
 weir_status wg_devices_find(const char *directory, char *path, size_t capacity)
 {
     (void)directory;
-    snprintf(path, capacity, "/nowhere/libggml-cuda.so");
+    snprintf(path, capacity, "%s", of_cuda);
     return WEIR_OK;
 }
 void wg_store_directory(const char *folder, char *out, size_t capacity)
@@ -370,6 +373,43 @@ static void another_load_is_measured(void **state)
     assert_int_equal(load(made(), reserved), 0); /* all of them are kept */
 }
 
+static void write_file(const char *path, const char *text, long seconds, long nanoseconds)
+{
+    const struct timespec times[] = {{1, 1}, {seconds, nanoseconds}};
+    FILE *out = fopen(path, "we");
+    assert_non_null(out);
+    fputs(text, out);
+    fclose(out);
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* Of another size or another time, down to its nanoseconds. */
+static void a_changed_library_is_measured_with(void **state)
+{
+    (void)state;
+    uint64_t reserved[DEVICES];
+    char *const files[] = {library.file, of_cuda};
+    for (int i = 0; i < 2; i++) {
+        char before[96], *path = files[i];
+        snprintf(before, sizeof before, "%s", path);
+        sprintf(path, "%s/library.so", home);
+        assert_int_equal(load(made(), reserved), 2); /* it is not there */
+        write_file(path, "a", 1000, 5);
+        assert_int_equal(load(made(), reserved), 2);
+        write_file(path, "b", 1000, 5);
+        assert_int_equal(load(made(), reserved), 0);
+        write_file(path, "bc", 1000, 5);
+        assert_int_equal(load(made(), reserved), 2);
+        write_file(path, "bc", 1001, 5);
+        assert_int_equal(load(made(), reserved), 2);
+        write_file(path, "bc", 1001, 6);
+        assert_int_equal(load(made(), reserved), 2);
+        assert_int_equal(load(made(), reserved), 0);
+        unlink(path);
+        strcpy(path, before);
+    }
+}
+
 static void a_load_that_failed_is_measured_again(void **state)
 {
     (void)state;
@@ -420,6 +460,26 @@ static void a_line_that_is_not_whole_is_left_out(void **state)
     assert_int_equal(truncate(named, 60), 0);
     assert_int_equal(load(made(), reserved), 2);
     assert_int_equal(load(made(), reserved), 0);
+}
+
+/* Written as weir writes it, a line counts up to the most that any device has. */
+static void numbers_that_no_device_has_are_left_out(void **state)
+{
+    (void)state;
+    const uint64_t most = UINT64_C(1) << 40;
+    weir_engine_model model = made();
+    wg_scratch found;
+    for (int beyond = 0; beyond < 2; beyond++)
+        for (int i = 0; i < DEVICES; i++)
+            for (int grows = 0; grows < 2; grows++) {
+                wg_scratch known = {.taken = {1, 2}, .grows = {3, 4}};
+                (grows ? known.grows : known.taken)[i] = most + (uint64_t)beyond;
+                wg_scratch_remember(&model, &known);
+                memset(&found, 0xff, sizeof found);
+                assert_int_equal(wg_scratch_recall(&model, &found), !beyond);
+                if (!beyond)
+                    assert_memory_equal(&found, &known, sizeof found);
+            }
 }
 
 static void with_the_option_off_nothing_is_remembered(void **state)
@@ -476,9 +536,11 @@ int main(void)
         cmocka_unit_test_setup(why_it_cannot_be_measured_is_said, begin),
         cmocka_unit_test_setup(without_devices_or_cells_nothing_is_computed, begin),
         cmocka_unit_test_setup(another_load_is_measured, begin),
+        cmocka_unit_test_setup(a_changed_library_is_measured_with, begin),
         cmocka_unit_test_setup(a_load_that_failed_is_measured_again, begin),
         cmocka_unit_test_setup(there_has_to_be_room_for_what_is_known, begin),
         cmocka_unit_test_setup(a_line_that_is_not_whole_is_left_out, begin),
+        cmocka_unit_test_setup(numbers_that_no_device_has_are_left_out, begin),
         cmocka_unit_test_setup(with_the_option_off_nothing_is_remembered, begin),
         cmocka_unit_test_setup(the_file_has_an_end, begin),
     };

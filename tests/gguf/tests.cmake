@@ -42,10 +42,11 @@ if(TARGET weir-engine-gguf)
   target_include_directories(test-gguf-planned SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   target_include_directories(test-gguf-planned PRIVATE ${PROJECT_SOURCE_DIR}/src)
   # Nor does what is done with devices need the library for CUDA.
-  weir_test(gguf-devices gguf/devices.c ${gguf_sources}/devices.c ${gguf_sources}/buffers.c ${gguf_sources}/cores.c LIBS ${CMAKE_DL_LIBS} LABELS gguf)
+  weir_test(gguf-devices gguf/devices.c ${gguf_sources}/devices.c ${gguf_sources}/buffers.c ${gguf_sources}/cache.c ${gguf_sources}/cores.c
+    LIBS weir_text ${CMAKE_DL_LIBS} LABELS gguf)
   target_include_directories(test-gguf-devices SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   target_include_directories(test-gguf-devices PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_link_options(test-gguf-devices PRIVATE -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=weir_runtime_info)
+  target_link_options(test-gguf-devices PRIVATE -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=weir_runtime_info,--wrap=wg_cache_wanted,--wrap=wg_cache_on_host,--wrap=wg_cache_on_device,--wrap=wg_cache_made)
   weir_test(gguf-layout-dry gguf/layout_dry.c gguf/shapes.c gguf/writer.c $<TARGET_OBJECTS:weir-engine-gguf-border>
     LIBS weir_gguf_file stdc++ ${CMAKE_DL_LIBS} LABELS gguf ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   target_include_directories(test-gguf-layout-dry SYSTEM PRIVATE ${WEIR_LLAMA}/include)

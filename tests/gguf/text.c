@@ -321,7 +321,7 @@ static const way ways[] = {
       {"dry_penalty_last_n", "12"},
       {"dry_sequence_breakers", "q\n\\n"}},
      6},
-    {"bias", {{"temperature", "0"}, {"logit_bias", "260:5, 261:-inf,262:-3.5"}}, 2},
+    {"bias", {{"temperature", "0"}, {"logit_bias", " \n260:5, 261:-inf \n,\n262:-3.5 , \n "}}, 2},
 };
 
 static void plain_add_to(const plain *it, struct llama_sampler *chain, struct llama_sampler *one)
