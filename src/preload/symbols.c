@@ -201,8 +201,8 @@ wp_found wp_find_symbol(void *handle, const char *name, const void *caller)
     return found;
 }
 
-/* By cuGetProcAddress: the last form that the version asked for has, in the order of the list. What drivers of later versions have under the name may
- * be another form, unless it is the same function. */
+/* By cuGetProcAddress: the last form in the list that the version asked for has. What drivers of later versions have under
+ * the name may be another form, unless it is the same function. */
 static const entry *form_of(const char *name, int version, bool per_thread)
 {
     const entry *best = NULL;

@@ -102,7 +102,7 @@ weir_status wi_guard_check(wi_guard *guard);
 /* The reports so far, as in weir/guard.h. */
 void wi_guard_reports(wi_guard *guard, weir_guard_report *reports, size_t capacity, size_t *count);
 weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capacity, size_t *count);
-/* Logs the client's live blocks as leaks, if the stack has a guard. */
+/* Logs the client's live blocks as leaks. */
 void wi_guard_log_leaks(wi_guard *guard, const weir_client *client);
 
 #endif
