@@ -563,16 +563,20 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     return status;
 }
 
-weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
+static __attribute__((noinline)) weir_status free_slowly(weir_client *client, void *pointer, weir_stream stream)
 {
-    if (wi_likely(wi_tcache_free(client, pointer, 0, stream)))
-        return WEIR_OK;
     weir_status status = wi_client_check_giving(client, "weir_free");
     if (status != WEIR_OK || !pointer)
         return status;
     WI_VISIT(client->runtime); /* with its last block the client may be closed by another thread */
     status = free_named(client, pointer, 0, stream);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_DEALLOCATE, pointer, 0, stream);
+}
+
+/* Keeps nothing for the slow way, so that the quick way saves no registers. */
+weir_status weir_free(weir_client *client, void *pointer, weir_stream stream)
+{
+    return wi_likely(wi_tcache_free(client, pointer, 0, stream)) ? WEIR_OK : free_slowly(client, pointer, stream);
 }
 
 weir_status weir_free_block(weir_client *client, weir_block block, weir_stream stream)
