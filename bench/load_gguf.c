@@ -11,16 +11,15 @@ typedef struct alone {
     int mmap, context;
 } alone;
 
-static void *open_gguf(const char *path, int mmap, int context, int threads)
+static void *open_gguf(const load_options *options)
 {
-    (void)threads;
     const weir_engine *engine = NULL;
     alone *it = calloc(1, sizeof *it);
-    (void)path;
+    plain_need(!options->cuda, "a device: bench-llama-plain and bench-llama-engine tell how long that takes; this");
     plain_need(it && weir_engine_get("gguf", &engine) == WEIR_OK, "the engine");
     it->lib = plain_of(engine);
-    it->mmap = mmap;
-    it->context = context;
+    it->mmap = options->mmap;
+    it->context = options->context;
     return it;
 }
 

@@ -14,6 +14,7 @@ typedef struct alone {
     OGA_FUNCTIONS(MEMBER)
 #undef MEMBER
     int context;
+    bool cuda;
 } alone;
 
 typedef struct loaded {
@@ -30,16 +31,15 @@ static void need(bool good, const char *what)
 }
 
 /* The libraries of the engine, which is what both sides run. */
-static void *open_llm(const char *path, int mmap, int context, int threads)
+static void *open_llm(const load_options *options)
 {
-    (void)threads;
     const weir_engine *engine = NULL;
     weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
     alone *it = calloc(1, sizeof *it);
-    (void)path, (void)mmap;
     need(it && weir_engine_get("llm", &engine) == WEIR_OK && engine->probe(&probe) == WEIR_OK && probe.available,
          "the engine");
-    it->context = context;
+    it->context = options->context;
+    it->cuda = options->cuda;
     char runtime[700];
     snprintf(runtime, sizeof runtime, "%s/engines/onnxruntime/current/lib/libonnxruntime.so", WEIR_BENCH_STORE);
     if (!getenv("ORT_LIB_PATH"))
@@ -65,7 +65,7 @@ static void *load_llm(void *engine, const char *path)
     snprintf(overlay, sizeof overlay, "{\"search\":{\"max_length\":%d,\"random_seed\":0}}",
              it->context ? it->context : 256);
     need(!it->OgaCreateConfig(path, &config) && !it->OgaConfigClearProviders(config) &&
-             !it->OgaConfigOverlay(config, overlay),
+             !it->OgaConfigOverlay(config, overlay) && (!it->cuda || !it->OgaConfigAppendProvider(config, "cuda")),
          "reading the folder");
     need(!it->OgaCreateModelFromConfig(config, &made->model), "loading");
     it->OgaDestroyConfig(config);

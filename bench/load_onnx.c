@@ -1,4 +1,5 @@
-/* load_onnx.c: ONNX Runtime by itself loads a model, with its own defaults or with the level and the threads of weir's session. */
+/* load_onnx.c: ONNX Runtime by itself loads a model, with its own defaults or with the level and the threads of weir's session; on a
+ * device with its provider for CUDA and that one's arena. */
 #include <stdlib.h>
 
 #include <weir/engine.h>
@@ -6,16 +7,19 @@
 #include "load_speed.h"
 #include "plain.h"
 
-enum { LEVEL = 2 };
+enum { LEVEL = 2, ALL = 99 };
 
-static onnx_settings alike = {.provider = ONNX_CPU, .prepack = true, .memory_pattern = true, .optimization = LEVEL};
+static onnx_settings settings = {.prepack = true, .memory_pattern = true};
+static bool defaults; /* of a session for the processor */
 
-static void *open_onnx(const char *path, int mmap, int context, int threads)
+static void *open_onnx(const load_options *options)
 {
     const onnx_library *library = NULL;
-    (void)path, (void)mmap, (void)context;
-    alike.threads = threads;
-    if (onnx_library_get(ONNX_CPU, &library) != WEIR_OK)
+    settings.provider = options->cuda ? ONNX_CUDA : ONNX_CPU;
+    settings.optimization = options->threads ? LEVEL : ALL;
+    settings.threads = options->threads;
+    defaults = !options->cuda && options->threads == 0;
+    if (onnx_library_get(settings.provider, &library) != WEIR_OK)
         abort();
     return (void *)(uintptr_t)library;
 }
@@ -25,7 +29,7 @@ static void *load_onnx(void *engine, const char *path)
     plain *it = malloc(sizeof *it);
     if (!it)
         abort();
-    *it = plain_open(engine, path, alike.threads ? &alike : NULL);
+    *it = plain_open(engine, path, defaults ? NULL : &settings);
     return it;
 }
 

@@ -1,14 +1,16 @@
 /* load_speed.c: how long a model takes to load, by its engine alone and through weir, by turns in one process: medians, and the median
  * of the pairs' quotients (the goal: at most 1.05 for loads of 2 ms or more).
  *
- *   bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--threads N] [--side 1|2] [KEY=VALUE…]
+ *   bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--threads N] [--side 1|2] [--first 1] [--device D]
+ *                    [KEY=VALUE…]
  *
  * Beside it stands the time of the process's threads, which other processes change less. With --threads N both
  * sessions of ONNX Runtime have so many, and weir's level of optimization. With --side 1 the engine alone loads, with 2
- * weir, for a profile of either. Both sides have their libraries open and have loaded the model once. A load is all that a program needs before its first run: of
+ * weir, for a profile of either. Both sides have their libraries open and have loaded the model once; with --first 1 they have not, and
+ * the first load in the process counts. A load is all that a program needs before its first run: of
  * ONNX Runtime a session, of llama.cpp a model and a context, of GenAI a model and a tokenizer. With --cold 1 the page cache gives
  * the model's files up before each load. llama.cpp reads the weights into memory, as the engine does; with --mmap 1 both map the file.
- * Settings are for the engine gguf, onnx or llm. */
+ * Settings are for the engine gguf, onnx or llm. With --device cuda:0 both load to that device, of ONNX Runtime and GenAI. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -28,8 +30,9 @@
 enum { MOST_ROUNDS = 400, SETTINGS = 16 };
 
 typedef struct options {
-    const char *path;
-    int rounds, cold, mmap, context, side, threads;
+    load_options of; /* the model, as both sides load it */
+    const char *device;
+    int rounds, cold, side, first;
     weir_setting settings[SETTINGS];
     size_t setting_count;
 } options;
@@ -101,9 +104,9 @@ static void forget(const char *path)
 static spent load_plain(const options *o, const load_plain_side *side, void *engine)
 {
     if (o->cold)
-        forget(o->path);
+        forget(o->of.path);
     spent start = now();
-    void *model = side->load(engine, o->path);
+    void *model = side->load(engine, o->of.path);
     spent took = since(start);
     side->unload(engine, model);
     return took;
@@ -113,12 +116,13 @@ static spent load_weir(const options *o)
 {
     weir_model_options chosen = WEIR_INIT(weir_model_options);
     weir_model *model;
+    chosen.device = o->device;
     chosen.settings = o->settings;
     chosen.setting_count = o->setting_count;
     if (o->cold)
-        forget(o->path);
+        forget(o->of.path);
     spent start = now();
-    need(weir_model_create(o->path, &chosen, &model));
+    need(weir_model_create(o->of.path, &chosen, &model));
     spent took = since(start);
     need(weir_model_destroy(model));
     return took;
@@ -156,8 +160,8 @@ static void print(const char *what, times *it, int count)
 static void compare(const options *o, const load_plain_side *side)
 {
     static times wall, work;
-    void *engine = side->open(o->path, o->mmap, o->context, o->threads);
-    for (int i = -1; i < o->rounds; i++) {
+    void *engine = side->open(&o->of);
+    for (int i = o->first ? 0 : -1; i < o->rounds; i++) {
         spent took[2] = {{0}};
         for (int half = 0; half < 2; half++) {
             int ours = (i + half) & 1;
@@ -169,8 +173,8 @@ static void compare(const options *o, const load_plain_side *side)
             note(&work, i, took[0].work, took[1].work);
         }
     }
-    const char *name = strrchr(o->path, '/');
-    printf("%-28s %-5s (%d rounds%s)", name && name[1] ? name + 1 : o->path, side->name, o->rounds,
+    const char *name = strrchr(o->of.path, '/');
+    printf("%-28s %-5s (%d rounds%s)", name && name[1] ? name + 1 : o->of.path, side->name, o->rounds,
            o->cold ? ", cold" : "");
     print("time", &wall, o->rounds);
     print("of all threads", &work, o->rounds);
@@ -186,18 +190,22 @@ static options read_words(int argc, char **argv)
         char *equals = strchr(argv[i], '=');
         int *number = strcmp(argv[i], "--rounds") == 0    ? &o.rounds
                       : strcmp(argv[i], "--cold") == 0    ? &o.cold
-                      : strcmp(argv[i], "--mmap") == 0    ? &o.mmap
-                      : strcmp(argv[i], "--context") == 0 ? &o.context
+                      : strcmp(argv[i], "--mmap") == 0    ? &o.of.mmap
+                      : strcmp(argv[i], "--context") == 0 ? &o.of.context
                       : strcmp(argv[i], "--side") == 0    ? &o.side
-                      : strcmp(argv[i], "--threads") == 0 ? &o.threads
+                      : strcmp(argv[i], "--first") == 0   ? &o.first
+                      : strcmp(argv[i], "--threads") == 0 ? &o.of.threads
                                                           : NULL;
-        if (number && i + 1 < argc) {
+        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
+            o.device = argv[++i];
+            o.of.cuda = strncmp(o.device, "cuda", 4) == 0;
+        } else if (number && i + 1 < argc) {
             *number = atoi(argv[++i]);
-        } else if (equals && o.path && o.setting_count < SETTINGS) {
+        } else if (equals && o.of.path && o.setting_count < SETTINGS) {
             *equals = '\0';
             o.settings[o.setting_count++] = (weir_setting){argv[i], equals + 1};
         } else {
-            o.path = argv[i];
+            o.of.path = argv[i];
         }
     }
     o.rounds = o.rounds < 1 ? 1 : o.rounds > MOST_ROUNDS ? MOST_ROUNDS : o.rounds;
@@ -214,24 +222,24 @@ int main(int argc, char **argv)
 {
     static char context[16], threads[16];
     options o = read_words(argc, argv);
-    if (!o.path) {
+    if (!o.of.path) {
         fprintf(
             stderr,
             "usage: bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--threads N] [--side 1|2] "
-            "[KEY=VALUE...]\n");
+            "[--first 1] [--device D] [KEY=VALUE...]\n");
         return 2;
     }
-    const load_plain_side *side = ends_with(o.path, ".onnx")   ? &load_plain_onnx
-                                  : ends_with(o.path, ".gguf") ? &load_plain_gguf
+    const load_plain_side *side = ends_with(o.of.path, ".onnx")   ? &load_plain_onnx
+                                  : ends_with(o.of.path, ".gguf") ? &load_plain_gguf
                                                                : &load_plain_llm;
-    if (o.mmap && o.setting_count < SETTINGS)
+    if (o.of.mmap && o.setting_count < SETTINGS)
         o.settings[o.setting_count++] = (weir_setting){"mmap", "1"};
-    if (o.threads && o.setting_count < SETTINGS) {
-        snprintf(threads, sizeof threads, "%d", o.threads);
+    if (o.of.threads && o.setting_count < SETTINGS) {
+        snprintf(threads, sizeof threads, "%d", o.of.threads);
         o.settings[o.setting_count++] = (weir_setting){"threads", threads};
     }
-    if (o.context && o.setting_count < SETTINGS) {
-        snprintf(context, sizeof context, "%d", o.context);
+    if (o.of.context && o.setting_count < SETTINGS) {
+        snprintf(context, sizeof context, "%d", o.of.context);
         o.settings[o.setting_count++] = (weir_setting){"context", context};
     }
     compare(&o, side);

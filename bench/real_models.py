@@ -232,7 +232,7 @@ def main():
     parser.add_argument("weir")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--json")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     weir = str(Path(args.weir).absolute())
     store = usual_store(weir)
     given = {name: sizes for pin in PINS.values() for name, sizes in pin.get("inputs", {}).items()}

@@ -6,13 +6,9 @@
 
 static const char *first_missing(const char *const *names)
 {
-    for (; *names; names++) {
-        void *library = dlopen(*names, RTLD_LAZY | RTLD_LOCAL);
-        if (!library)
-            return *names;
-        dlclose(library);
-    }
-    return NULL;
+    while (*names && dlopen(*names, RTLD_LAZY | RTLD_LOCAL))
+        names++;
+    return *names;
 }
 
 const char *wi_cuda_missing(const char *const *more)

@@ -460,10 +460,23 @@ static void the_first_library_that_is_missing_is_named(void **state)
     assert_string_equal(wi_cuda_missing(two), "libnone.so.7");
 }
 
+/* Whoever asks is about to use them, and to open them takes longer than anything else of a load. */
+static void libraries_that_are_there_stay_open(void **state)
+{
+    static const char *const one[] = {"libcurand.so.10", NULL};
+    (void)state;
+    assert_null(dlopen(one[0], RTLD_NOW | RTLD_NOLOAD));
+    assert_null(wi_cuda_missing(one));
+    void *open = dlopen(one[0], RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(open);
+    dlclose(open);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_library_that_is_missing_is_named),
+        cmocka_unit_test(libraries_that_are_there_stay_open),
         cmocka_unit_test(device_memory_is_the_clients_until_it_is_freed),
         cmocka_unit_test(no_bytes_are_nothing_and_no_place_for_the_pointer_is_an_error),
         cmocka_unit_test(the_class_is_that_of_the_phase),
