@@ -5,6 +5,7 @@
 #include "base/sysfs.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 
 /* The first processor of the core that `cpu` belongs to; `cpu` itself where the system does not tell. */
 static uint64_t first_of_core(const char *root, int cpu)
@@ -12,6 +13,21 @@ static uint64_t first_of_core(const char *root, int cpu)
     uint64_t first = (uint64_t)cpu;
     wi_sysfs_number(&first, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, cpu);
     return first;
+}
+
+/* Of this machine (an empty root) it is read once: a processor stays in its core. */
+static uint64_t known_first_of_core(const char *root, int cpu)
+{
+    static atomic_uint known[CPU_SETSIZE]; /* the first processor and 1; 0: not read yet */
+    if (*root)
+        return first_of_core(root, cpu);
+    uint64_t first = atomic_load_explicit(&known[cpu], memory_order_relaxed);
+    if (first == 0) {
+        first = first_of_core(root, cpu) + 1;
+        if (first <= CPU_SETSIZE)
+            atomic_store_explicit(&known[cpu], (unsigned)first, memory_order_relaxed);
+    }
+    return first - 1;
 }
 
 uint32_t wi_cores_of_machine(const char *root)
@@ -22,7 +38,7 @@ uint32_t wi_cores_of_machine(const char *root)
         CPU_ZERO(&allowed);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &allowed)) {
-            uint64_t first = first_of_core(root, cpu);
+            uint64_t first = known_first_of_core(root, cpu);
             if (first < CPU_SETSIZE)
                 CPU_SET((int)first, &cores);
         }

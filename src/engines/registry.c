@@ -55,17 +55,27 @@ static void add_directory(search *s, const char *format, const char *text)
     snprintf(s->directories[s->count++], PATH_MAX, format, text);
 }
 
+static char own_directory[PATH_MAX]; /* "": not known */
+
+static void find_own_directory(void)
+{
+    Dl_info info;
+    if (!dladdr((void *)(uintptr_t)weir_version, &info) || !info.dli_fname || !realpath(info.dli_fname, own_directory)) {
+        own_directory[0] = '\0';
+        return;
+    }
+    char *slash = strrchr(own_directory, '/');
+    if (slash)
+        *slash = '\0';
+}
+
 /* Where libweir itself lies: plug-ins are beside it, in a build tree as after installation. */
 static void add_own_directory(search *s)
 {
-    Dl_info info;
-    char path[PATH_MAX];
-    if (!dladdr((void *)(uintptr_t)weir_version, &info) || !info.dli_fname || !realpath(info.dli_fname, path))
-        return;
-    char *slash = strrchr(path, '/');
-    if (slash)
-        *slash = '\0';
-    add_directory(s, "%s/weir", path);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_own_directory);
+    if (own_directory[0])
+        add_directory(s, "%s/weir", own_directory);
 }
 
 static void find_directories(search *s)

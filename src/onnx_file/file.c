@@ -48,25 +48,42 @@ static void cut_to_folder(char *path)
     slash[slash == path] = 0;
 }
 
-/* The folder of a path, without links. */
+/* The folder of a path, without links; NULL: errno says why. */
 static char *home_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    errno = ENOMEM;
     char *real = folder ? realpath(folder, NULL) : NULL;
     free(folder);
     return real;
 }
 
+/* The file without links: most often it is none itself, and its folder's links are known. NULL: errno says why. */
+static char *real_of(const char *path, const char *home)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool ordinary = *name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+    size_t room = strlen(home) + strlen(name) + 2;
+    char target[2], *joined = malloc(room);
+    if (!joined) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    snprintf(joined, room, "%s/%s", strcmp(home, "/") == 0 ? "" : home, name);
+    if (ordinary && readlink(joined, target, sizeof target) < 0 && errno == EINVAL)
+        return joined;
+    free(joined);
+    return realpath(path, NULL);
+}
+
 weir_status onnx_file_open(const char *path, onnx_file *file)
 {
     memset(file, 0, sizeof *file);
-    file->real = realpath(path, NULL);
-    if (!file->real)
-        return named_failure(path, errno);
-    int error = map_file(file->real, &file->data, &file->size, &file->stamp);
-    if (!error &&
-        (!(file->named = strdup(path)) || !(file->folder = strdup(file->real)) || !(file->home = home_of(path))))
+    file->home = home_of(path);
+    file->real = file->home ? real_of(path, file->home) : NULL;
+    int error = file->real ? map_file(file->real, &file->data, &file->size, &file->stamp) : errno;
+    if (!error && (!(file->named = strdup(path)) || !(file->folder = strdup(file->real))))
         error = ENOMEM;
     if (error) {
         onnx_file_close(file);

@@ -145,8 +145,9 @@ void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, siz
         onnx_tensor_read(g->file, proto, size, &tensor) != WEIR_OK || !graph_contents_make(g, value))
         return;
     if (tensor.place == ONNX_PLACE_BYTES || tensor.place == ONNX_PLACE_BESIDE) {
+        size_t each = onnx_type_bits(value->type) / 8;
         for (uint64_t i = 0; i < value->elements; i++)
-            value->data[i] = at_bytes(value->type, tensor.data + i * (onnx_type_bits(value->type) / 8));
+            value->data[i] = at_bytes(value->type, tensor.data + i * each);
         return;
     }
     uint64_t at = 0;
@@ -155,6 +156,15 @@ void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, siz
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == list_of(value->type))
             read_list(value, &field, &at);
+}
+
+bool graph_contents_note(graph_value *value, const uint8_t *proto, size_t size)
+{
+    if (!countable(value->type) || value->elements > GRAPH_NUMBERS)
+        return false;
+    value->proto = proto;
+    value->proto_size = size;
+    return true;
 }
 
 const graph_number *graph_contents(graph *g, uint32_t id)

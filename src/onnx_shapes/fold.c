@@ -86,10 +86,8 @@ static bool fold_constant(step *s)
     int64_t ints[GRAPH_NUMBERS];
     double floats[GRAPH_NUMBERS];
     graph_value *value = step_out(s, 0);
-    if (value && graph_tensor(s->node, "value", &proto)) {
-        graph_contents_read(s->g, value, (const uint8_t *)proto.text, proto.size);
-        return value->data != NULL;
-    }
+    if (value && graph_tensor(s->node, "value", &proto))
+        return graph_contents_note(value, (const uint8_t *)proto.text, proto.size);
     graph_number *out = fold_room(s, 0);
     if (!out)
         return false;
@@ -713,6 +711,7 @@ static void forget(graph_value *value)
 {
     free(value->data);
     value->data = NULL;
+    value->proto = NULL;
 }
 
 void graph_fold(step *s)
@@ -723,7 +722,7 @@ void graph_fold(step *s)
         graph_value *value = step_out(s, i);
         if (value && !good)
             forget(value);
-        good &= !value || value->data;
+        good &= !value || value->data || value->proto;
     }
     s->node->folded = good;
 }

@@ -36,7 +36,7 @@ typedef struct graph_value {
     uint64_t elements, bytes;
     graph_number *data; /* its contents, where they follow from the dimensions alone and are few; else NULL */
     const uint8_t *proto;
-    size_t proto_size;    /* the TensorProto of a weight */
+    size_t proto_size;    /* the TensorProto of a weight, or of a node's constant */
     uint32_t maker;       /* node; GRAPH_NONE for inputs and weights */
     struct graph *around; /* of a body: the graph that has this value, as `captured`; NULL: this one has it itself */
     uint32_t captured;

@@ -6,6 +6,20 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+static int looks; /* at which processors are of one core */
+/* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */
+__attribute__((visibility("default"))) int __wrap_open(const char *path, int flags, ...);
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    looks += strstr(path, "thread_siblings_list") != NULL;
+    return __real_open(path, flags, mode);
+}
+
 static char root[] = "/tmp/weir-cores-XXXXXX";
 
 static void put(const char *path, const char *text)
@@ -87,11 +101,26 @@ static void a_quota_counts(void **state)
     assert_int_equal(wi_cores_of_machine(root), 1);
 }
 
+/* Each load asks for the machine's own cores: which processors are of one is read at the first alone. */
+static void the_machine_is_looked_at_once(void **state)
+{
+    (void)state;
+    int first;
+    uint32_t count = allowed(&first);
+    looks = 0;
+    uint32_t cores = wi_cores_of_machine("");
+    assert_int_equal(looks, count);
+    assert_true(cores >= 1 && cores <= count);
+    assert_int_equal(wi_cores_of_machine(""), cores);
+    assert_int_equal(looks, count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(physical_cores_of_the_affinity_count, make),
         cmocka_unit_test_teardown(a_quota_counts, drop),
+        cmocka_unit_test(the_machine_is_looked_at_once),
     };
     return cmocka_run_group_tests_name("cores-machine", tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 # What models will take: what is remembered of loads, and what is made of it.
 weir_test(predict-measured predict/measured.c INTERNAL)
+weir_test(predict-contents predict/contents.c INTERNAL)
+target_link_options(test-predict-contents PRIVATE -Wl,--wrap=pread,--wrap=clock_gettime)
 weir_test(predict-loads predict/loads.c predict/toy.c)
 weir_test(predict-fit predict/fit.c predict/toy.c)
 if(TARGET weir-engine-gguf AND TARGET weir-engine-onnx)
