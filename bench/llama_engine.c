@@ -26,7 +26,7 @@
 enum { FIRST_WORD = 259, MOST = 40000, MOST_ROUNDS = 64, PROMPTS = 4, CHATS = 8, DIFFERS = 3 };
 
 typedef struct bench {
-    const char *path, *part, *device, *cache, *context;
+    const char *path, *part, *device, *cache, *context, *mmap;
     int rounds, tokens, after, prompts[PROMPTS], prompt_count, cycles;
     const weir_engine *engine;
     weir_runtime *host, *runtime;
@@ -73,14 +73,15 @@ static void open_weir(bench *b)
 
 static void load(bench *b, const char *sequences)
 {
-    weir_setting settings[6] = {{"context", b->context}, {"cache_memory", b->cache}, {"sequences", sequences}};
+    weir_setting settings[6] = {
+        {"context", b->context}, {"cache_memory", b->cache}, {"sequences", sequences}, {"mmap", b->mmap}};
     weir_engine_place place = {b->runtime, b->client};
     weir_engine_load load = WEIR_INIT(weir_engine_load);
     load.path = b->path;
     load.places = &place;
     load.place_count = 1;
     load.settings = settings;
-    load.setting_count = 3;
+    load.setting_count = 4;
     if (getenv("WEIR_LLAMA_CUDA"))
         settings[load.setting_count++] = (weir_setting){"llama_cuda", getenv("WEIR_LLAMA_CUDA")};
     WEIR(b->engine->load(&load, &b->model));
@@ -436,6 +437,8 @@ static bool read_option(bench *b, const char *name, const char *value)
         b->context = value;
     else if (strcmp(name, "--device") == 0)
         b->device = value;
+    else if (strcmp(name, "--mmap") == 0)
+        b->mmap = value;
     else if (strcmp(name, "--rounds") == 0)
         b->rounds = atoi(value);
     else if (strcmp(name, "--tokens") == 0)
@@ -460,6 +463,7 @@ int main(int count, char **words)
         {"speed", "32768", speed}, {"cache", "32768", cache}, {"chats", "32768", chats}, {"cycles", "4096", cycles}};
     bench b = {.device = "cuda:0",
                .cache = "elastic",
+               .mmap = "0",
                .rounds = 5,
                .tokens = 128,
                .after = 512,
@@ -468,7 +472,7 @@ int main(int count, char **words)
     read_prompts(&b, "512,2048");
     if (count < 3) {
         fprintf(stderr,
-                "usage: bench-llama-engine MODEL speed|cache|chats|cycles [--device D] [--cache C] [--context N] …\n");
+                "usage: bench-llama-engine MODEL speed|cache|chats|cycles [--device D] [--cache C] [--context N] [--mmap 1] …\n");
         return 2;
     }
     b.path = words[1];

@@ -111,7 +111,7 @@ enum { KNOWN_FILES = 16 };
 
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    wi_stamp stamp; /* settled: there is a file */
+    wi_stamp stamp; /* zeros: there is none */
     wi_digest digest;
 } known_files[KNOWN_FILES]; /* guarded by the lock, as the next place */
 static size_t known_next;
@@ -121,7 +121,7 @@ static bool recall_file(const wi_stamp *stamp, wi_digest *out)
     bool found = false;
     pthread_mutex_lock(&known_lock);
     for (size_t i = 0; i < KNOWN_FILES && !found; i++) {
-        found = known_files[i].stamp.settled && wi_stamp_same(&known_files[i].stamp, stamp);
+        found = wi_stamp_same(&known_files[i].stamp, stamp);
         if (found)
             *out = known_files[i].digest;
     }

@@ -102,7 +102,7 @@ typedef struct loading {
     const weir_engine_load *load;
     uint64_t done, total;
     weir_status status; /* of the first weight that could not be placed */
-    char words[1024];
+    char words[960];    /* a thread's storage stays below 1 KiB: libraries that are opened late find little room */
 } loading;
 
 static _Thread_local loading here;
