@@ -471,8 +471,8 @@ int main(int count, char **words)
                .begun = now_ms()};
     read_prompts(&b, "512,2048");
     if (count < 3) {
-        fprintf(stderr,
-                "usage: bench-llama-engine MODEL speed|cache|chats|cycles [--device D] [--cache C] [--context N] [--mmap 1] …\n");
+        fprintf(stderr, "usage: bench-llama-engine MODEL speed|cache|chats|cycles [--device D] [--cache C] [--context "
+                        "N] [--mmap 1] …\n");
         return 2;
     }
     b.path = words[1];

@@ -231,7 +231,7 @@ int main(int argc, char **argv)
     }
     const load_plain_side *side = ends_with(o.of.path, ".onnx")   ? &load_plain_onnx
                                   : ends_with(o.of.path, ".gguf") ? &load_plain_gguf
-                                                               : &load_plain_llm;
+                                                                  : &load_plain_llm;
     if (o.of.mmap && o.setting_count < SETTINGS)
         o.settings[o.setting_count++] = (weir_setting){"mmap", "1"};
     if (o.of.threads && o.setting_count < SETTINGS) {

@@ -60,7 +60,8 @@ static char own_directory[PATH_MAX]; /* "": not known */
 static void find_own_directory(void)
 {
     Dl_info info;
-    if (!dladdr((void *)(uintptr_t)weir_version, &info) || !info.dli_fname || !realpath(info.dli_fname, own_directory)) {
+    if (!dladdr((void *)(uintptr_t)weir_version, &info) || !info.dli_fname ||
+        !realpath(info.dli_fname, own_directory)) {
         own_directory[0] = '\0';
         return;
     }
