@@ -82,7 +82,12 @@ weir_status onnx_file_open(const char *path, onnx_file *file)
     memset(file, 0, sizeof *file);
     file->home = home_of(path);
     file->real = file->home ? real_of(path, file->home) : NULL;
-    int error = file->real ? map_file(file->real, &file->data, &file->size, &file->stamp) : errno;
+    if (!file->real) {
+        int why = errno;
+        onnx_file_close(file);
+        return named_failure(path, why);
+    }
+    int error = map_file(file->real, &file->data, &file->size, &file->stamp);
     if (!error && (!(file->named = strdup(path)) || !(file->folder = strdup(file->real))))
         error = ENOMEM;
     if (error) {

@@ -52,7 +52,8 @@ static const char *write_file(int number, const char *text)
 {
     static char path[64];
     static time_t written = 1000000000;
-    const struct timespec times[] = {{.tv_sec = written}, {.tv_sec = written++}};
+    const struct timespec times[] = {{.tv_sec = written}, {.tv_sec = written}};
+    written++;
     snprintf(path, sizeof path, "%s/%d", folder, number);
     int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(file >= 0);
