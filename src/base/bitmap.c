@@ -278,15 +278,6 @@ uint32_t wi_bitmap_take_run(wi_bitmap *b, uint32_t count)
     return (uint32_t)first;
 }
 
-bool wi_bitmap_take_at(wi_bitmap *b, uint32_t first, uint32_t count)
-{
-    if (count > b->count || first > b->count - count || run_end(b, first, count) < (uint64_t)first + count)
-        return false;
-    clear_bits(b, first, count);
-    wi_bitmap_check(b);
-    return true;
-}
-
 /* Giving ----------------------------------------------------------------------------------------------------------- */
 
 static inline void raise_bound(wi_bitmap *b, uint32_t word, uint32_t length)

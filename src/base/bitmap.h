@@ -50,9 +50,6 @@ static inline uint32_t wi_bitmap_take(wi_bitmap *bitmap);
  * word, a run of exactly that length before a longer one, then the lowest; more: first fit. */
 uint32_t wi_bitmap_take_run(wi_bitmap *bitmap, uint32_t count);
 
-/* Takes these places, whatever bounds say; false when one of them is not free. */
-bool wi_bitmap_take_at(wi_bitmap *bitmap, uint32_t first, uint32_t count);
-
 /* Gives taken places back. */
 void wi_bitmap_give_one(wi_bitmap *bitmap, uint32_t place);
 void wi_bitmap_give(wi_bitmap *bitmap, uint32_t first, uint32_t count);

@@ -70,11 +70,6 @@ const onnx_provider_kind *onnx_provider_kinds(onnx_provider provider)
     return all[provider].kinds;
 }
 
-const char *onnx_provider_elsewhere(onnx_provider provider)
-{
-    return all[provider].elsewhere;
-}
-
 const char *onnx_provider_advice(onnx_provider provider)
 {
     return all[provider].get;

@@ -34,8 +34,6 @@ bool onnx_provider_find(const char *name, onnx_provider *out);
 onnx_provider onnx_provider_of(const char *theirs);
 /* Up to ONNX_PROVIDER_KINDS of them, the preferred one first; what is not there has theirs NULL. */
 const onnx_provider_kind *onnx_provider_kinds(onnx_provider provider);
-/* Why there is no such provider on this system at all; NULL if there can be. */
-const char *onnx_provider_elsewhere(onnx_provider provider);
 /* "run scripts/engines --openvino onnxruntime-openvino" */
 const char *onnx_provider_advice(onnx_provider provider);
 

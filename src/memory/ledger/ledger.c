@@ -303,16 +303,6 @@ bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account)
     return open;
 }
 
-bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial)
-{
-    ledger_enter(ledger);
-    const wi_account *account = ledger->first;
-    while (account && account->serial != serial)
-        account = account->next;
-    ledger_leave(ledger);
-    return account != NULL;
-}
-
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)
 {
     ledger_enter(ledger);

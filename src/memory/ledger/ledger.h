@@ -141,8 +141,6 @@ static inline uint64_t wi_ledger_freed(const wi_ledger *ledger)
     return atomic_load_explicit(&ledger->freed, memory_order_relaxed);
 }
 bool wi_ledger_is_open(wi_ledger *ledger, const wi_account *account);
-/* The same by serial number, for when the record may serve another account by now. */
-bool wi_ledger_knows(wi_ledger *ledger, uint64_t serial);
 void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* Claims the bytes and commits them in one step to the block that `make` returns, which cannot fail; with the lock
  * held. False: the limits forbid it, or the account is closed; `make` was not called. */
