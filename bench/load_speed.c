@@ -30,7 +30,7 @@
 enum { MOST_ROUNDS = 400, SETTINGS = 16 };
 
 typedef struct options {
-    load_options of; /* the model, as both sides load it */
+    load_options load; /* what both sides load, and how */
     const char *device;
     int rounds, cold, side, first;
     weir_setting settings[SETTINGS];
@@ -104,9 +104,9 @@ static void forget(const char *path)
 static spent load_plain(const options *o, const load_plain_side *side, void *engine)
 {
     if (o->cold)
-        forget(o->of.path);
+        forget(o->load.path);
     spent start = now();
-    void *model = side->load(engine, o->of.path);
+    void *model = side->load(engine, o->load.path);
     spent took = since(start);
     side->unload(engine, model);
     return took;
@@ -120,9 +120,9 @@ static spent load_weir(const options *o)
     chosen.settings = o->settings;
     chosen.setting_count = o->setting_count;
     if (o->cold)
-        forget(o->of.path);
+        forget(o->load.path);
     spent start = now();
-    need(weir_model_create(o->of.path, &chosen, &model));
+    need(weir_model_create(o->load.path, &chosen, &model));
     spent took = since(start);
     need(weir_model_destroy(model));
     return took;
@@ -160,7 +160,7 @@ static void print(const char *what, times *it, int count)
 static void compare(const options *o, const load_plain_side *side)
 {
     static times wall, work;
-    void *engine = side->open(&o->of);
+    void *engine = side->open(&o->load);
     for (int i = o->first ? 0 : -1; i < o->rounds; i++) {
         spent took[2] = {{0}};
         for (int half = 0; half < 2; half++) {
@@ -173,8 +173,8 @@ static void compare(const options *o, const load_plain_side *side)
             note(&work, i, took[0].work, took[1].work);
         }
     }
-    const char *name = strrchr(o->of.path, '/');
-    printf("%-28s %-5s (%d rounds%s)", name && name[1] ? name + 1 : o->of.path, side->name, o->rounds,
+    const char *name = strrchr(o->load.path, '/');
+    printf("%-28s %-5s (%d rounds%s)", name && name[1] ? name + 1 : o->load.path, side->name, o->rounds,
            o->cold ? ", cold" : "");
     print("time", &wall, o->rounds);
     print("of all threads", &work, o->rounds);
@@ -190,22 +190,22 @@ static options read_words(int argc, char **argv)
         char *equals = strchr(argv[i], '=');
         int *number = strcmp(argv[i], "--rounds") == 0    ? &o.rounds
                       : strcmp(argv[i], "--cold") == 0    ? &o.cold
-                      : strcmp(argv[i], "--mmap") == 0    ? &o.of.mmap
-                      : strcmp(argv[i], "--context") == 0 ? &o.of.context
+                      : strcmp(argv[i], "--mmap") == 0    ? &o.load.mmap
+                      : strcmp(argv[i], "--context") == 0 ? &o.load.context
                       : strcmp(argv[i], "--side") == 0    ? &o.side
                       : strcmp(argv[i], "--first") == 0   ? &o.first
-                      : strcmp(argv[i], "--threads") == 0 ? &o.of.threads
+                      : strcmp(argv[i], "--threads") == 0 ? &o.load.threads
                                                           : NULL;
         if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
             o.device = argv[++i];
-            o.of.cuda = strncmp(o.device, "cuda", 4) == 0;
+            o.load.cuda = strncmp(o.device, "cuda", 4) == 0;
         } else if (number && i + 1 < argc) {
             *number = atoi(argv[++i]);
-        } else if (equals && o.of.path && o.setting_count < SETTINGS) {
+        } else if (equals && o.load.path && o.setting_count < SETTINGS) {
             *equals = '\0';
             o.settings[o.setting_count++] = (weir_setting){argv[i], equals + 1};
         } else {
-            o.of.path = argv[i];
+            o.load.path = argv[i];
         }
     }
     o.rounds = o.rounds < 1 ? 1 : o.rounds > MOST_ROUNDS ? MOST_ROUNDS : o.rounds;
@@ -222,24 +222,24 @@ int main(int argc, char **argv)
 {
     static char context[16], threads[16];
     options o = read_words(argc, argv);
-    if (!o.of.path) {
+    if (!o.load.path) {
         fprintf(
             stderr,
             "usage: bench-load-speed MODEL [--rounds N] [--cold 1] [--mmap 1] [--context N] [--threads N] [--side 1|2] "
             "[--first 1] [--device D] [KEY=VALUE...]\n");
         return 2;
     }
-    const load_plain_side *side = ends_with(o.of.path, ".onnx")   ? &load_plain_onnx
-                                  : ends_with(o.of.path, ".gguf") ? &load_plain_gguf
-                                                                  : &load_plain_llm;
-    if (o.of.mmap && o.setting_count < SETTINGS)
+    const load_plain_side *side = ends_with(o.load.path, ".onnx")   ? &load_plain_onnx
+                                  : ends_with(o.load.path, ".gguf") ? &load_plain_gguf
+                                                                    : &load_plain_llm;
+    if (o.load.mmap && o.setting_count < SETTINGS)
         o.settings[o.setting_count++] = (weir_setting){"mmap", "1"};
-    if (o.of.threads && o.setting_count < SETTINGS) {
-        snprintf(threads, sizeof threads, "%d", o.of.threads);
+    if (o.load.threads && o.setting_count < SETTINGS) {
+        snprintf(threads, sizeof threads, "%d", o.load.threads);
         o.settings[o.setting_count++] = (weir_setting){"threads", threads};
     }
-    if (o.of.context && o.setting_count < SETTINGS) {
-        snprintf(context, sizeof context, "%d", o.of.context);
+    if (o.load.context && o.setting_count < SETTINGS) {
+        snprintf(context, sizeof context, "%d", o.load.context);
         o.settings[o.setting_count++] = (weir_setting){"context", context};
     }
     compare(&o, side);

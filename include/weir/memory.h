@@ -150,6 +150,7 @@ typedef enum weir_refusal_cause {
         3,                  /* enough bytes are free (remaining >= requested), but not in one piece, or others hold
                                      what they do not use */
     WEIR_CAUSE_PENDING = 4, /* freed bytes that the device is not past would do */
+    WEIR_CAUSE_DEVICE = 5,  /* not set: weir does not know who has the rest, and always says 6 */
     /* the driver has no more, though the budget would allow it: another process holds the rest, or memory outside of
      * weir in this one */
     WEIR_CAUSE_OTHER_PROCESS = 6,

@@ -89,6 +89,7 @@ class Cause(enum.IntEnum):
     MAXIMUM = 2
     FRAGMENTATION = 3
     PENDING = 4
+    DEVICE = 5
     OTHER_PROCESS = 6
     ADDRESS_RANGE = 7
     RESERVATION = 8

@@ -55,7 +55,7 @@ static void add_directory(search *s, const char *format, const char *text)
     snprintf(s->directories[s->count++], PATH_MAX, format, text);
 }
 
-static char own_directory[PATH_MAX]; /* "": not known */
+static char own_directory[PATH_MAX]; /* where libweir lies, found once; "": not known */
 
 static void find_own_directory(void)
 {

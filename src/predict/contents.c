@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SAMPLE = 8 << 10, SAMPLES = 8, MOST_FILES = 64 }; /* they take 50 us, of every load */
+enum { SAMPLE = 8 << 10, SAMPLES = 8, MOST_FILES = 64 }; /* they take 50 us, of a first load */
 
 const wi_digest wi_digest_none = {UINT64_C(0x6a09e667f3bcc908), UINT64_C(0xbb67ae8584caa73b)};
 

@@ -17,8 +17,9 @@ static inline void wi_digest_text(wi_digest *to, const char *text)
 }
 
 /* Of a file its size and samples of it: the whole of a small one, else its ends and places between them. Of a folder the
- * names and the same of the files in it; genai_config.json stands for its folder. It tells models apart by their structure and most changes of their numbers; it is
- * no seal. False: it cannot be read. */
+ * names and the same of the files in it; genai_config.json stands for its folder. It tells models apart by their structure
+ * and most changes of their numbers; it is no seal. A file (not a folder) is read once, and again only where it may have
+ * changed (base/stamp.h). False: it cannot be read. Any thread. */
 bool wi_contents(const char *path, wi_digest *out);
 
 #endif

@@ -39,6 +39,15 @@ static inline void assert_ok(weir_status status, const char *what, const char *f
     _assert_int_equal(status, WEIR_OK, file, line);
 }
 
+/* For weir_log_set: counts errors in the int that `count` points to, and prints them. */
+static inline void log_errors(weir_log_level level, const char *text, void *count)
+{
+    if (level != WEIR_LOG_ERROR)
+        return;
+    ++*(int *)count;
+    print_error("%s\n", text);
+}
+
 /* The engine, or a skipped test (a failed one under WEIR_REQUIRE_ENGINES=1) when llama.cpp is not there. */
 static inline const weir_engine *the_engine(void)
 {

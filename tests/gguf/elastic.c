@@ -86,20 +86,11 @@ static uint64_t most_of_a_run(const fixture *its, int prompt, int made)
     return it.most;
 }
 
-static int errors; /* in the log */
-
-static void count_errors(weir_log_level level, const char *text, void *user)
-{
-    (void)user;
-    errors += level == WEIR_LOG_ERROR;
-    if (level == WEIR_LOG_ERROR)
-        print_error("%s\n", text);
-}
-
 static void test_a_context_costs_what_its_tokens_cost(void **state)
 {
     (void)state;
-    OK(weir_log_set(count_errors, NULL, WEIR_LOG_ERROR));
+    static int errors;
+    OK(weir_log_set(log_errors, &errors, WEIR_LOG_ERROR));
     fixture its = fixture_open(llama_path, elastic, 3);
     assert_int_equal(kv_of(&its.it), 0);
     assert_int_equal(most_of_a_run(&its, 40, 4), TENSORS * PAGE); /* 256 cells are a page */

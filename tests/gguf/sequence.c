@@ -256,23 +256,14 @@ static void test_a_run_that_was_stopped_early_saves_what_it_gave(void **state)
     fixture_close(&its);
 }
 
-static int errors; /* in the log */
-
-static void count_errors(weir_log_level level, const char *text, void *user)
-{
-    (void)user;
-    errors += level == WEIR_LOG_ERROR;
-    if (level == WEIR_LOG_ERROR)
-        print_error("%s\n", text);
-}
-
 /* Tokens that might have become a stop word are computed with before their reader sees them. Of what it does not take nothing is
  * in the state: the last of it is forgotten, or all, where a memory cannot forget a part. */
 static void test_tokens_that_were_held_back_are_not_in_a_state(void **state)
 {
     (void)state;
     enum { HELD = 5, FEW = 8 };
-    OK(weir_log_set(count_errors, NULL, WEIR_LOG_ERROR));
+    static int errors;
+    OK(weir_log_set(log_errors, &errors, WEIR_LOG_ERROR));
     for (int recurrent = 0; recurrent < 2; recurrent++) {
         char word[1100];
         saved wanted, held, early, end;

@@ -1,5 +1,5 @@
-/* opening.c: how ONNX Runtime and GenAI are opened: what each step is given, what is said where it fails, and when GenAI is shut
- * down. Both libraries are made up. */
+/* opening.c: how src/engines/llm/library.c opens ONNX Runtime and GenAI: what each step is given, what is said where it fails, and when
+ * GenAI is shut down. Both libraries are made up. */
 #include "common.h"
 
 #include <dlfcn.h>

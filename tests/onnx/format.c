@@ -3,6 +3,7 @@
 
 #include "test_places.h"
 
+#include <limits.h>
 #include <unistd.h>
 
 #include "onnx_file/check.h"
@@ -167,6 +168,41 @@ static made with_tensor(const int64_t *dims, size_t rank, int type, size_t raw)
     onnx_put_data(&m.tensor, 8, "t", 1);
     onnx_put_data(&m.tensor, 9, zeros, raw);
     return m;
+}
+
+/* Links of the file and of its folder: what it is called, where it lies, and where its name lies. */
+static void links_are_followed(void **state)
+{
+    char folder[] = "/tmp/weir-links-XXXXXX", target[PATH_MAX], real[PATH_MAX], path[PATH_MAX], there[PATH_MAX];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    assert_non_null(realpath(model_path("mlp"), target));
+    snprintf(real, sizeof real, "%s", target);
+    *strrchr(real, '/') = 0;
+    snprintf(there, sizeof there, "%s/there", folder);
+    assert_int_equal(symlink(real, there), 0);
+    snprintf(path, sizeof path, "%s/a.onnx", folder);
+    assert_int_equal(symlink(target, path), 0);
+    const struct {
+        const char *name, *home;
+    } ways[] = {{"a.onnx", folder}, {"there/mlp.onnx", real}, {"there/../a.onnx", NULL}, {"a.onnx/", NULL}, {"", NULL}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        onnx_file file;
+        snprintf(path, sizeof path, "%s/%s", folder, ways[i].name);
+        weir_status status = onnx_file_open(path, &file);
+        assert_int_equal(status == WEIR_OK, ways[i].home != NULL);
+        if (status == WEIR_OK) {
+            assert_string_equal(file.real, target);
+            assert_string_equal(file.folder, real);
+            assert_string_equal(file.home, ways[i].home);
+            assert_string_equal(file.named, path);
+        }
+        onnx_file_close(&file);
+    }
+    assert_int_equal(unlink(there), 0);
+    snprintf(path, sizeof path, "%s/a.onnx", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 static void tensors_are_as_long_as_they_say(void **state)
@@ -611,6 +647,7 @@ int main(void)
         cmocka_unit_test(truncated_files_fail),
         cmocka_unit_test(external_data_stays_inside),
         cmocka_unit_test(links_stay_inside),
+        cmocka_unit_test(links_are_followed),
         cmocka_unit_test(tensors_are_as_long_as_they_say),
         cmocka_unit_test(lists_are_as_long_as_they_say),
         cmocka_unit_test(names_are_given_once),

@@ -17,20 +17,10 @@ enum { MOST_VOCABULARY = 1 << 24, MOST_CONTEXT = 1 << 24 };
 
 /* ---- files of JSON ----------------------------------------------------------------------------------------------- */
 
-/* The whole file, for free: jansson itself reads a file byte by byte. */
-static weir_status read_text(const char *path, size_t bytes, char **out)
+/* In pieces, where json_load_file takes a file byte by byte, under its lock. */
+static size_t folder_read_piece(void *buffer, size_t bytes, void *file)
 {
-    *out = malloc(bytes + 1);
-    FILE *file = *out ? fopen(path, "re") : NULL;
-    size_t got = file ? fread(*out, 1, bytes + 1, file) : 0;
-    int error = *out ? errno : ENOMEM;
-    if (file)
-        fclose(file);
-    if (file && got == bytes)
-        return WEIR_OK;
-    free(*out);
-    return file ? weir_fail(WEIR_ERR_CORRUPT, "%s cannot be read to its end, or is being written", path)
-                : weir_fail(WEIR_ERR_SYSTEM, "%s cannot be read: %s", path, strerror(error));
+    return fread(buffer, 1, bytes, file);
 }
 
 weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t most, size_t flags, json_t **out)
@@ -44,12 +34,11 @@ weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t mo
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there", path);
     if (!S_ISREG(about.st_mode) || about.st_size > most)
         return weir_fail(WEIR_ERR_CORRUPT, "%s is no file of at most %lld bytes", path, (long long)most);
-    char *text;
-    weir_status status = read_text(path, (size_t)about.st_size, &text);
-    if (status != WEIR_OK)
-        return status;
-    *out = json_loadb(text, (size_t)about.st_size, JSON_REJECT_DUPLICATES | flags, &error);
-    free(text);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return weir_fail(WEIR_ERR_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
+    *out = json_load_callback(folder_read_piece, file, JSON_REJECT_DUPLICATES | flags, &error);
+    fclose(file);
     if (!*out)
         return weir_fail(WEIR_ERR_CORRUPT, "%s:%d:%d: %s", path, error.line, error.column, error.text);
     if (json_is_object(*out))

@@ -192,6 +192,7 @@ static weir_status refusal_explain(const weir_refusal *r, const wi_shortage *sho
             "%s asked for %s (%s) on %s; freed memory that the device still uses would do, but waiting for "
             "it was not allowed or took too long (option wait); %s are free at once; %s",
             r->client, asked, kind, r->device, largest, members);
+    case WEIR_CAUSE_DEVICE:
     case WEIR_CAUSE_OTHER_PROCESS:
         return weir_fail(
             WEIR_ERR_OUT_OF_MEMORY,
