@@ -158,15 +158,6 @@ void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, siz
             read_list(value, &field, &at);
 }
 
-bool graph_contents_note(graph_value *value, const uint8_t *proto, size_t size)
-{
-    if (!countable(value->type) || value->elements > GRAPH_NUMBERS)
-        return false;
-    value->proto = proto;
-    value->proto_size = size;
-    return true;
-}
-
 const graph_number *graph_contents(graph *g, uint32_t id)
 {
     graph_value *value = &g->values[id];

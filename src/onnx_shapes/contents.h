@@ -20,10 +20,6 @@ const graph_number *graph_contents(graph *g, uint32_t id);
 /* Reads a TensorProto's numbers into the value, which has its type and shape. */
 void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, size_t size);
 
-/* Notes that the value's contents are in that TensorProto, to be read when somebody asks for them. False: nobody may, as they are too
- * many or of a type that is not kept. */
-bool graph_contents_note(graph_value *value, const uint8_t *proto, size_t size);
-
 /* The number as a whole one; false: it is none, or beyond what can be. */
 bool graph_whole(int32_t type, graph_number number, int64_t *out);
 

@@ -86,8 +86,11 @@ static bool fold_constant(step *s)
     int64_t ints[GRAPH_NUMBERS];
     double floats[GRAPH_NUMBERS];
     graph_value *value = step_out(s, 0);
-    if (value && graph_tensor(s->node, "value", &proto))
-        return graph_contents_note(value, (const uint8_t *)proto.text, proto.size);
+    if (value && graph_tensor(s->node, "value", &proto)) {
+        value->proto = (const uint8_t *)proto.text; /* read when somebody asks: most are weights */
+        value->proto_size = proto.size;
+        return true;
+    }
     graph_number *out = fold_room(s, 0);
     if (!out)
         return false;

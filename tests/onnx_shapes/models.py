@@ -640,6 +640,16 @@ def strangers():
     save(n, model, {}, {}, names={"looked": looked, "over": over})
 
 
+def held():
+    """Constants that nodes hold: a shape, a few numbers, and more of them than are known before a run."""
+    n = Network("held")
+    shape, few, many = (n.op("Constant", value=nh.from_array(array)) for array in (
+        np.array([6, -1], np.int64), np.ones(4096, np.float32), np.ones(4097, np.float32)))
+    reshaped = n.op("Reshape", n.input([2, 3, 4]), shape)
+    n.output(n.op("Relu", reshaped), n.op("Add", n.input([4096]), few), n.op("Add", n.input([4097]), many))
+    save(n, n.model(), {}, {reshaped: looks(T.FLOAT, [6, 4])}, names={"reshaped": reshaped, "few": few, "many": many})
+
+
 def hostile():
     """Models that contradict themselves, or are endless in one dimension and empty in another."""
     n = Network("constants")
@@ -789,6 +799,7 @@ def main():
     idle()
     names()
     strangers()
+    held()
     hostile()
     said()
     endless()

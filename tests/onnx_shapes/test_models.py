@@ -164,6 +164,14 @@ class Models(harness.Case):
         answer = self.plan("idle", "--svg", "idle.svg")
         self.assertEqual((answer["arena"], answer["buffers"], answer["source"]["views"]), (256, 2, 1))
 
+    def test_constants_of_nodes(self):
+        """None is made in a run, however many its numbers are; few are known before it, as a shape is."""
+        answer, names = self.plan("held"), self.expected["held"]["names"]
+        found = {place["name"]: place["looks"] for place in answer["places"]}
+        self.assertEqual(found[names["reshaped"]], self.expected["held"]["tensors"][names["reshaped"]])
+        self.assertEqual((answer["source"]["folded"], answer["source"]["constants"]), (3, 4 * (4096 + 4097)))
+        self.assertFalse({names["few"], names["many"]} & set(found))
+
     def test_hostile_models(self):
         self.assertGreater(self.plan("constants")["buffers"], 0)
         self.assertIn("equation", self.refused("plan", self.models / "dots.onnx", status=1))
