@@ -9,6 +9,17 @@ typedef struct worker {
     void *blocks[BLOCKS]; /* of a graph that another thread closes */
 } worker;
 
+/* 1, and said on the thread that has its words, where a call fails. */
+static int wrong(weir_status status, const char *what)
+{
+    if (status == WEIR_OK)
+        return 0;
+    print_error("%s: %s: %s\n", what, weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
+    return 1;
+}
+
+#define WRONG(call) wrong((call), #call)
+
 static void *capture_often(void *user)
 {
     worker *w = user;
@@ -17,25 +28,23 @@ static void *capture_often(void *user)
     weir_capture_pool *graph = NULL;
     uint64_t random = 77 + (uint64_t)w->number;
     int rounds = UNDER_TSAN ? 30 : 200;
-    w->wrong +=
-        weir_stream_acquire(f->runtime, &stream) != WEIR_OK || weir_capture_pool_create(f->client, &graph) != WEIR_OK;
+    w->wrong += WRONG(weir_stream_acquire(f->runtime, &stream)) + WRONG(weir_capture_pool_create(f->client, &graph));
     for (int round = 0; round < rounds && !w->wrong; round++) {
         void *blocks[BLOCKS];
-        w->wrong += weir_capture_begin(stream, graph) != WEIR_OK;
+        w->wrong += WRONG(weir_capture_begin(stream, graph));
         for (int i = 0; i < BLOCKS; i++)
-            w->wrong += weir_alloc(f->client, 256 + next_random(&random) % (BLOCK / 4), stream, WEIR_CLASS_KV,
-                                   &blocks[i]) != WEIR_OK;
+            w->wrong += WRONG(
+                weir_alloc(f->client, 256 + next_random(&random) % (BLOCK / 4), stream, WEIR_CLASS_KV, &blocks[i]));
         for (int i = 0; i < BLOCKS / 2; i++)
-            w->wrong += weir_free(f->client, blocks[i], stream) != WEIR_OK;
-        w->wrong += weir_capture_end(stream, graph) != WEIR_OK;
+            w->wrong += WRONG(weir_free(f->client, blocks[i], stream));
+        w->wrong += WRONG(weir_capture_end(stream, graph));
         for (int i = BLOCKS / 2; i < BLOCKS; i++)
-            w->wrong += weir_free(f->client, blocks[i], stream) != WEIR_OK;
-        if (round % 10 == 9) {
-            w->wrong += weir_capture_pool_destroy(graph, stream) != WEIR_OK;
-            w->wrong += weir_capture_pool_create(f->client, &graph) != WEIR_OK;
-        }
+            w->wrong += WRONG(weir_free(f->client, blocks[i], stream));
+        if (round % 10 == 9)
+            w->wrong +=
+                WRONG(weir_capture_pool_destroy(graph, stream)) + WRONG(weir_capture_pool_create(f->client, &graph));
     }
-    w->wrong += weir_capture_pool_destroy(graph, stream) != WEIR_OK || weir_stream_release(stream) != WEIR_OK;
+    w->wrong += WRONG(weir_capture_pool_destroy(graph, stream)) + WRONG(weir_stream_release(stream));
     return NULL;
 }
 
@@ -43,7 +52,7 @@ static void *free_all(void *user)
 {
     worker *w = user;
     for (int i = 0; i < BLOCKS; i++)
-        w->wrong += weir_free(w->f->client, w->blocks[i], w->f->b) != WEIR_OK;
+        w->wrong += WRONG(weir_free(w->f->client, w->blocks[i], w->f->b));
     return NULL;
 }
 
