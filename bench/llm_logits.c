@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 
 enum { ANY_DIRECTION = 4, MOST_SEQUENCES = 64, RANKS = 4, FLOATS = 1, HALVES = 10, LONGS = 7 };
 

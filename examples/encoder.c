@@ -11,8 +11,8 @@
 #include <weir/engine.h>
 #include <weir/model.h>
 
-#include "onnx_file/check.h"
-#include "onnx_shapes/contents.h"
+#include "onnx/file/check.h"
+#include "onnx/shapes/contents.h"
 
 #include <inttypes.h>
 #include <stdio.h>

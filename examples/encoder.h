@@ -6,8 +6,8 @@
 #include <weir/plan.h>
 #include <weir/workspace.h>
 
-#include "onnx_shapes/graph.h"
-#include "onnx_shapes/memory.h"
+#include "onnx/shapes/graph.h"
+#include "onnx/shapes/memory.h"
 
 #include "encoder_kernels.h"
 

@@ -1,8 +1,8 @@
 /* encoder_node.c: from a node of the graph to the work that it is. */
 #include "encoder.h"
 
-#include "onnx_shapes/attributes.h"
-#include "onnx_shapes/contents.h"
+#include "onnx/shapes/attributes.h"
+#include "onnx/shapes/contents.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* What a pool loads: copies of what a spec says of it; and what it will take, as its engine says. */
 #include "pool/pool.h"
 #include "base/model_path.h"
-#include "engines/registry.h"
+#include "factory/registry.h"
 
 #include <weir/engine.h>
 #include <weir/pool.h>

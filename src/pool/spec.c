@@ -2,7 +2,7 @@
 #include "pool/pool.h"
 #include "base/model_path.h"
 #include "base/system.h"
-#include "choice/criteria.h"
+#include "factory/choice/criteria.h"
 
 #include <weir/pool.h>
 

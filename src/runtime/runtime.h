@@ -6,9 +6,9 @@
 #include "memory/adaptors/budget.h"
 #include "memory/ledger/members.h"
 #include "runtime/thread_cache/thread_cache.h"
-#include "runtime/capture_pool.h"
+#include "runtime/stream/capture_pool.h"
 #include "runtime/trace.h"
-#include "runtime/streams.h"
+#include "runtime/stream/streams.h"
 #include "runtime/residency.h"
 
 #include <weir/elastic.h>

@@ -3,7 +3,7 @@
 #include "choice/oracle.h"
 #include <weir/select.h>
 #include "choice/situation.h"
-#include "choice/context.h"
+#include "factory/choice/context.h"
 
 enum { CASES = UNDER_TSAN ? 1000 : 10000 };
 

@@ -3,7 +3,7 @@
 #include "core.h"
 
 #include "memory/elastic.h"
-#include "runtime/elastic.h"
+#include "runtime/elastic/elastic.h"
 #include "runtime/residence.h"
 #include "runtime/runtime.h"
 

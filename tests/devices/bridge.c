@@ -5,7 +5,7 @@
 #include <weir/onnxruntime.h>
 
 #include "onnxruntime/fake.h"
-#include "onnxruntime/bridge.h"
+#include "onnx/bridge/bridge.h"
 
 enum { BUDGET = 32 * 1024 * 1024, BLOCK = 1024 * 1024 };
 

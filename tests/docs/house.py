@@ -8,7 +8,7 @@ both only become fewer.
 
 A sentence is dense when more than a quarter of its words, of six or more, stand for something that is named elsewhere: it, that, which,
 one, others and the like. A namesake is a static function that another file has too, so that neither is found by its name. Rooms are
-the folders of src/, of the engines each; and include/."""
+the folders of src/, where they hold several subjects (SPLIT) the folders there; and include/."""
 
 import argparse
 import collections
@@ -19,6 +19,7 @@ import unittest
 from pathlib import Path
 
 FIGURES = Path(__file__).with_name("house.json")
+SPLIT = ("engines", "factory", "gguf", "interpose/preload", "onnx", "planner/arena")
 KINDS = ("dense sentences", "namesakes")
 STANDS_FOR = frozenset("""it its itself that what whatever which one ones other others another them they their those these there
 some all any nobody who whoever whose each both such so""".split())
@@ -46,7 +47,8 @@ def room_of(path):
     parts = path.split("/")
     if parts[0] == "include":
         return "include"
-    return "/".join(parts[1:3]) if parts[1] == "engines" and len(parts) > 3 else parts[1]
+    within = len(parts) > 3 and (parts[1] in SPLIT or "/".join(parts[1:3]) in SPLIT)
+    return "/".join(parts[1:3]) if within else parts[1]
 
 
 def read_tree(source):

@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "engines/gguf/wg.h"
+#include "gguf/engine/wg.h"
 
 enum { PROMPT = 6, MADE = 4, VOCABULARY = 286, PACK = 128, SEQUENCES = 16, WIDTH = 32 };
 

@@ -11,7 +11,7 @@
 
 #include <weir/weir.h>
 
-#include "engines/gguf/check.h"
+#include "gguf/engine/check.h"
 #include "writer.h"
 
 static char path[64];

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engines/gguf/wg.h"
+#include "gguf/engine/wg.h"
 
 enum { RUNS = 3, LENGTH = 6, MADE = 16, BATCH = 32, CONTEXT = 256, END = 2 /* the vocabulary's end token */ };
 

@@ -15,8 +15,8 @@
 #include <weir/stats.h>
 #include <weir/weir.h>
 
-#include "engines/gguf/cores.h"
-#include "engines/gguf/wg.h"
+#include "gguf/engine/cores.h"
+#include "gguf/engine/wg.h"
 #include "interpose/cuda_needs.h"
 
 static void says(const char *words)

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gguf_file/file.h"
+#include "gguf/file/file.h"
 #include "older.h"
 
 static char llama_path[64], bert_path[64], long_path[64];

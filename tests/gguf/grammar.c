@@ -12,8 +12,8 @@
 
 #include <weir/weir.h>
 
-#include "engines/gguf/grammar.h"
-#include "engines/gguf/state.h"
+#include "gguf/engine/grammar.h"
+#include "gguf/engine/state.h"
 
 /* ---- grammars --------------------------------------------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 
 #include <weir/weir.h>
 
-#include "gguf_file/layout.h"
+#include "gguf/file/layout.h"
 #include "shapes.h"
 #include "writer.h"
 

@@ -15,7 +15,7 @@
 #include <weir/engine.h>
 #include <weir/weir.h>
 
-#include "gguf_file/layout.h"
+#include "gguf/file/layout.h"
 #include "shapes.h"
 
 static char path[64];

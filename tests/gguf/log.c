@@ -1,7 +1,7 @@
 /* log.c: what llama.cpp says: which line of it is the reason of a failure, and at what level the others are told. */
 #include "common.h"
 
-#include "engines/gguf/wg.h"
+#include "gguf/engine/wg.h"
 
 typedef struct heard {
     weir_log_level level;

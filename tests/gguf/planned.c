@@ -11,9 +11,9 @@
 
 #include <weir/weir.h>
 
-#include "engines/gguf/cores.h"
-#include "engines/gguf/state.h"
-#include "gguf_file/layout.h"
+#include "gguf/engine/cores.h"
+#include "gguf/engine/state.h"
+#include "gguf/file/layout.h"
 
 enum { CONTEXT = 4096, LAYERS = 6, PAGE = 2 << 20, W = WEIR_CLASS_WEIGHTS, K = WEIR_CLASS_KV, S = WEIR_CLASS_SCRATCH };
 enum { A = WEIR_CLASS_ACTIVATIONS };

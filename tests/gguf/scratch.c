@@ -14,7 +14,7 @@
 #include <weir/stats.h>
 #include <weir/weir.h>
 
-#include "engines/gguf/scratch.h"
+#include "gguf/engine/scratch.h"
 
 enum { PACK = 8, LONGEST = 64, BUFFERS = 1000, FIRST = 4096, SECOND = 4096 + 160, DEVICES = 2 };
 enum { MOST_CELLS = 1000 }; /* that there is memory for */

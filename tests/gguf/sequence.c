@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "engines/gguf/state.h"
+#include "gguf/engine/state.h"
 
 enum { MADE = 24, END = 2, BATCH = 32, PROMPT = 50 };
 

@@ -1,5 +1,5 @@
 # The check of a file's structure needs no llama.cpp: its sources are built into the test.
-set(gguf_sources ${PROJECT_SOURCE_DIR}/src/engines/gguf)
+set(gguf_sources ${PROJECT_SOURCE_DIR}/src/gguf/engine)
 weir_test(gguf-check gguf/check.c gguf/writer.c ${gguf_sources}/check.c ${gguf_sources}/check_tensors.c
   ${gguf_sources}/check_vocabulary.c
   LIBS weir_gguf_file m LABELS gguf)

@@ -11,7 +11,7 @@ from pathlib import Path
 # this list.
 ROOMS = {
     "base": (),
-    "gguf_file": (),
+    "gguf/file": (),
     # libweir, upwards
     "cores": ("base",),
     "planner": ("base",),
@@ -19,36 +19,37 @@ ROOMS = {
     "memory": ("driver", "base"),
     "trace": ("base",),
     "runtime": ("memory", "driver", "base"),
-    "workspace": ("runtime", "memory", "base"),
-    "onnxruntime": ("runtime", "base"),
-    "hardware": ("base",),
-    "engines": ("base",),
-    "predict": ("gguf_file", "base"),
-    "choice": ("predict", "engines", "runtime", "base"),
-    "model": ("choice", "predict", "engines", "runtime", "base"),
-    "pool": ("model", "choice", "engines", "runtime", "base"),
+    "planner/arena": ("runtime", "memory", "base"),
+    "onnx/bridge": ("runtime", "base"),
+    "engines": (),
+    "factory": ("engines/command.h", "base"),
+    "factory/hardware": ("base",),
+    "factory/predict": ("gguf/file", "base"),
+    "factory/choice": ("factory/predict", "factory/registry.h", "runtime", "base"),
+    "factory/model": ("factory/choice", "factory/predict", "factory/registry.h", "runtime", "base"),
+    "pool": ("factory/model", "factory/choice", "factory/registry.h", "runtime", "base"),
     # beside it
     "interpose": ("base",),
+    "interpose/preload": ("driver/cuda_api.h", "base"),
     "seams": ("base/pointer_map.h",),
-    "preload": ("driver/cuda_api.h", "base"),
     "manifest": ("base",),
-    "onnx_file": ("base/stamp.h",),
-    "onnx_shapes": ("onnx_file", "base"),
-    "engines/onnx": ("onnx_shapes", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h", "base/stamp.h", "base/window.h", "engines/command.h"),
+    "onnx/file": ("base/stamp.h",),
+    "onnx/shapes": ("onnx/file", "base"),
     "engines/text": (),
-    "engines/gguf": ("engines/text", "gguf_file", "interpose", "base/stamp.h", "engines/command.h"),
-    "engines/llm": ("engines/text", "onnx_file", "onnxruntime/api.h", "interpose", "base/pointer_map.h", "base/stamp.h", "engines/command.h"),
+    "onnx/engine": ("onnx/shapes", "onnx/file", "onnx/bridge/api.h", "interpose", "base/pointer_map.h", "base/stamp.h", "base/window.h", "engines/command.h"),
+    "gguf/engine": ("engines/text", "gguf/file", "interpose", "base/stamp.h", "engines/command.h"),
+    "engines/llm": ("engines/text", "onnx/file", "onnx/bridge/api.h", "interpose", "base/pointer_map.h", "base/stamp.h", "engines/command.h"),
     # around it
     "sim": ("runtime", "memory", "driver", "base", "pool/admission.h", "pool/decisions.h"),
     "serve": (),
-    "cli": ("sim", "serve", "onnx_shapes", "onnx_file", "trace", "runtime", "driver", "base", "engines/command.h"),
+    "cli": ("sim", "serve", "onnx/shapes", "onnx/file", "trace", "runtime", "driver", "base", "engines/command.h"),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 ELSEWHERE = re.compile(r"(\.\./[\w./]*\.c(?:pp)?)\b")
 
 
 # Built alone against an installed weir, which has these as sources and not as a library.
-STANDALONE = {("engines/gguf/CMakeLists.txt", "../../base/pointer_map.c")}
+STANDALONE = {("gguf/engine/CMakeLists.txt", "../../base/pointer_map.c")}
 
 
 def room_of(path):
@@ -97,13 +98,13 @@ class Lists(unittest.TestCase):
 
     def test_an_arrow_that_is_listed_is_none_to_complain_of(self):
         self.assertEqual([], complaints({"base/a.h": "", "driver/b.h": '#include "base/a.h"\n#include "own.h"\n',
-                                         "driver/own.h": "", "onnxruntime/api.h": "",
-                                         "engines/onnx/e.c": '#include "onnxruntime/api.h"\n'}))
+                                         "driver/own.h": "", "onnx/bridge/api.h": "",
+                                         "onnx/engine/e.c": '#include "onnx/bridge/api.h"\n'}))
 
     def test_an_arrow_back_is_found(self):
         self.assertEqual(["base/a.c includes driver/b.h: no arrow goes from base to driver"],
                          complaints({"base/a.c": ' #  include "driver/b.h"\n', "driver/b.h": ""}))
-        for path, header in (("engines/registry.c", "engines/onnx/x.h"), ("engines/onnx/e.c", "onnxruntime/bridge.h")):
+        for path, header in (("factory/registry.c", "onnx/engine/x.h"), ("onnx/engine/e.c", "onnx/bridge/bridge.h")):
             self.assertEqual(1, len(complaints({path: f'#include "{header}"\n', header: ""})))
 
     def test_a_new_room_has_to_be_listed(self):

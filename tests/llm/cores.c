@@ -10,7 +10,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 
 enum { LENGTH = 12, MADE = 8 };
 

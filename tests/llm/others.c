@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 #include "test_places.h"
 
 enum { PROMPT = 20, ROWS = 3, ORT_ERROR_ONLY = 3, F32 = 1 };

@@ -7,9 +7,9 @@
 
 #include <inttypes.h>
 
-#include "engines/onnx/model.h"
-#include "engines/onnx/settings.h"
-#include "onnx_file/tensor.h"
+#include "onnx/engine/model.h"
+#include "onnx/engine/settings.h"
+#include "onnx/file/tensor.h"
 
 enum { MOST_VALUES = 64, MOST_WORDS = 512 };
 

@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "engines/onnx/buckets.h"
-#include "engines/onnx/shared.h"
-#include "engines/onnx/uses.h"
+#include "onnx/engine/buckets.h"
+#include "onnx/engine/shared.h"
+#include "onnx/engine/uses.h"
 
 static bool on_cuda(void)
 {

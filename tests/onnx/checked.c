@@ -6,10 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engines/onnx/foresee.h"
-#include "engines/onnx/strip.h"
-#include "onnx_file/check.h"
-#include "onnx_file/main_graph.h"
+#include "onnx/engine/foresee.h"
+#include "onnx/engine/strip.h"
+#include "onnx/file/check.h"
+#include "onnx/file/main_graph.h"
 
 static int walks, foreseen;
 static time_t later; /* by so much the clock is ahead */

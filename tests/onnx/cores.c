@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "engines/onnx/buckets.h"
+#include "onnx/engine/buckets.h"
 
 enum { RUNS = 3 };
 

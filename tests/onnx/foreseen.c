@@ -3,8 +3,8 @@
 #include "common.h"
 #include "info.h"
 
-#include "engines/onnx/foresee.h"
-#include "engines/onnx/model.h"
+#include "onnx/engine/foresee.h"
+#include "onnx/engine/model.h"
 #include "written.h"
 
 enum { PARTS = 6, SETTINGS = 3 };

@@ -6,9 +6,9 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "onnx_file/check.h"
-#include "onnx_file/main_graph.h"
-#include "engines/onnx/strip.h"
+#include "onnx/file/check.h"
+#include "onnx/file/main_graph.h"
+#include "onnx/engine/strip.h"
 
 static const char *const good[] = {"mlp",  "typed", "beside",   "types",  "scalar",  "empty",  "loop",
                                    "grow", "conv",  "rankless", "branch", "default", "strings"};

@@ -7,10 +7,10 @@
 #include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
-#include "engines/onnx/buckets.h"
-#include "engines/onnx/foresee.h"
-#include "engines/onnx/replay.h"
-#include "onnx_file/tensor.h"
+#include "onnx/engine/buckets.h"
+#include "onnx/engine/foresee.h"
+#include "onnx/engine/replay.h"
+#include "onnx/file/tensor.h"
 
 static bool on_cuda(void)
 {

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 
 typedef struct made_library {
     char version[32], *providers[8];

@@ -2,8 +2,8 @@
 #include "common.h"
 #include <weir/engine.h>
 
-#include "engines/onnx/foresee.h"
-#include "engines/onnx/model.h"
+#include "onnx/engine/foresee.h"
+#include "onnx/engine/model.h"
 #include "info.h"
 
 /* Its block; NULL: it has none. */

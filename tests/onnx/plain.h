@@ -5,8 +5,8 @@
 
 #include <weir/base.h>
 
-#include "engines/onnx/library.h"
-#include "engines/onnx/settings.h"
+#include "onnx/engine/library.h"
+#include "onnx/engine/settings.h"
 
 enum { PLAIN_VALUES = 32 };
 

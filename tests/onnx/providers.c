@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engines/onnx/model.h"
-#include "engines/onnx/needs.h"
-#include "engines/onnx/seen.h"
+#include "onnx/engine/model.h"
+#include "onnx/engine/needs.h"
+#include "onnx/engine/seen.h"
 
 static bool has_openvino, has_cuda, has_cuda_build;
 

@@ -2,10 +2,10 @@
  * knows, and which numbers follow. A part of foreseen.c's program, which needs no ONNX Runtime for it. */
 #include "common.h"
 
-#include "engines/onnx/fusion.h"
-#include "engines/onnx/known.h"
-#include "engines/onnx/order.h"
-#include "onnx_shapes/contents.h"
+#include "onnx/engine/fusion.h"
+#include "onnx/engine/known.h"
+#include "onnx/engine/order.h"
+#include "onnx/shapes/contents.h"
 #include "written.h"
 
 static void read_written(const char *text, onnx_file *file, graph *g)

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engines/onnx/levels.h"
-#include "engines/onnx/model.h"
+#include "onnx/engine/levels.h"
+#include "onnx/engine/model.h"
 
 static struct noted {
     int level, arena_off, pattern_off, fallback_off, ended;

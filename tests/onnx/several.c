@@ -9,7 +9,7 @@
 #include <weir/stream.h>
 
 #include "base/window.h"
-#include "engines/onnx/buckets.h"
+#include "onnx/engine/buckets.h"
 
 enum { RUNS = 3, WIDTH = 4 };
 

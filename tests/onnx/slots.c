@@ -8,7 +8,7 @@
 #include <onnxruntime_c_api.h>
 
 /* Ours under the same member names; the types differ in name alone. */
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 
 #define SAME(ours, theirs, member)                                                                                     \
     if (offsetof(ours, member) != offsetof(theirs, member)) {                                                          \

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 
 static char rocm[] = "ROCMExecutionProvider", *providers[] = {rocm};
 

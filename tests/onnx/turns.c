@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "engines/onnx/buckets.h"
+#include "onnx/engine/buckets.h"
 
 enum { MOST = 8 };
 

@@ -10,7 +10,7 @@
 #include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
-#include "engines/onnx/model.h"
+#include "onnx/engine/model.h"
 #include "watch.h"
 
 enum { RUNS = 40 };

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/pointer_map.h"
-#include "engines/onnx/model.h"
+#include "onnx/engine/model.h"
 #include "interpose/interpose.h"
 
 enum { PAGE = 4096, PAGES = 8, MOST = 8, ROOM = 64 * 1024, SLACK = ORT_SLACK };

@@ -8,8 +8,8 @@
 
 #include <unistd.h>
 
-#include "onnx_file/tensor.h"
-#include "onnx_file/wire.h"
+#include "onnx/file/tensor.h"
+#include "onnx/file/wire.h"
 
 /* Fields of ModelProto, GraphProto, NodeProto, AttributeProto, ValueInfoProto, TypeProto and TensorProto. */
 enum { MODEL_IR = 1, MODEL_GRAPH = 7, MODEL_OPERATORS = 8, OPERATORS_DOMAIN = 1, OPERATORS_VERSION = 2 };

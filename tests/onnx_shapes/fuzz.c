@@ -6,8 +6,8 @@
  * Built with clang there is libFuzzer's own program as well, which takes that library's words. */
 #include <weir/plan.h>
 
-#include "onnx_file/check.h"
-#include "onnx_shapes/memory.h"
+#include "onnx/file/check.h"
+#include "onnx/shapes/memory.h"
 
 #include <dirent.h>
 #include <stdio.h>

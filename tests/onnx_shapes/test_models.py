@@ -51,7 +51,7 @@ class Models(harness.Case):
 
     def test_operators_without_a_rule_are_named(self):
         """Of those that ONNX Runtime has (operators.txt), the guide names each that has no rule, and no other."""
-        rules = set(re.findall(r'{"(\w+)", rule_', (ROOT / "src/onnx_shapes/rules.c").read_text(encoding="utf-8")))
+        rules = set(re.findall(r'{"(\w+)", rule_', (ROOT / "src/onnx/shapes/rules.c").read_text(encoding="utf-8")))
         left = {}
         for line in (HERE / "operators.txt").read_text(encoding="utf-8").splitlines():
             domain, name = line.split()

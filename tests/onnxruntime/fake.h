@@ -2,7 +2,7 @@
 #ifndef TESTS_BRIDGE_FAKE_H
 #define TESTS_BRIDGE_FAKE_H
 
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 #include <weir/onnxruntime.h>
 #include "core/core.h"
 

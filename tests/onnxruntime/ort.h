@@ -2,7 +2,7 @@
 #ifndef TESTS_BRIDGE_ORT_H
 #define TESTS_BRIDGE_ORT_H
 
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 #include <weir/onnxruntime.h>
 #include "core/core.h"
 

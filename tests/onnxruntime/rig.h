@@ -6,7 +6,7 @@
 #include "fake.h"
 #include <weir/onnxruntime.h>
 
-#include "onnxruntime/bridge.h"
+#include "onnx/bridge/bridge.h"
 #include "driver/cuda_api.h"
 #include "stub/cuda/control.h"
 

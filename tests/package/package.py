@@ -180,7 +180,7 @@ def plugin():
     """The gguf plug-in from its installed sources, as scripts/engines builds it where weir is installed."""
     build = SCRATCH / "plugin"
     shutil.rmtree(build, ignore_errors=True)
-    run("cmake", "-S", PREFIX / "share/weir/engines/gguf", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+    run("cmake", "-S", PREFIX / "share/weir/gguf/engine", "-B", build, f"-DCMAKE_PREFIX_PATH={PREFIX}",
         f"-DWEIR_LLAMA={os.environ['WEIR_LLAMA']}", f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}")
     run("cmake", "--build", build, "-j", "2")
     if not list(build.rglob("weir-engine-gguf.so")):

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "predict/records.h"
+#include "factory/predict/records.h"
 
 static char folder[64];
 

@@ -1,6 +1,6 @@
 /* A libnvidia-ml.so.1 that tells of two devices of 256 MiB, all of it free but for what the second form has reserved. Its
  * handles are their places on the bus. */
-#include "preload/functions.h"
+#include "interpose/preload/functions.h"
 
 #define API __attribute__((visibility("default")))
 

@@ -155,7 +155,7 @@ class Programs(Case):
                 self.program("linked", "budgets", budget=budget, STUB_CUDA_DEVICES="2")
 
     def test_each_call_is_counted(self):
-        names = re.findall(r"X\((cu\w+), *(\w+), *\d+,", (SOURCE / "src/preload/functions.h").read_text().replace("\\\n", " "))
+        names = re.findall(r"X\((cu\w+), *(\w+), *\d+,", (SOURCE / "src/interpose/preload/functions.h").read_text().replace("\\\n", " "))
         cases = ("pools", "physical", "captures", "addresses", "exported", "default-streams", "information", "pitch", "reset", "peers",
                  "other-kinds", "arrays", "forms", "pools-of-two-devices")
         tables = [self.program("linked", case, STUB_CUDA_DEVICES="2") for case in cases]
@@ -357,7 +357,7 @@ class Declarations(unittest.TestCase):
     @unittest.skipUnless(TYPEDEFS, "no header of CUDA's is here")
     def test_functions_are_as_cuda_has_them(self):
         text = TYPEDEFS[0].read_text()
-        ours = (SOURCE / "src/preload/functions.h").read_text().replace("\\\n", " ")
+        ours = (SOURCE / "src/interpose/preload/functions.h").read_text().replace("\\\n", " ")
         wrapped = re.findall(r"X\((\w+),\s*(\w+),\s*(\d+),\s*([01]),\s*\(([^()]*)\)", ours)
         self.assertGreater(len(wrapped), 50)
         for symbol, name, version, per_thread, parameters in wrapped:

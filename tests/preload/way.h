@@ -3,7 +3,7 @@
 #ifndef WAY_H
 #define WAY_H
 
-#include "preload/functions.h"
+#include "interpose/preload/functions.h"
 #include "stub/cuda/control.h"
 
 #include <stdio.h>

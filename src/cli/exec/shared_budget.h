@@ -1,4 +1,4 @@
-/* shared_budget.h: the file in which the processes of one `weir exec` share their budget (src/preload/tree.c). */
+/* shared_budget.h: the file in which the processes of one `weir exec` share their budget (src/interpose/preload/tree.c). */
 #ifndef WEIR_CLI_EXEC_SHARED_BUDGET_H
 #define WEIR_CLI_EXEC_SHARED_BUDGET_H
 

@@ -2,8 +2,8 @@
 #include "plan.h"
 
 #include "cli/text.h"
-#include "onnx_file/check.h"
-#include "onnx_shapes/memory.h"
+#include "onnx/file/check.h"
+#include "onnx/shapes/memory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

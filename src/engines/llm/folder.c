@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "onnx_file/check.h"
-#include "onnx_file/main_graph.h"
+#include "onnx/file/check.h"
+#include "onnx/file/main_graph.h"
 
 enum { MOST_CONFIG = 4 << 20, MOST_LAYERS = 4096, MOST_HEADS = 4096, MOST_HEAD = 65536, MOST_THREADS = 512 };
 enum { MOST_VOCABULARY = 1 << 24, MOST_CONTEXT = 1 << 24 };

@@ -7,7 +7,7 @@
 #include <weir/weir.h>
 
 #include "interpose/cuda_redirect.h"
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 
 /* Whose memory it is. */
 typedef struct wl_account wl_account;

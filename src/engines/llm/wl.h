@@ -14,7 +14,7 @@
 #include "folder.h"
 #include "memory.h"
 #include "oga.h"
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 
 /* ---- library.c: ONNX Runtime GenAI, and the ONNX Runtime below it ------------------------------------------------ */
 

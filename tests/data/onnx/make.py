@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the small ONNX models of tests/onnx beside this file (needs the packages onnx and numpy).
 
-`make.py --schema FILE` compares src/onnx_file/schema.c with the onnx package's own descriptors.
+`make.py --schema FILE` compares src/onnx/file/schema.c with the onnx package's own descriptors.
 """
 
 import re

@@ -7,7 +7,7 @@
 #include <weir/engine.h>
 
 #include "../plain.h"
-#include "engines/onnx/model.h"
+#include "onnx/engine/model.h"
 
 typedef struct bed {
     const char *device; /* "cuda", or "host", on which most parts run too */

@@ -16,7 +16,7 @@
 #define ort_shape_info      OrtTensorTypeAndShapeInfo
 #define ort_allocator       OrtAllocator
 #define ort_cuda_options    OrtCUDAProviderOptionsV2
-#include "onnxruntime/api.h"
+#include "onnx/bridge/api.h"
 
 #define ORT_API_VERSION                     ORT_API_WANTED
 #define ORT_LOGGING_LEVEL_ERROR             ORT_LOG_ERROR

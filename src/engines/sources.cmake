@@ -1,1 +1,0 @@
-list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/registry.c)

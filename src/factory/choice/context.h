@@ -1,0 +1,87 @@
+/* The context of a choice: all that it looks at, and what it makes of it. Verdicts, ranks and the record are functions
+ * of this alone. */
+#ifndef WI_CHOICE_CONTEXT_H
+#define WI_CHOICE_CONTEXT_H
+
+#include "factory/choice/engines.h"
+#include <weir/engine.h>
+#include <weir/predict.h>
+#include <weir/select.h>
+#include "base/string_pool.h"
+#include "factory/choice/criteria.h"
+
+/* What an engine says a model will take with one of its providers. */
+typedef struct wi_prediction {
+    bool asked, known;    /* known: `said` is filled */
+    weir_verdict verdict; /* of an engine that cannot read the file, or does not take the settings */
+    const char *reason;   /* the same, or why nothing is known */
+    weir_prediction said;
+    uint64_t bytes; /* of all classes, that it has to have */
+} wi_prediction;
+
+typedef struct wi_candidate {
+    wi_engine_info *engine;
+    wi_provider provider;
+    const weir_hardware_device *device; /* NULL: there is none of the kind, or of the ordinal */
+    wi_prediction *prediction;          /* the engine's, with this provider */
+    uint64_t obtainable;                /* of the device */
+    weir_verdict verdict;
+    const char *reason;
+} wi_candidate;
+
+typedef struct wi_context {
+    wi_criteria criteria;
+    const weir_client
+        *client; /* that the model is to have; what it is guaranteed is there for it. NULL: it opens one */
+    const weir_hardware *hardware;
+    const weir_hardware_device *
+        *devices; /* the hardware's by kind, ordinal and key, whatever order they were found in */
+    const weir_hardware_device *processor; /* NULL: the hardware has none */
+    uint64_t *obtainable;                  /* by device; of the processor's memory `host`, too */
+    uint64_t host;
+    wi_engines engines;
+    wi_prediction *predictions; /* by engine and provider */
+    uint64_t file_bytes;        /* of the model; of a folder, of the files in it */
+    wi_candidate *candidates;
+    size_t count, accepted;
+    wi_string_pool strings; /* what candidates say */
+} wi_context;
+
+/* Bytes that could be had of a device, less margins. */
+uint64_t wi_obtainable(const wi_context *context, const weir_hardware_device *device);
+
+/* Asks once. The detail is left alone. */
+void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_prediction *prediction);
+
+/* Whether the provider runs on devices of the kind. */
+bool wi_provider_on(wi_provider provider, weir_hardware_kind kind);
+/* Whether weir runs on no platform that has the provider. */
+bool wi_provider_elsewhere(wi_provider provider);
+/* "a CUDA device" */
+const char *wi_provider_wants(wi_provider provider);
+
+/* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where
+ * there is none. WEIR_ERR_SYSTEM. */
+weir_status wi_candidates_list(wi_context *context);
+
+/* The runtime that a candidate's client is of: "cuda:0", or "host" where weir has no driver for the device. */
+const char *wi_candidate_runtime(const wi_candidate *candidate);
+
+/* The first rule that refuses it, or that there is none. */
+void wi_judge(wi_context *context, wi_candidate *candidate);
+
+/* What is predicted, or what the file alone says. */
+uint64_t wi_candidate_bytes(const wi_context *context, const wi_candidate *candidate);
+
+/* Sorts: accepted ones by rank, then the refused ones. Says for each accepted one what gave it its rank. */
+void wi_rank(wi_context *context);
+
+/* What decided, as a sentence; a string of the context's. */
+const char *wi_explain(wi_context *context);
+
+/* Lists, judges and ranks the candidates. WEIR_ERR_SYSTEM. */
+weir_status wi_decide(wi_context *context);
+/* Frees what it holds, but for the criteria and the hardware. */
+void wi_context_clear(wi_context *context);
+
+#endif

@@ -1,0 +1,323 @@
+/* What became of the candidates of a model. */
+#include "factory/model/open.h"
+#include <weir/select.h>
+#include <weir/model.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* The record: lists that were handed out stay as they were until the model is unloaded ----------------------------- */
+
+struct wi_attempt_list {
+    wi_attempt_list *next;
+    uint64_t changes; /* as they were when it was made */
+    size_t count;
+    weir_attempt of[];
+};
+
+/* Reasons are the list's own, as those of attempts that are left out by then are freed. */
+static const char *keep_reason(const weir_attempt *attempt)
+{
+    char *text = attempt->status == WEIR_OK ? NULL : strdup(attempt->reason);
+    return text ? text : "";
+}
+
+static void free_reason(const wi_numbered_attempt *attempt)
+{
+    if (attempt->attempt.reason[0])
+        free((char *)attempt->attempt.reason);
+}
+
+/* With the lock held. */
+static bool grow(wi_opening *opening)
+{
+    if (opening->attempt_count < opening->attempt_room)
+        return true;
+    size_t room = opening->attempt_room ? 2 * opening->attempt_room : 8;
+    wi_numbered_attempt *more = realloc(opening->attempts, room * sizeof *more);
+    if (!more)
+        return false;
+    opening->attempts = more;
+    opening->attempt_room = room;
+    return true;
+}
+
+static bool alike(const weir_attempt *one, const weir_attempt *other)
+{
+    return one->engine == other->engine && one->provider == other->provider && one->device == other->device &&
+           one->status == other->status && one->stage == other->stage;
+}
+
+/* Requests without end may fail alike: of such attempts the first and the newest are listed. With the lock held. */
+static void leave_one_out(wi_opening *opening, size_t newest)
+{
+    wi_numbered_attempt *all = opening->attempts;
+    size_t before = 0, last = 0;
+    if (all[newest].attempt.status == WEIR_OK)
+        return;
+    for (size_t i = 0; i < newest; i++)
+        if (alike(&all[i].attempt, &all[newest].attempt)) {
+            before++;
+            last = i;
+        }
+    if (before < 2)
+        return;
+    free_reason(&all[last]);
+    opening->attempt_count--;
+    memmove(&all[last], &all[last + 1], (opening->attempt_count - last) * sizeof *all);
+}
+
+size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *attempt)
+{
+    const weir_candidate *candidate = &opening->choice->candidates[rank];
+    pthread_mutex_lock(&opening->lock);
+    size_t number = SIZE_MAX;
+    if (grow(opening)) {
+        size_t place = opening->attempt_count++;
+        wi_numbered_attempt *kept = &opening->attempts[place];
+        number = opening->attempts_made++;
+        *kept = (wi_numbered_attempt){*attempt, number};
+        kept->attempt.struct_size = sizeof kept->attempt;
+        kept->attempt.engine = candidate->engine;
+        kept->attempt.provider = candidate->provider;
+        kept->attempt.device = candidate->device;
+        kept->attempt.reason = keep_reason(attempt);
+        leave_one_out(opening, place);
+        opening->changes++;
+    }
+    pthread_mutex_unlock(&opening->lock);
+    return number;
+}
+
+/* The place of one that serves. With the lock held. */
+static size_t place_of(const wi_opening *opening, size_t number)
+{
+    size_t place = 0;
+    while (place < opening->attempt_count && opening->attempts[place].number != number)
+        place++;
+    return place;
+}
+
+bool wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now)
+{
+    pthread_mutex_lock(&opening->lock);
+    size_t place = place_of(opening, number);
+    weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].attempt : NULL;
+    /* What two runs say of their stages may come out of order; but what has failed does not serve. */
+    bool news = kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage);
+    if (news) {
+        kept->ms = now->ms;
+        kept->stage = now->stage;
+        kept->status = now->status;
+        kept->reason = keep_reason(now);
+        kept->bytes = now->bytes;
+        leave_one_out(opening, place);
+        opening->changes++;
+    }
+    pthread_mutex_unlock(&opening->lock);
+    return news;
+}
+
+size_t wi_attempts_count(wi_opening *opening)
+{
+    pthread_mutex_lock(&opening->lock);
+    size_t count = opening->attempts_made;
+    pthread_mutex_unlock(&opening->lock);
+    return count;
+}
+
+void wi_attempts_clear(wi_opening *opening)
+{
+    for (size_t i = 0; i < opening->attempt_count; i++)
+        free_reason(&opening->attempts[i]);
+    free(opening->attempts);
+    for (wi_attempt_list *next; opening->lists; opening->lists = next) {
+        next = opening->lists->next;
+        free(opening->lists);
+    }
+}
+
+/* A copy with texts of its own behind it. With the lock held. */
+static wi_attempt_list *copy_list(const wi_opening *opening)
+{
+    size_t bytes = opening->attempt_count * sizeof(weir_attempt), texts = 0;
+    for (size_t i = 0; i < opening->attempt_count; i++)
+        texts += strlen(opening->attempts[i].attempt.reason) + 1;
+    wi_attempt_list *list = malloc(sizeof *list + bytes + texts);
+    if (!list)
+        return NULL;
+    *list = (wi_attempt_list){.changes = opening->changes, .count = opening->attempt_count};
+    char *text = (char *)list + sizeof *list + bytes;
+    for (size_t i = 0; i < list->count; i++) {
+        size_t length = strlen(opening->attempts[i].attempt.reason) + 1;
+        list->of[i] = opening->attempts[i].attempt;
+        list->of[i].reason = memcpy(text, opening->attempts[i].attempt.reason, length);
+        text += length;
+    }
+    return list;
+}
+
+/* The list as it is now: the one that was handed out last, if nothing has changed. With the lock held. */
+static const wi_attempt_list *present_list(wi_opening *opening)
+{
+    if (opening->lists && opening->lists->changes == opening->changes)
+        return opening->lists;
+    wi_attempt_list *list = copy_list(opening);
+    if (!list)
+        return NULL;
+    list->next = opening->lists;
+    opening->lists = list;
+    return list;
+}
+
+weir_status weir_model_record(weir_model *model, weir_record *out)
+{
+    WI_ENTER();
+    if (!model || !out)
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_record: NULL");
+    wi_opening *opening = model->opening;
+    if (!opening)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "weir_model_record: the model is weir_model_create's, which chooses nothing");
+    weir_status status = wi_model_visit(model, "weir_model_record");
+    if (status != WEIR_OK)
+        return status;
+    weir_record record = {.struct_size = sizeof record, .choice = opening->choice};
+    pthread_mutex_lock(&opening->lock);
+    const wi_attempt_list *list = present_list(opening);
+    record.left_out = opening->attempts_made - opening->attempt_count;
+    pthread_mutex_unlock(&opening->lock);
+    pthread_mutex_lock(&model->lock);
+    record.on_cpu_unasked = model->present->present && wi_opening_last_resort(opening, model->present->rank);
+    pthread_mutex_unlock(&model->lock);
+    if (list) {
+        record.attempts = list->of;
+        record.attempt_count = list->count;
+    }
+    wi_model_visit_end(model);
+    if (!list)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model's record");
+    return wi_copy_out(out, out->struct_size, &record, sizeof record)
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_INVALID, "weir_model_record: member struct_size is not set");
+}
+
+/* Sentences, for the detail, for the record, for whoever is told as it happens ------------------------------------- */
+
+/* As people call it: by its runtime where that tells it from others. */
+static const char *device_of(const weir_candidate *candidate)
+{
+    bool plain = !candidate->runtime || !candidate->runtime[0] || strcmp(candidate->runtime, "host") == 0;
+    if (!plain)
+        return candidate->runtime;
+    return candidate->device && candidate->device[0] ? candidate->device : "no device";
+}
+
+const char *wi_candidate_text(const weir_candidate *candidate, char text[WI_CANDIDATE_TEXT])
+{
+    snprintf(text, WI_CANDIDATE_TEXT, "%.31s with %.31s on %.63s", candidate->engine, candidate->provider,
+             device_of(candidate));
+    return text;
+}
+
+/* Things with their reasons, within one detail. Each gets an even part of the room that is left, so that a long reason
+ * does not hide the others. */
+typedef struct list {
+    char text[960];
+    size_t length;
+    size_t left;   /* things to come */
+    size_t hidden; /* that found no room */
+} list;
+
+enum { LINE_LEAST = 48, TAIL = 24 }; /* a shorter line helps nobody; for "; and N more" */
+
+static void begin_list(list *it, const char *lead, size_t count)
+{
+    *it = (list){.left = count};
+    (void)wi_shorten(lead, it->text, sizeof it->text / 2);
+    it->length = strlen(it->text);
+}
+
+static void add_line(list *it, const char *name, const char *stage, const char *reason)
+{
+    char line[1300], cut[sizeof it->text];
+    size_t room = sizeof it->text - TAIL - it->length;
+    size_t most = wi_max(room / wi_max(it->left, 1), LINE_LEAST);
+    (void)snprintf(line, sizeof line, "%s%s (%s): %s", it->length ? "; " : "", name, stage, reason);
+    it->left -= it->left > 0;
+    if (room <= LINE_LEAST) {
+        it->hidden++;
+        return;
+    }
+    wi_shorten(line, cut, wi_min(most, sizeof cut));
+    memcpy(it->text + it->length, cut, strlen(cut) + 1);
+    it->length += strlen(cut);
+}
+
+static weir_status end_list(list *it, weir_status status)
+{
+    if (it->hidden > 0)
+        (void)snprintf(it->text + it->length, sizeof it->text - it->length, "; and %zu more", it->hidden);
+    return weir_fail(status, "%s", it->text);
+}
+
+/* Whose attempt it was: texts are the candidate's own. */
+static const weir_candidate *candidate_of(const wi_opening *opening, const weir_attempt *attempt)
+{
+    const weir_candidate *one = opening->choice->candidates;
+    while (one->engine != attempt->engine || one->provider != attempt->provider || one->device != attempt->device)
+        one++;
+    return one;
+}
+
+/* What failed, and has no newer reason. With the lock held. */
+static bool is_why(const wi_opening *opening, size_t place)
+{
+    const weir_attempt *one = &opening->attempts[place].attempt;
+    bool is = one->status != WEIR_OK;
+    for (size_t i = place + 1; is && i < opening->attempt_count; i++)
+        is = opening->attempts[i].attempt.status == WEIR_OK ||
+             candidate_of(opening, &opening->attempts[i].attempt) != candidate_of(opening, one);
+    return is;
+}
+
+/* With the lock held. */
+static size_t count_reasons(const wi_opening *opening, size_t from)
+{
+    size_t count = 0;
+    for (size_t i = from; i < opening->attempt_count; i++)
+        count += is_why(opening, i);
+    return count;
+}
+
+weir_status wi_attempts_fail(wi_opening *opening, size_t first, weir_status status, const char *lead)
+{
+    list it;
+    char name[WI_CANDIDATE_TEXT];
+    pthread_mutex_lock(&opening->lock);
+    size_t from = 0;
+    while (from < opening->attempt_count && opening->attempts[from].number < first)
+        from++;
+    begin_list(&it, lead, count_reasons(opening, from));
+    for (size_t i = from; i < opening->attempt_count; i++) {
+        if (!is_why(opening, i))
+            continue;
+        const weir_attempt *one = &opening->attempts[i].attempt;
+        add_line(&it, wi_candidate_text(candidate_of(opening, one), name), weir_name_of(WEIR_NAMES_STAGE, one->stage),
+                 one->reason);
+    }
+    pthread_mutex_unlock(&opening->lock);
+    return end_list(&it, status);
+}
+
+void wi_notify(const wi_opening *opening, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    if (!opening->options.notice)
+        return;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    opening->options.notice(text, opening->options.user);
+}

@@ -1,0 +1,250 @@
+/* Whose fault a failure is: the request's, if the same instance answers good input; the instance's, if it does not.
+ *
+ * Good input is what the model has answered before: a copy of the smallest request so far, up to a bound. For an engine
+ * whose answers come in pieces, and may be long, it is the warm-up, as it is for a model that has answered nothing yet.
+ * A failing request costs one such run at most: several that fail at once share it, and an instance that has failed good
+ * input is asked more and more rarely until it answers something. */
+#include "factory/model/model.h"
+#include "runtime/runtime.h"
+
+#include <weir/engine.h>
+#include <weir/model.h>
+
+enum { GOOD_MOST = 1 << 20, GOOD_ALIGNMENT = 64, RARELY = 16 };
+
+/* A copy of what a run was asked, in one piece of memory. */
+struct wi_good {
+    struct wi_good *larger; /* the one before, which a check may still be reading */
+    uint64_t bytes;
+    weir_inference asked;
+    _Alignas(GOOD_ALIGNMENT) char memory[];
+};
+
+/* ---- kept -------------------------------------------------------------------------------------------------------- */
+
+static const weir_tensor *good_input_at(const weir_inference *asked, size_t index)
+{
+    const void *at = (const char *)asked->inputs + index * asked->inputs->struct_size;
+    return at;
+}
+
+/* Bytes of a copy; more than GOOD_MOST also for inputs that the processor cannot read, or not yet. */
+static uint64_t good_size(const weir_inference *asked)
+{
+    uint64_t bytes = wi_round_up(asked->input_count * sizeof(weir_tensor), GOOD_ALIGNMENT) +
+                     asked->setting_count * sizeof(weir_setting);
+    bool readable = asked->stream.id == WEIR_STREAM_HOST.id && (asked->inputs || asked->input_count == 0);
+    for (size_t i = 0; readable && i < asked->input_count && bytes <= GOOD_MOST; i++) {
+        const weir_tensor *input = good_input_at(asked, i);
+        bool on_device = input->struct_size > offsetof(weir_tensor, on_device) && input->on_device;
+        readable = input->name && !on_device && input->bytes <= GOOD_MOST && (input->data || input->bytes == 0);
+        if (readable)
+            bytes += wi_round_up(input->bytes, GOOD_ALIGNMENT) + strlen(input->name) + 1;
+    }
+    for (size_t i = 0; readable && i < asked->setting_count && bytes <= GOOD_MOST; i++) {
+        readable = asked->settings[i].key && asked->settings[i].value;
+        if (readable)
+            bytes += strlen(asked->settings[i].key) + strlen(asked->settings[i].value) + 2;
+    }
+    return readable ? bytes : UINT64_MAX;
+}
+
+/* Copies to *at, and moves it on. */
+static void *good_write(char **at, const void *from, size_t bytes, size_t room)
+{
+    char *place = *at;
+    if (bytes > 0)
+        memcpy(place, from, bytes);
+    *at += room;
+    return place;
+}
+
+static const char *good_write_text(char **at, const char *text)
+{
+    return text ? good_write(at, text, strlen(text) + 1, strlen(text) + 1) : NULL;
+}
+
+static wi_good *good_copy(const weir_inference *from, uint64_t bytes)
+{
+    wi_good *good = NULL;
+    size_t count = from->input_count, settings = from->setting_count;
+    if (posix_memalign((void **)&good, GOOD_ALIGNMENT, sizeof *good + bytes) != 0)
+        return NULL;
+    *good = (wi_good){.bytes = bytes, .asked = {.struct_size = sizeof good->asked, .stream = WEIR_STREAM_HOST}};
+    char *at = good->memory;
+    weir_tensor *inputs = good_write(&at, NULL, 0, wi_round_up(count * sizeof *inputs, GOOD_ALIGNMENT));
+    for (size_t i = 0; i < count; i++) {
+        const weir_tensor *input = good_input_at(from, i);
+        inputs[i] = (weir_tensor){0};
+        memcpy(&inputs[i], input, wi_min(input->struct_size, sizeof *input));
+        inputs[i].struct_size = sizeof *input;
+        inputs[i].data = good_write(&at, input->data, input->bytes, wi_round_up(input->bytes, GOOD_ALIGNMENT));
+    }
+    weir_setting *choices = good_write(&at, from->settings, settings * sizeof *choices, settings * sizeof *choices);
+    for (size_t i = 0; i < settings; i++)
+        choices[i] = (weir_setting){good_write_text(&at, choices[i].key), good_write_text(&at, choices[i].value)};
+    for (size_t i = 0; i < count; i++)
+        inputs[i].name = good_write_text(&at, inputs[i].name);
+    good->asked.inputs = inputs;
+    good->asked.input_count = count;
+    good->asked.settings = choices;
+    good->asked.setting_count = settings;
+    return good;
+}
+
+/* Whether the warm-up is what instances of this engine are asked with. */
+static bool good_is_warm_up(const weir_engine *engine)
+{
+    return engine->infer_stream && engine->warm_up;
+}
+
+void wi_good_keep(weir_model *model, const wi_run *run)
+{
+    uint64_t had = atomic_load_explicit(&model->good_bytes, memory_order_relaxed);
+    if (run->warms || good_is_warm_up(run->instance->engine))
+        return;
+    uint64_t bytes = good_size(run->inference);
+    if (bytes > GOOD_MOST || (had > 0 && bytes + sizeof(wi_good) > had / 2)) /* so that there are few copies */
+        return;
+    wi_good *good = good_copy(run->inference, bytes);
+    if (!good) /* without one, failures are judged by the one before, or by the warm-up */
+        return;
+    pthread_mutex_lock(&model->lock);
+    good->larger = model->good;
+    model->good = good;
+    pthread_mutex_unlock(&model->lock);
+    atomic_store_explicit(&model->good_bytes, bytes + sizeof *good, memory_order_relaxed);
+}
+
+void wi_good_free(weir_model *model)
+{
+    for (wi_good *larger; model->good; model->good = larger) {
+        larger = model->good->larger;
+        free(model->good);
+    }
+}
+
+/* ---- asked ------------------------------------------------------------------------------------------------------- */
+
+/* With which statuses a run fails where another input, or another candidate, might not. */
+static bool good_decides(weir_status status)
+{
+    return status == WEIR_ERR_OUT_OF_MEMORY || status == WEIR_ERR_UNSUPPORTED || status == WEIR_ERR_DRIVER ||
+           status == WEIR_ERR_ENGINE;
+}
+
+static weir_status good_run(const wi_instance *at, const weir_inference *asked)
+{
+    weir_outputs out = WEIR_INIT(weir_outputs);
+    weir_status status = at->engine->infer(at->loaded, asked, &out);
+    if (status == WEIR_OK)
+        at->engine->release_outputs(at->loaded, &out);
+    return status;
+}
+
+/* Runs good input. *known: the model has answered it, or something, so that a failure is the instance's. */
+static weir_status good_try(weir_model *model, const wi_instance *at, bool *known)
+{
+    pthread_mutex_lock(&model->lock);
+    const wi_good *good = good_is_warm_up(at->engine) ? NULL : model->good;
+    *known = good || model->warm || (good_is_warm_up(at->engine) && at->answered > 0);
+    pthread_mutex_unlock(&model->lock);
+    if (good)
+        return good_run(at, &good->asked);
+    if (!at->engine->warm_up)
+        return weir_fail(WEIR_ERR_NOT_FOUND, "there is no good input to ask with");
+    weir_status status = at->engine->warm_up(at->loaded);
+    pthread_mutex_lock(&model->lock);
+    model->warm |= status == WEIR_OK;
+    pthread_mutex_unlock(&model->lock);
+    return status;
+}
+
+/* One that ends otherwise, as when it is cancelled, says nothing. */
+static wi_fault good_read(weir_status status, bool known)
+{
+    if (status == WEIR_OK)
+        return WI_FAULT_REQUEST;
+    bool failed = good_decides(status) || status == WEIR_ERR_DEVICE_LOST;
+    return failed && known ? WI_FAULT_INSTANCE : WI_FAULT_UNKNOWN;
+}
+
+static void good_ask(weir_model *model, wi_instance *at)
+{
+    bool known;
+    weir_status status = good_try(model, at, &known);
+    wi_fault fault = good_read(status, known);
+    pthread_mutex_lock(&model->lock);
+    at->checking = false;
+    at->checks++;
+    at->fault = fault;
+    at->fails_good_with = fault == WI_FAULT_INSTANCE ? status : WEIR_OK;
+    at->failures = fault == WI_FAULT_REQUEST ? 0 : at->failures;
+    pthread_cond_broadcast(&model->changed);
+    pthread_mutex_unlock(&model->lock);
+}
+
+bool wi_fault_looks_again(uint64_t failures)
+{
+    return (failures & (failures - 1)) == 0 || failures % RARELY == 0;
+}
+
+/* Counts a failure, and decides what it says: by a run of good input, by one that is under way, or by the last one. */
+static wi_fault good_judge(weir_model *model, wi_run *run, weir_status *found)
+{
+    wi_instance *at = run->instance;
+    pthread_mutex_lock(&model->lock);
+    run->failures = ++at->failures;
+    atomic_fetch_add(&at->judged, 1);
+    uint64_t before = at->checks;
+    bool mine = !at->checking && !run->warms && wi_fault_looks_again(run->failures);
+    at->checking |= mine;
+    while (at->checking && !mine && !run->warms && at->checks == before)
+        pthread_cond_wait(&model->changed, &model->lock);
+    pthread_mutex_unlock(&model->lock);
+    if (mine)
+        good_ask(model, at);
+    pthread_mutex_lock(&model->lock);
+    wi_fault fault = run->warms ? WI_FAULT_UNKNOWN : at->fault;
+    *found = at->fails_good_with;
+    pthread_mutex_unlock(&model->lock);
+    return fault;
+}
+
+wi_fault wi_fault_of(weir_model *model, wi_run *run, weir_status *status)
+{
+    char text[900];
+    wi_kept_detail its;
+    weir_refusal refusal = WEIR_INIT(weir_refusal);
+    weir_status found;
+    if (!good_decides(*status) || wi_run_lacks(run) || atomic_load(&run->cancelled))
+        return WI_FAULT_UNKNOWN;
+    wi_detail_keep(&its);
+    (void)!weir_refusal_last(&refusal);
+    wi_fault fault = good_judge(model, run, &found);
+    wi_refusal_restore(&refusal);
+    wi_detail_restore(&its);
+    if (fault == WI_FAULT_REQUEST && *status == WEIR_ERR_ENGINE && !run->delivered)
+        *status = weir_fail(WEIR_ERR_INVALID, "the model does not take this request, and works on with others: %s",
+                            wi_shorten(its.text, text, sizeof text));
+    if (found == WEIR_ERR_DEVICE_LOST)
+        *status = weir_fail(found, "the device was lost: %s", wi_shorten(its.text, text, sizeof text));
+    return fault;
+}
+
+void wi_fault_forget_locked(wi_instance *at)
+{
+    at->failures = 0;
+    at->fault = WI_FAULT_REQUEST; /* for failures that have waited for a verdict meanwhile; the next one asks again */
+    at->fails_good_with = WEIR_OK;
+}
+
+weir_status wi_fault_health(weir_model *model, wi_instance *at)
+{
+    pthread_mutex_lock(&model->lock);
+    weir_status found = at->fails_good_with;
+    pthread_mutex_unlock(&model->lock);
+    return found == WEIR_ERR_ENGINE || found == WEIR_ERR_DRIVER
+               ? weir_fail(found, "the last run failed, and so did input that the model has answered before")
+               : WEIR_OK;
+}

@@ -1,0 +1,210 @@
+/* A model, inside: its instances, of which one takes new runs, and what is under way on each.
+ *
+ * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_create has one for
+ * its whole life. One of weir_model_create_chosen (open.h) may get another when a run fails; an instance that is the model's no
+ * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until
+ * there is another. No lock is held while an engine works. */
+#ifndef WI_MODEL_MODEL_H
+#define WI_MODEL_MODEL_H
+
+#include "base/internal.h"
+
+#include <weir/model.h>
+#include <weir/engine.h>
+#include <weir/predict.h>
+
+#include "factory/predict/forecast.h"
+
+#include <stdatomic.h>
+
+typedef struct wi_info_copy wi_info_copy; /* copies of what engines say of their models; instance.c */
+
+typedef struct wi_good wi_good; /* what the model has answered; good.c */
+
+typedef enum wi_fault {
+    WI_FAULT_UNKNOWN = 0, /* nothing is known to be good */
+    WI_FAULT_REQUEST,     /* the instance answers good input */
+    WI_FAULT_INSTANCE     /* it does not */
+} wi_fault;
+
+typedef struct wi_instance {
+    const weir_engine *engine;
+    weir_engine_model *loaded; /* NULL: not yet, or not any more */
+    weir_client *client;
+    atomic_bool *lent; /* the client is the caller's, and this says that it is in use; NULL: it is the instance's own */
+    wi_forecast *forecast;        /* what was predicted before it was loaded; NULL: nothing */
+    size_t rank, attempt;         /* weir_model_create_chosen's: of its candidate, and in the record */
+    _Atomic uint64_t failed_peak; /* the client's, as a run left it that failed; 0: none raised it */
+    uint64_t on_cpu, of;          /* and the parts that its provider leaves to the processor; 0: none, or not known */
+
+    /* Under the model's lock. */
+    size_t users;       /* runs under way, results not released, and 1 while it is the present one */
+    size_t outputs;     /* the results among them */
+    uint64_t answered;  /* runs */
+    bool present, lost; /* takes new runs; its device is gone */
+    bool ended;         /* unloaded by its last user */
+    /* Failures since it last worked, and what good input said of them; good.c. */
+    _Atomic uint64_t judged;     /* failures in all */
+    uint64_t failures, checks;   /* of good input, which have ended */
+    bool checking;               /* good input is under way */
+    wi_fault fault;              /* whose the failures were by the last check */
+    weir_status fails_good_with; /* WEIR_OK: the last check, if any, did not fail */
+    uint64_t number;             /* among all of the model's, from 1 */
+    struct wi_instance *older;
+} wi_instance;
+
+/* A call of weir_model_infer or weir_model_warm_up, on its caller's stack. */
+typedef struct wi_run {
+    uint64_t id;                     /* the inference's, for who cancels it */
+    wi_instance *instance;           /* a user of it; NULL: between two. Changed under the model's lock */
+    const weir_inference *inference; /* the caller's, and then `asked` */
+    weir_inference asked;            /* a copy; for an instance on another device without the stream */
+    weir_piece_fn piece;             /* NULL: the answer comes whole */
+    void *user;
+    weir_outputs *out;
+    bool warms;        /* a warm-up: there are no results */
+    bool delivered;    /* a piece has been handed out */
+    bool entered;      /* it has passed the gate; residency.c */
+    double ms;         /* that the engine took last */
+    uint64_t failures; /* of the instance since it last worked, up to this run's */
+    uint64_t judged;   /* the instance's, when the engine was asked last */
+    /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then,
+     * wherever it is. */
+    atomic_bool cancelled;
+    uint64_t cancel_marked,
+        cancel_sent;  /* the last cancel that called it, and the last that its engine knows of; under the lock */
+    pthread_t thread; /* that has called */
+    struct wi_run *next, **link;
+} wi_run;
+
+/* What weir_model_create_chosen adds to a model. Called with no lock held. */
+typedef struct wi_failover {
+    /* A run on its instance failed, or there was none that could take it (then `instance` is NULL), with the detail
+     * set. Answers how the request ends, made again or not; with WEIR_OK the run has the instance that answered. */
+    weir_status (*recover)(weir_model *model, wi_run *run, weir_status status);
+    /* An instance has answered its first or second run, or a warm-up before those (`answered` 0). */
+    void (*ran)(weir_model *model, const wi_instance *instance, uint64_t answered, double ms);
+    void (*end)(weir_model *model);
+} wi_failover;
+
+struct weir_model {
+    const wi_failover *failover; /* NULL: of weir_model_create */
+    const char *name;            /* with failover: as the manifest has it */
+    struct wi_opening *opening;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    wi_instance *present; /* the last that was, where there is none */
+    wi_instance *newest;  /* of all */
+    uint64_t instances;   /* that there ever were */
+    wi_good *good;        /* the smallest so far */
+    bool warm;            /* a warm-up has worked on some instance of it */
+    atomic_bool lent;     /* a caller's client is in use by an instance */
+    wi_info_copy *infos;  /* of each candidate before and after it has answered: engines learn from a first run */
+    /* The present one's, for who looks without the lock; no client where there is none. */
+    _Atomic(weir_client *) client;
+    _Atomic(const weir_engine *) engine;
+    _Atomic uint64_t good_bytes; /* of `good`; 0: none */
+    wi_run *under_way;
+    size_t runs, outputs;
+    size_t calls;  /* that are prepared */
+    size_t visits; /* other calls that are inside; unloading waits for them, as they are short */
+    uint64_t cancels;
+    bool unloading;
+    bool failing_over;         /* somebody looks for another instance */
+    uint64_t failed_failovers; /* times that none was found */
+    char *kept;                /* how the first instance failed to close that left memory behind; NULL: none did */
+    weir_engine_metrics past;  /* of the instances that are gone */
+    /* Whether its memory is there; residency.c. Who sets WEIR_MOVING has the gate until he sets another state. */
+    weir_model_presence presence;
+    size_t inside;     /* runs that have passed the gate */
+    bool refuses_runs; /* while it is suspended */
+    bool arriving;     /* contents may be on their way */
+};
+
+/* ---- instances; instance.c ---- */
+
+/* An instance with a client and no model yet: one that it opens, or `given`, where that is not NULL; then it sets *lent,
+ * which is false, until it is closed. */
+weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, const weir_client_options *options,
+                             weir_client *given, atomic_bool *lent, wi_instance **out);
+/* Loads it: `load` without places. What it will take is predicted before (`quick`: of the file alone), and what it has
+ * taken remembered. On failure the instance is as before. */
+weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load, bool quick);
+/* The record of an instance, and what was predicted of it; NULL is nothing. */
+void wi_instance_free(wi_instance *instance);
+/* Unloads what is loaded and closes the client; the record stays. WEIR_ERR_ENGINE when the engine has kept memory,
+ * which is logged with its bytes and left charged. */
+weir_status wi_instance_close(wi_instance *instance);
+
+/* The most that its client had at once. */
+uint64_t wi_instance_peak(const wi_instance *instance);
+/* A run has failed, before which the peak was `before`. */
+void wi_instance_failed_run(wi_instance *instance, uint64_t before);
+/* WEIR_ERR_UNSUPPORTED: the engine has no such function. */
+weir_status wi_engine_lacks(const weir_engine *engine, const char *what);
+
+/* ---- models; model.c ---- */
+
+/* A model without an instance yet. */
+weir_status wi_model_make(weir_model **out);
+void wi_model_free(weir_model *model);
+/* For messages; also where it has no client. */
+const char *wi_model_name(const weir_model *model);
+/* Makes the instance known to the model, with one user: whoever calls. */
+void wi_model_add(weir_model *model, wi_instance *instance);
+/* Makes it the present one, if `instance` is not NULL, and lets the present one go. */
+void wi_model_switch(weir_model *model, wi_instance *instance);
+/* One user less. The last one of an instance that is not present unloads it; it may be gone afterwards. */
+void wi_model_leave(weir_model *model, wi_instance *instance);
+/* The present instance, with one user more; NULL where that is lost. With the model's lock held. */
+wi_instance *wi_model_join_locked(weir_model *model);
+
+/* A call that is no run begins and ends, so that the model stays while it looks. WEIR_ERR_INVALID: it is being
+ * unloaded. */
+weir_status wi_model_visit(weir_model *model, const char *call);
+void wi_model_visit_end(weir_model *model);
+
+/* Copies a request in; its inputs and settings stay the caller's. Errors name `call`. */
+weir_status wi_request_check(const weir_inference *asked, const char *call, weir_inference *out);
+/* Makes the run on its instance, unless it has been cancelled. */
+weir_status wi_run_make(wi_run *run);
+/* Whether the engine of its instance has no such call at all. */
+bool wi_run_lacks(const wi_run *run);
+/* Whether its inputs can be read by an instance on the device `to`: WEIR_ERR_INVALID names one that lies on another.
+ * `from` is where memory lies that is not weir's. */
+weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run, const char *from, const char *to);
+
+/* ---- whose fault a failure is; good.c ---- */
+
+/* The run has been answered, and its inputs are still there: they may be kept as good input. */
+void wi_good_keep(weir_model *model, const wi_run *run);
+void wi_good_free(weir_model *model);
+/* Of a run that has failed and is still on its instance, which may be asked with good input; the detail stays. *status
+ * may change: to WEIR_ERR_INVALID for an engine's failure that is the request's, and to WEIR_ERR_DEVICE_LOST. */
+wi_fault wi_fault_of(weir_model *model, wi_run *run, weir_status *status);
+/* Whether at so many failures in a row something is tried that may be in vain: at each power of two, and each 16th. */
+bool wi_fault_looks_again(uint64_t failures);
+/* With the lock held: it has answered a run. */
+void wi_fault_forget_locked(wi_instance *at);
+/* What good input last said of it: WEIR_OK, WEIR_ERR_ENGINE, WEIR_ERR_DRIVER. */
+weir_status wi_fault_health(weir_model *model, wi_instance *at);
+
+/* ---- suspending; residency.c ---- */
+
+/* A run passes the gate, and gets an instance, if there is one: a suspended model is resumed. With WEIR_ERR_DEVICE_LOST,
+ * too. Otherwise it has not entered. */
+weir_status wi_model_enter(weir_model *model, wi_run *run);
+/* With the lock held: a run that has entered is over. */
+void wi_model_exit_locked(weir_model *model);
+
+/* ---- what engines say; instance.c ---- */
+
+/* Copies what was said of a candidate, which had answered or not; NULL without host memory. */
+wi_info_copy *wi_info_copy_make(const weir_model_details *info, size_t rank, bool answered);
+const weir_model_details *wi_info_copy_get(const wi_info_copy *copy);
+/* In a list; NULL: not there. */
+const wi_info_copy *wi_info_copy_find(const wi_info_copy *list, size_t rank, bool answered);
+void wi_info_copy_add(wi_info_copy **list, wi_info_copy *copy);
+void wi_info_copy_free(wi_info_copy *list);
+
+#endif

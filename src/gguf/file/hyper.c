@@ -1,0 +1,404 @@
+/* hyper.c: a model's hyper-parameters out of the keys and tensors of its file.
+ *
+ * Architectures differ in what their layers remember. One table says how, by name; one that it does not have keeps keys
+ * and values of every token in every layer, as most do. */
+#include "gguf/file/layout.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_SUFFIX = 64, MOST_NUMBER = 1 << 24 };
+
+/* Which layers have a recurrent state. */
+enum recurrence {
+    NOWHERE = 0,
+    EVERYWHERE,        /* and no layer has cells */
+    BOTH,              /* every layer has a state and cells */
+    NO_KV_HEADS,       /* those without heads for keys and values */
+    NO_HEADS_NO_WIDTH, /* those of them that have no feed-forward part either; of the others nothing is remembered */
+    BY_INTERVAL        /* all but every nth, or as a key lists them */
+};
+
+/* Which layers see a window. */
+enum windows {
+    ALL_SEE = 0,
+    IF_SAID,    /* if the key `attention.sliding_window` says more than 0 */
+    UNLESS_ZERO /* without the key, too */
+};
+
+typedef struct family {
+    const char *name;
+    enum recurrence recurrence;
+    enum windows windows;
+    uint32_t pattern;  /* of so many layers one sees all, the last or the first; 0: those that a key lists */
+    bool dense_first;  /* the first */
+    uint32_t window;   /* without the key */
+    bool fixed_window; /* whatever the key says */
+    bool forgets;      /* it has no cache */
+    bool strange;      /* its cache follows rules that are not written here */
+} family;
+
+static const family families[] = {
+    {.name = "mamba", .recurrence = EVERYWHERE},
+    {.name = "mamba2", .recurrence = EVERYWHERE},
+    {.name = "rwkv6", .recurrence = EVERYWHERE},
+    {.name = "rwkv6qwen2", .recurrence = EVERYWHERE},
+    {.name = "rwkv7", .recurrence = EVERYWHERE},
+    {.name = "arwkv7", .recurrence = EVERYWHERE},
+    {.name = "falcon-h1", .recurrence = BOTH},
+    {.name = "jamba", .recurrence = NO_KV_HEADS},
+    {.name = "plamo2", .recurrence = NO_KV_HEADS},
+    {.name = "granitehybrid", .recurrence = NO_KV_HEADS},
+    {.name = "lfm2", .recurrence = NO_KV_HEADS, .windows = IF_SAID},
+    {.name = "lfm2moe", .recurrence = NO_KV_HEADS},
+    {.name = "kimi-linear", .recurrence = NO_KV_HEADS},
+    {.name = "bailingmoe3", .recurrence = NO_KV_HEADS},
+    {.name = "nemotron_h", .recurrence = NO_HEADS_NO_WIDTH},
+    {.name = "nemotron_h_moe", .recurrence = NO_HEADS_NO_WIDTH},
+    {.name = "qwen3next", .recurrence = BY_INTERVAL},
+    {.name = "qwen35", .recurrence = BY_INTERVAL},
+    {.name = "qwen35moe", .recurrence = BY_INTERVAL},
+    {.name = "minimax-01", .recurrence = BY_INTERVAL},
+    {.name = "afmoe", .windows = IF_SAID, .pattern = 4},
+    {.name = "cohere2", .windows = IF_SAID, .pattern = 4},
+    {.name = "cohere2moe", .windows = IF_SAID, .pattern = 4, .dense_first = true},
+    {.name = "exaone-moe", .windows = UNLESS_ZERO, .pattern = 4, .window = 128},
+    {.name = "exaone4", .windows = UNLESS_ZERO, .pattern = 4, .window = 4096},
+    {.name = "gemma2", .windows = UNLESS_ZERO, .pattern = 2, .window = 4096},
+    {.name = "gemma3", .windows = IF_SAID, .pattern = 6},
+    {.name = "gemma3n", .windows = IF_SAID, .pattern = 5},
+    {.name = "gemma4", .windows = IF_SAID},
+    {.name = "laguna", .windows = IF_SAID, .pattern = 4, .dense_first = true},
+    {.name = "llama4", .windows = UNLESS_ZERO, .pattern = 4, .window = 8192, .fixed_window = true},
+    {.name = "mellum", .windows = IF_SAID, .pattern = 4},
+    {.name = "muse-glimmer", .windows = IF_SAID, .pattern = 4},
+    {.name = "olmo2", .windows = IF_SAID, .pattern = 4},
+    {.name = "gpt-oss", .windows = IF_SAID, .pattern = 2},
+    {.name = "plamo3", .windows = IF_SAID, .pattern = 8},
+    {.name = "smallthinker",
+     .windows = IF_SAID,
+     .pattern = 4,
+     .dense_first = true,
+     .window = 4096,
+     .fixed_window = true},
+    {.name = "granite_swa", .windows = IF_SAID},
+    {.name = "maple", .windows = IF_SAID},
+    {.name = "mimo2", .windows = IF_SAID},
+    {.name = "step35", .windows = IF_SAID},
+    {.name = "spark2_5", .windows = IF_SAID},
+    {.name = "bert", .forgets = true},
+    {.name = "jina-bert-v2", .forgets = true},
+    {.name = "jina-bert-v3", .forgets = true},
+    {.name = "nomic-bert", .forgets = true},
+    {.name = "nomic-bert-moe", .forgets = true},
+    {.name = "neo-bert", .forgets = true},
+    {.name = "eurobert", .forgets = true},
+    {.name = "modern-bert", .forgets = true},
+    {.name = "gemma-embedding", .forgets = true},
+    {.name = "wavtokenizer-dec", .forgets = true},
+    {.name = "dream", .forgets = true},
+    {.name = "llada", .forgets = true},
+    {.name = "llada-moe", .forgets = true},
+    {.name = "rnd1", .forgets = true},
+    {.name = "deepseek32", .strange = true},
+    {.name = "deepseek4", .strange = true},
+    {.name = "dflash", .strange = true},
+    {.name = "dots3note", .strange = true},
+    {.name = "eagle3", .strange = true},
+    {.name = "gemma4-assistant", .strange = true},
+    {.name = "glm-dsa", .strange = true},
+    {.name = "glm5-next", .strange = true},
+    {.name = "graniteswitch", .strange = true},
+    {.name = "hy_v4", .strange = true},
+    {.name = "kimi-k3", .strange = true},
+    {.name = "minimax-m3", .strange = true},
+    {.name = "nanbeige", .strange = true},
+    {.name = "qwen4exp", .strange = true},
+    {.name = "t5", .strange = true},
+    {.name = "t5encoder", .strange = true},
+};
+
+static family family_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i].name, name) == 0)
+            return families[i];
+    return (family){.name = name};
+}
+
+/* Keys ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    const wg_file *file;
+    wg_hyper *hyper;
+    weir_status status;
+} reader;
+
+static const wg_key *own_key(const reader *it, const char *suffix)
+{
+    char name[sizeof it->hyper->architecture + LONGEST_SUFFIX];
+    snprintf(name, sizeof name, "%s.%s", it->hyper->architecture, suffix);
+    return wi_gguf_file_key(it->file, name);
+}
+
+static bool is_integer(uint32_t kind)
+{
+    return kind <= WG_I32 || kind == WG_BOOL || kind == WG_U64 || kind == WG_I64;
+}
+
+/* A whole number of the architecture's own; `otherwise` where there is none, or none that can be. */
+static uint32_t number(const reader *it, const char *suffix, uint32_t otherwise)
+{
+    const wg_key *key = own_key(it, suffix);
+    return key && is_integer(key->kind) && key->integer <= MOST_NUMBER ? (uint32_t)key->integer : otherwise;
+}
+
+/* The same, and whether there is one. */
+static bool has_number(const reader *it, const char *suffix, uint32_t *out)
+{
+    const wg_key *key = own_key(it, suffix);
+    if (!key || !is_integer(key->kind) || key->integer > MOST_NUMBER)
+        return false;
+    *out = (uint32_t)key->integer;
+    return true;
+}
+
+static uint32_t element(const unsigned char *raw, uint32_t kind)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, raw, wi_gguf_kind_bytes(kind));
+    return bits <= MOST_NUMBER ? (uint32_t)bits : 0;
+}
+
+static bool read_array(reader *it, const wg_key *key, uint32_t each[WG_MOST_LAYERS])
+{
+    unsigned char raw[8];
+    wg_cursor cursor;
+    uint64_t count = key->count < it->hyper->layers ? key->count : it->hyper->layers;
+    if (!is_integer(key->element))
+        return false;
+    it->status = wi_gguf_cursor_open(it->file, key->value_at, &cursor);
+    if (it->status != WEIR_OK)
+        return false;
+    for (uint64_t i = 0; i < count && it->status == WEIR_OK; i++) {
+        it->status = wi_gguf_cursor_read(&cursor, raw, wi_gguf_kind_bytes(key->element));
+        each[i] = it->status == WEIR_OK ? element(raw, key->element) : 0;
+    }
+    wi_gguf_cursor_close(&cursor);
+    return it->status == WEIR_OK;
+}
+
+/* A number for every layer, or one for all. False: there is none, and `each` is as it was. */
+static bool per_layer(reader *it, const char *suffix, uint32_t each[WG_MOST_LAYERS])
+{
+    const wg_key *key = own_key(it, suffix);
+    uint32_t one;
+    if (key && key->kind == WG_ARRAY)
+        return read_array(it, key, each);
+    if (!has_number(it, suffix, &one))
+        return false;
+    for (uint32_t i = 0; i < it->hyper->layers; i++)
+        each[i] = one;
+    return true;
+}
+
+/* Groups of them --------------------------------------------------------------------------------------------------- */
+
+static void read_heads(reader *it)
+{
+    wg_hyper *h = it->hyper;
+    uint32_t heads[WG_MOST_LAYERS] = {0}, kv[WG_MOST_LAYERS], wide[WG_MOST_LAYERS] = {0}, expert[WG_MOST_LAYERS] = {0},
+             used[WG_MOST_LAYERS] = {0};
+    per_layer(it, "attention.head_count", heads);
+    memcpy(kv, heads, sizeof kv);
+    per_layer(it, "attention.head_count_kv", kv);
+    per_layer(it, "feed_forward_length", wide);
+    per_layer(it, "expert_feed_forward_length", expert);
+    per_layer(it, "expert_used_count", used);
+    for (uint32_t i = 0; i < h->layers; i++)
+        h->layer[i] = (wg_layer){
+            .heads = heads[i], .heads_kv = kv[i], .wide = wide[i], .wide_expert = expert[i], .experts_used = used[i]};
+    uint32_t usual = heads[0] > 0 ? h->width / heads[0] : 0;
+    h->key = heads[0] > 0 ? number(it, "attention.key_length", usual) : 0;
+    h->value = heads[0] > 0 ? number(it, "attention.value_length", usual) : 0;
+    if (strcmp(h->architecture, "plamo2") == 0) { /* whose first layer may have no heads */
+        h->key = number(it, "attention.key_length", h->key);
+        h->value = number(it, "attention.value_length", h->value);
+    }
+    h->key_windowed = number(it, "attention.key_length_swa", h->key);
+    h->value_windowed = number(it, "attention.value_length_swa", h->value);
+    h->latent = number(it, "attention.key_length_mla", 0) > 0 && number(it, "attention.value_length_mla", 0) > 0;
+}
+
+/* What a recurrent layer keeps of a sequence: the tail of a convolution, and the state. */
+static void read_state(reader *it)
+{
+    wg_hyper *h = it->hyper;
+    uint64_t wkv = number(it, "wkv.head_size", 0), tail = number(it, "shortconv.l_cache", 0);
+    uint64_t delta = number(it, "kda.head_dim", 0), heads = h->layer[0].heads;
+    uint64_t kernel = number(it, "ssm.conv_kernel", 0), inner = number(it, "ssm.inner_size", 0);
+    uint64_t state = number(it, "ssm.state_size", 0), groups = number(it, "ssm.group_count", 0);
+    bool linear = strcmp(h->architecture, "minimax-01") == 0;
+    h->inner = inner + 2 * groups * state;
+    if (wkv > 0) {
+        h->state_r = (uint64_t)number(it, "token_shift_count", 2) * h->width;
+        h->state_s = h->width * wkv;
+        return;
+    }
+    h->state_r = (kernel > 0 ? kernel - 1 : 0) * (inner + 2 * groups * state);
+    h->state_s = linear ? (uint64_t)h->key * h->key * heads : state * inner;
+    if (tail > 0) {
+        h->state_r = h->width * (tail - 1);
+    } else if (delta > 0) {
+        h->state_r = 3 * (kernel > 0 ? kernel - 1 : 3) * heads * delta;
+        h->state_s = delta * delta * heads;
+    }
+}
+
+/* Which layers see a window alone. */
+static void read_windows(reader *it, const family *own)
+{
+    wg_hyper *h = it->hyper;
+    uint32_t said = 0, flags[WG_MOST_LAYERS] = {0}, pattern = own->pattern;
+    bool given = has_number(it, "attention.sliding_window", &said);
+    const wg_key *list = own_key(it, "attention.sliding_window_pattern");
+    bool any = own->windows == IF_SAID ? said > 0 : own->windows == UNLESS_ZERO && (!given || said > 0);
+    if (strcmp(own->name, "exaone4") == 0 && h->own != 64)
+        any = false; /* the large one alone has windows */
+    if (!any)
+        return;
+    h->window = !given || own->fixed_window ? own->window : said;
+    bool listed = list && list->kind == WG_ARRAY && read_array(it, list, flags);
+    if (!listed && list)
+        pattern = number(it, "attention.sliding_window_pattern", pattern);
+    for (uint32_t i = 0; i < h->own; i++) {
+        bool counted = pattern == 0 || (own->dense_first ? i % pattern != 0 : i % pattern < pattern - 1);
+        h->layer[i].windowed = listed ? flags[i] != 0 : counted && (pattern != 0 || own->pattern != 0);
+    }
+    if (own->recurrence == NO_KV_HEADS) /* all that have cells */
+        for (uint32_t i = 0; i < h->own; i++)
+            h->layer[i].windowed = h->layer[i].heads_kv > 0;
+}
+
+static uint8_t memory_of(const wg_hyper *h, const family *own, uint32_t at, bool listed, uint32_t flag,
+                         uint32_t interval)
+{
+    const wg_layer *layer = &h->layer[at];
+    switch (own->recurrence) {
+    case EVERYWHERE:
+        return WG_STATE;
+    case BOTH:
+        return WG_STATE | WG_CELLS;
+    case NO_KV_HEADS:
+        return layer->heads_kv == 0 ? WG_STATE : WG_CELLS;
+    case NO_HEADS_NO_WIDTH:
+        return layer->wide > 0 ? 0 : layer->heads_kv == 0 ? WG_STATE : WG_CELLS;
+    case BY_INTERVAL:
+        return (listed ? flag != 0 : (at + 1) % interval != 0) ? WG_STATE : WG_CELLS;
+    default:
+        return WG_CELLS;
+    }
+}
+
+/* The first so many layers have cells, and those behind them look into theirs. */
+static uint32_t with_cells(const reader *it)
+{
+    const wg_hyper *h = it->hyper;
+    if (strcmp(h->architecture, "gemma3n") == 0)
+        return 20;
+    uint32_t shared = strcmp(h->architecture, "gemma4") == 0 ? number(it, "attention.shared_kv_layers", 0) : 0;
+    return shared < h->layers ? h->layers - shared : 0;
+}
+
+static void read_memory(reader *it, const family *own)
+{
+    wg_hyper *h = it->hyper;
+    uint32_t flags[WG_MOST_LAYERS] = {0}, interval = number(it, "full_attention_interval", 4), most = with_cells(it);
+    bool listed = own->recurrence == BY_INTERVAL && per_layer(it, "attention.recurrent_layers", flags);
+    h->known = !own->strange;
+    h->remembers = !own->forgets;
+    for (uint32_t i = 0; i < h->own; i++) {
+        uint8_t memory = memory_of(h, own, i, listed, flags[i], interval > 0 ? interval : 1);
+        h->layer[i].memory = i < most ? memory : (uint8_t)(memory & ~WG_CELLS);
+    }
+    read_windows(it, own);
+    read_state(it);
+}
+
+/* Tensors ---------------------------------------------------------------------------------------------------------- */
+
+enum { TENSOR_ALIGNMENT = 32 };
+
+static uint64_t laid_out(const wg_tensor *tensor)
+{
+    return (tensor->bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
+}
+
+static void read_tensors(reader *it)
+{
+    wg_hyper *h = it->hyper;
+    for (size_t i = 0; i < it->file->tensor_count; i++) {
+        const wg_tensor *tensor = &it->file->tensors[i];
+        unsigned layer;
+        if (sscanf(tensor->name, "blk.%u.", &layer) == 1 && layer < h->layers)
+            h->layer[layer].weights += laid_out(tensor);
+        else if (strncmp(tensor->name, "output", 6) == 0 || strncmp(tensor->name, "cls", 3) == 0)
+            h->last += laid_out(tensor);
+        else
+            h->first += laid_out(tensor);
+    }
+    const wg_tensor *table = wi_gguf_file_tensor(it->file, "token_embd.weight");
+    if (table && !wi_gguf_file_tensor(it->file, "output.weight"))
+        h->tied = laid_out(table);
+    h->ungated =
+        wi_gguf_file_tensor(it->file, "blk.0.ffn_up.weight") && !wi_gguf_file_tensor(it->file, "blk.0.ffn_gate.weight");
+    if (table)
+        h->vocabulary = table->ne[1] <= MOST_NUMBER ? (uint32_t)table->ne[1] : 0;
+}
+
+static uint32_t tokens_of(const reader *it)
+{
+    const wg_key *tokens = wi_gguf_file_key(it->file, "tokenizer.ggml.tokens");
+    if (tokens && tokens->kind == WG_ARRAY && tokens->count <= MOST_NUMBER)
+        return (uint32_t)tokens->count;
+    return number(it, "vocab_size", 0);
+}
+
+/* The whole -------------------------------------------------------------------------------------------------------- */
+
+static weir_status missing(const wg_file *file, const char *architecture, const char *suffix)
+{
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: the key '%s%s%s' is missing, or cannot be", file->path, architecture,
+                     *architecture ? "." : "", suffix);
+}
+
+weir_status wi_gguf_hyper_read(const wg_file *file, wg_hyper *out)
+{
+    reader it = {.file = file, .hyper = out};
+    memset(out, 0, sizeof *out);
+    const wg_key *name = wi_gguf_file_key(file, "general.architecture");
+    weir_status whole = wi_gguf_file_whole(file);
+    if (whole != WEIR_OK)
+        return whole;
+    if (!name || name->kind != WG_TEXT || name->text_bytes == 0 || name->text_bytes >= sizeof out->architecture)
+        return missing(file, "", "general.architecture");
+    snprintf(out->architecture, sizeof out->architecture, "%.63s", name->text);
+    out->layers = number(&it, "block_count", 0);
+    out->width = number(&it, "embedding_length", 0);
+    if (out->layers == 0 || out->layers > WG_MOST_LAYERS)
+        return missing(file, out->architecture, "block_count");
+    if (out->width == 0)
+        return missing(file, out->architecture, "embedding_length");
+    uint32_t further = number(&it, "nextn_predict_layers", 0);
+    out->own = further < out->layers ? out->layers - further : out->layers;
+    out->trained = number(&it, "context_length", 0);
+    out->width_out = number(&it, "embedding_length_out", out->width);
+    family own = family_of(out->architecture);
+    read_heads(&it);
+    read_memory(&it, &own);
+    read_tensors(&it);
+    uint32_t tokens = tokens_of(&it);
+    out->vocabulary = tokens > 0 ? tokens : out->vocabulary;
+    return it.status;
+}

@@ -1,0 +1,143 @@
+/* CUDA's memory pools: what is asked of plain ones is served by weir, and their figures are weir's. */
+#include "interpose/preload/preload.h"
+#include "base/pointer_map.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wi_pointer_map plain;              /* pools, to the device's ordinal */
+static bool own_pool[WP_DEVICES];         /* the device's current one is not its default */
+static CUmemoryPool current[WP_DEVICES];  /* which, then */
+static CUmemoryPool defaults[WP_DEVICES]; /* where they were asked for */
+
+static bool is_plain(CUmemoryPool pool, uint64_t *ordinal)
+{
+    pthread_mutex_lock(&lock);
+    bool there = wi_pointer_map_get(&plain, pool, ordinal);
+    pthread_mutex_unlock(&lock);
+    return there;
+}
+
+static void enter(CUmemoryPool pool, int ordinal)
+{
+    pthread_mutex_lock(&lock);
+    (void)wi_pointer_map_put(&plain, pool, (uint64_t)ordinal);
+    pthread_mutex_unlock(&lock);
+}
+
+static void forget(CUmemoryPool pool)
+{
+    uint64_t ignored;
+    pthread_mutex_lock(&lock);
+    (void)wi_pointer_map_remove(&plain, pool, &ignored);
+    pthread_mutex_unlock(&lock);
+}
+
+bool wp_pool_is_plain(const wp_device *d, CUmemoryPool pool)
+{
+    uint64_t ordinal;
+    pthread_mutex_lock(&lock);
+    bool own = own_pool[d->ordinal];
+    CUmemoryPool asked = pool ? pool : own ? current[d->ordinal] : NULL;
+    pthread_mutex_unlock(&lock);
+    return !asked || (is_plain(asked, &ordinal) && ordinal == (uint64_t)d->ordinal);
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    WP_ENTER(cuDeviceGetDefaultMemPool);
+    CUresult result = wp_real.cuDeviceGetDefaultMemPool(pool, device);
+    if (result != CUDA_SUCCESS || device < 0 || device >= WP_DEVICES)
+        return result;
+    pthread_mutex_lock(&lock);
+    bool known = defaults[device] == *pool;
+    defaults[device] = *pool;
+    pthread_mutex_unlock(&lock);
+    if (!known)
+        enter(*pool, device);
+    return result;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+    WP_ENTER(cuDeviceSetMemPool);
+    CUresult result = wp_real.cuDeviceSetMemPool(device, pool);
+    if (result != CUDA_SUCCESS || device < 0 || device >= WP_DEVICES)
+        return result;
+    pthread_mutex_lock(&lock);
+    own_pool[device] = true;
+    current[device] = pool;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* One whose memory goes to other processes, is managed, or lies elsewhere is CUDA's. */
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+    WP_ENTER(cuMemPoolCreate);
+    CUresult result = wp_real.cuMemPoolCreate(pool, properties);
+    if (result == CUDA_SUCCESS && properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+        properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->handleTypes == 0)
+        enter(*pool, properties->location.id);
+    return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    WP_ENTER(cuMemPoolDestroy);
+    forget(pool);
+    return wp_real.cuMemPoolDestroy(pool);
+}
+
+/* One that others reach is CUDA's from now on, also where it is a device's default. */
+static void forget_shared(CUmemoryPool pool, uint64_t ordinal)
+{
+    uint64_t ignored;
+    pthread_mutex_lock(&lock);
+    (void)wi_pointer_map_remove(&plain, pool, &ignored);
+    if (defaults[ordinal] == pool && !own_pool[ordinal]) {
+        own_pool[ordinal] = true;
+        current[ordinal] = pool;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Other devices do not reach weir's memory. */
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
+{
+    WP_ENTER(cuMemPoolSetAccess);
+    uint64_t ordinal;
+    for (size_t i = 0; access && i < count; i++)
+        if (is_plain(pool, &ordinal) &&
+            (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || (uint64_t)access[i].location.id != ordinal))
+            forget_shared(pool, ordinal);
+    return wp_real.cuMemPoolSetAccess(pool, access, count);
+}
+
+/* All plain pools of a device have one cache, which is weir's. */
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+    WP_ENTER(cuMemPoolGetAttribute);
+    uint64_t ordinal;
+    weir_stats stats = WEIR_INIT(weir_stats);
+    const wp_device *d = value && is_plain(pool, &ordinal) ? wp_device_started((int)ordinal) : NULL;
+    bool ours = attribute >= WP_POOL_RESERVED && attribute <= WP_POOL_USED_HIGH && d && !wp_settings_of()->direct;
+    if (!ours || weir_snapshot(d->runtime, &stats, NULL, 0, NULL) != WEIR_OK)
+        return wp_real.cuMemPoolGetAttribute(pool, attribute, value);
+    const uint64_t figures[] = {stats.held, stats.peak_held, stats.live, stats.peak};
+    memcpy(value, &figures[attribute - WP_POOL_RESERVED], sizeof *figures);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    WP_ENTER(cuMemPoolTrimTo);
+    uint64_t ordinal;
+    weir_stats stats = WEIR_INIT(weir_stats);
+    weir_trim_options options = WEIR_INIT(weir_trim_options);
+    wp_device *d = is_plain(pool, &ordinal) ? wp_device_started((int)ordinal) : NULL;
+    if (d && weir_snapshot(d->runtime, &stats, NULL, 0, NULL) == WEIR_OK) {
+        uint64_t used = stats.live + stats.pending;
+        options.keep = keep > used ? keep - used : 0;
+        (void)!weir_runtime_trim(d->runtime, &options, NULL);
+    }
+    return wp_real.cuMemPoolTrimTo(pool, keep);
+}

@@ -1,0 +1,370 @@
+/* See main_graph.h. */
+#include "onnx/file/main_graph.h"
+
+#include "onnx/file/schema.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Field numbers: ModelProto, GraphProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
+ * Dimension. */
+enum {
+    MODEL_GRAPH = 7,
+    MODEL_FUNCTION = 25,
+    GRAPH_NODE = 1,
+    GRAPH_WEIGHT = 5,
+    GRAPH_INPUT = 11,
+    GRAPH_OUTPUT = 12,
+    VALUE_NAME = 1,
+    VALUE_TYPE = 2,
+    TYPE_TENSOR = 1,
+    TENSOR_ELEMENT = 1,
+    TENSOR_SHAPE = 2,
+    SHAPE_DIM = 1,
+    DIM_VALUE = 1
+};
+
+static void read_dimension(const onnx_field *dim, int64_t *extent)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, dim->data, dim->size);
+    *extent = -1;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == DIM_VALUE && field.value <= INT64_MAX)
+            *extent = (int64_t)field.value;
+}
+
+static void read_shape(const onnx_field *shape, onnx_value *value)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, shape->data, shape->size);
+    value->shaped = true;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number != SHAPE_DIM)
+            continue;
+        if (value->rank < ONNX_MAX_RANK)
+            read_dimension(&field, &value->shape[value->rank]);
+        value->rank++;
+    }
+}
+
+static void read_tensor_type(const onnx_field *type, onnx_value *value)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, type->data, type->size);
+    value->kind = ONNX_VALUE_TENSOR;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == TENSOR_ELEMENT)
+            value->type = (int32_t)field.value;
+        else if (field.number == TENSOR_SHAPE)
+            read_shape(&field, value);
+    }
+}
+
+static void read_type(const onnx_field *type, onnx_value *value)
+{
+    static const char *const others[] = {
+        [4] = "a sequence", [5] = "a map", [7] = "an opaque type", [8] = "a sparse tensor", [9] = "an optional"};
+    onnx_wire wire;
+    onnx_wire_open(&wire, type->data, type->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == TYPE_TENSOR) {
+            read_tensor_type(&field, value);
+        } else if (field.number < sizeof others / sizeof *others && others[field.number]) {
+            value->kind = ONNX_VALUE_NOT_TENSOR;
+            value->what = others[field.number];
+        }
+    }
+}
+
+static void read_value(const onnx_field *info, onnx_value *value)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, info->data, info->size);
+    memset(value, 0, sizeof *value);
+    value->at = info->begin;
+    value->kind = ONNX_VALUE_UNTYPED;
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == VALUE_NAME)
+            value->name = (onnx_text){(const char *)field.data, field.size};
+        else if (field.number == VALUE_TYPE)
+            read_type(&field, value);
+    }
+}
+
+static bool find_graph(const onnx_file *file, onnx_graph *graph)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, file->data, file->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        graph->functions |= field.number == MODEL_FUNCTION;
+        if (field.number == MODEL_GRAPH) {
+            graph->data = field.data;
+            graph->size = field.size;
+            graph->begin = field.begin;
+            graph->end = field.end;
+        }
+    }
+    return graph->data != NULL;
+}
+
+static void count_fields(onnx_graph *graph)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, graph->data, graph->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        graph->nodes += field.number == GRAPH_NODE;
+        graph->weight_count += field.number == GRAPH_WEIGHT;
+        graph->input_count += field.number == GRAPH_INPUT;
+        graph->output_count += field.number == GRAPH_OUTPUT;
+    }
+}
+
+static weir_status read_fields(onnx_file *file, onnx_graph *graph)
+{
+    size_t inputs = 0, outputs = 0, weights = 0;
+    weir_status status = WEIR_OK;
+    onnx_wire wire;
+    onnx_wire_open(&wire, graph->data, graph->size);
+    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == GRAPH_INPUT) {
+            read_value(&field, &graph->inputs[inputs++]);
+        } else if (field.number == GRAPH_OUTPUT) {
+            read_value(&field, &graph->outputs[outputs++]);
+        } else if (field.number == GRAPH_WEIGHT) {
+            onnx_tensor *weight = &graph->weights[weights++];
+            status = onnx_tensor_read(file, field.data, field.size, weight);
+            weight->begin = field.begin;
+            weight->end = field.end;
+        }
+    }
+    return status;
+}
+
+weir_status onnx_graph_read(onnx_file *file, onnx_graph *out)
+{
+    memset(out, 0, sizeof *out);
+    out->plain = file->plain;
+    if (!find_graph(file, out))
+        return weir_fail(WEIR_ERR_CORRUPT, "%s: no graph", file->name);
+    count_fields(out);
+    out->inputs = calloc(out->input_count + 1, sizeof *out->inputs);
+    out->outputs = calloc(out->output_count + 1, sizeof *out->outputs);
+    out->weights = calloc(out->weight_count + 1, sizeof *out->weights);
+    weir_status status = out->inputs && out->outputs && out->weights
+                             ? read_fields(file, out)
+                             : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its graph", file->name);
+    if (status != WEIR_OK)
+        onnx_graph_free(out);
+    return status;
+}
+
+void onnx_graph_free(onnx_graph *graph)
+{
+    free(graph->inputs);
+    free(graph->outputs);
+    free(graph->weights);
+    free(graph->inner);
+    memset(graph, 0, sizeof *graph);
+}
+
+/* What nodes have ---------------------------------------------------------------------------------------------------- */
+
+/* NodeProto, AttributeProto. */
+enum {
+    NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
+    NODE_OPERATOR = 4,
+    NODE_ATTRIBUTE = 5,
+    NODE_DOMAIN = 7,
+    ATTRIBUTE_TENSOR = 5,
+    ATTRIBUTE_GRAPH = 6,
+    ATTRIBUTE_GRAPHS = 11
+};
+
+typedef struct inner_reading {
+    onnx_file *file;
+    onnx_graph *graph;
+    uint64_t least;
+    size_t capacity;
+    weir_status status;
+} inner_reading;
+
+static bool may_be_shape(int32_t type)
+{
+    return type == ONNX_INT32 || type == ONNX_INT64 || type == ONNX_UINT32 || type == ONNX_UINT64 || type == ONNX_BOOL;
+}
+
+static void keep(inner_reading *r, const onnx_tensor *tensor)
+{
+    if (r->graph->inner_count == r->capacity) {
+        size_t capacity = r->capacity ? 2 * r->capacity : 32;
+        onnx_tensor *list = realloc(r->graph->inner, capacity * sizeof *list);
+        if (!list) {
+            r->status = weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its constants", r->file->name);
+            return;
+        }
+        r->graph->inner = list;
+        r->capacity = capacity;
+    }
+    r->graph->inner[r->graph->inner_count++] = *tensor;
+}
+
+/* `name`: what it is called, if not by its own. */
+static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name, bool deep)
+{
+    onnx_tensor tensor = {0};
+    if (r->status == WEIR_OK && field->size >= r->least)
+        r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
+    if (r->status != WEIR_OK || field->size < r->least || tensor.bytes < r->least || may_be_shape(tensor.type))
+        return;
+    tensor.name = name.size ? name : tensor.name;
+    tensor.begin = field->begin;
+    tensor.end = field->end;
+    tensor.deep = deep;
+    keep(r, &tensor);
+}
+
+static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph);
+
+static void read_attribute(inner_reading *r, const onnx_field *attribute, bool constant, onnx_text output, bool deep)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, attribute->data, attribute->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == ATTRIBUTE_TENSOR && constant)
+            add_inner(r, &field, output, deep);
+        else if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
+            read_inside(r, field.data, field.size, false);
+    }
+}
+
+onnx_node onnx_node_read(const onnx_field *node)
+{
+    onnx_node out = {0};
+    onnx_wire wire;
+    onnx_wire_open(&wire, node->data, node->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        onnx_text text = {(const char *)field.data, field.size};
+        if (field.number == NODE_OPERATOR)
+            out.kind = text;
+        else if (field.number == NODE_DOMAIN)
+            out.domain = text;
+        else if (field.number == NODE_INPUT)
+            out.input = text;
+        else if (field.number == NODE_OUTPUT)
+            out.output = text;
+    }
+    return out;
+}
+
+bool onnx_node_is_standard(const onnx_node *node)
+{
+    return node->domain.size == 0 || onnx_text_is(node->domain, "ai.onnx");
+}
+
+static void read_node(inner_reading *r, const onnx_field *node, bool deep)
+{
+    onnx_wire wire;
+    onnx_node its = onnx_node_read(node);
+    bool constant = onnx_node_is_standard(&its) && onnx_text_is(its.kind, "Constant");
+    if (!constant && r->graph->plain) /* trees have a hundred million numbers there */
+        return;
+    onnx_wire_open(&wire, node->data, node->size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+        if (field.number == NODE_ATTRIBUTE)
+            read_attribute(r, &field, constant, its.output, deep);
+}
+
+static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph)
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, data, size);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number == GRAPH_NODE && field.size >= r->least)
+            read_node(r, &field, !main_graph);
+        else if (field.number == GRAPH_WEIGHT && !main_graph)
+            add_inner(r, &field, (onnx_text){0}, true);
+    }
+}
+
+weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t least)
+{
+    inner_reading r = {.file = file, .graph = graph, .least = least};
+    read_inside(&r, graph->data, graph->size, true);
+    return r.status;
+}
+
+static bool is_kept(const onnx_graph *graph, const onnx_field *field)
+{
+    for (size_t i = 0; i < graph->inner_count; i++)
+        if (graph->inner[i].begin == field->begin)
+            return true;
+    return false;
+}
+
+static void add_beside(inner_reading *r, const onnx_field *field)
+{
+    onnx_tensor tensor = {0};
+    r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
+    if (r->status != WEIR_OK || !tensor.beside || is_kept(r->graph, field))
+        return;
+    tensor.begin = field->begin;
+    tensor.end = field->end;
+    tensor.deep = tensor.stays = true;
+    keep(r, &tensor);
+}
+
+/* All tensors inside a message of that kind, but for the initializers of the main graph. */
+static void find_beside(inner_reading *r, onnx_message kind, const uint8_t *data,
+                        size_t size) // NOLINT(misc-no-recursion): as deep as onnx_check allows
+{
+    onnx_wire wire;
+    onnx_wire_open(&wire, data, size);
+    for (onnx_field field; r->status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+        const onnx_schema_field *rule = field.number < ONNX_SCHEMA_FIELDS ? &onnx_schema[kind][field.number] : NULL;
+        bool weight = kind == ONNX_GRAPH && field.number == GRAPH_WEIGHT && data == r->graph->data;
+        if (!rule || rule->kind != ONNX_MESSAGE || weight)
+            continue;
+        if (rule->message == ONNX_TENSOR)
+            add_beside(r, &field);
+        else
+            find_beside(r, rule->message, field.data, field.size);
+    }
+}
+
+weir_status onnx_graph_read_beside(onnx_file *file, onnx_graph *graph)
+{
+    inner_reading r = {.file = file, .graph = graph, .capacity = graph->inner_count};
+    find_beside(&r, ONNX_MODEL, file->data, file->size);
+    return r.status;
+}
+
+static weir_status value_supported(const onnx_file *file, const onnx_value *value, const char *role)
+{
+    size_t at = (size_t)(value->at - file->data);
+    if (value->kind == ONNX_VALUE_NOT_TENSOR)
+        return weir_fail(WEIR_ERR_UNSUPPORTED,
+                         "%s: byte %zu: %s \"%.*s\" is %s; only tensors of numbers or bool go in and out", file->name,
+                         at, role, ONNX_SHOW(value->name), value->what);
+    if (value->rank > WEIR_MAX_RANK)
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: %s \"%.*s\" has %u dimensions, more than %d", file->name,
+                         at, role, ONNX_SHOW(value->name), value->rank, WEIR_MAX_RANK);
+    if (value->kind == ONNX_VALUE_TENSOR && value->type && onnx_type_to_weir(value->type) == WEIR_TYPE_NONE)
+        return weir_fail(
+            WEIR_ERR_UNSUPPORTED,
+            "%s: byte %zu: %s \"%.*s\" is a tensor of %s; only numbers of 8 to 64 bits and bool go in and out",
+            file->name, at, role, ONNX_SHOW(value->name), onnx_type_name(value->type));
+    return WEIR_OK;
+}
+
+weir_status onnx_graph_supported(const onnx_file *file, const onnx_graph *graph)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < graph->input_count; i++)
+        status = value_supported(file, &graph->inputs[i], "input");
+    for (size_t i = 0; status == WEIR_OK && i < graph->output_count; i++)
+        status = value_supported(file, &graph->outputs[i], "output");
+    return status;
+}

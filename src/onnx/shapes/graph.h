@@ -1,0 +1,160 @@
+/* graph.h: a model's graph as planning sees it: values with types and shapes, nodes in the order in which they run.
+ *
+ * It is read from an ONNX file whose open dimensions have been given, and inference then finds the shape of every
+ * value, so that a graph that was inferred has no unknown left in it. Texts and bytes point into the file, which
+ * outlives it. */
+#ifndef WI_ONNX_SHAPES_GRAPH_H
+#define WI_ONNX_SHAPES_GRAPH_H
+
+#include "onnx/file/file.h"
+#include "onnx/file/tensor.h"
+
+enum { GRAPH_MAX_RANK = 16 };
+#define GRAPH_NONE UINT32_MAX /* no value: an optional input that was left out, or an output that nobody wants */
+
+/* A number of a value whose contents are known: whole numbers and bool in `i`, floats in `f`. */
+typedef union graph_number {
+    int64_t i;
+    double f;
+} graph_number;
+
+typedef struct graph_shape {
+    uint32_t rank;
+    int64_t dims[GRAPH_MAX_RANK]; /* -1: open */
+} graph_shape;
+
+typedef struct graph_value {
+    onnx_text name;
+    int32_t type;       /* ONNX's number of the element type; 0: not known yet */
+    bool shaped;        /* `shape` is all there, and so are elements and bytes */
+    bool declared;      /* the file says something of its shape */
+    bool input, output; /* of the graph */
+    bool weight;        /* an initializer */
+    bool constant;      /* the same in every run: a weight, or made of nothing but weights */
+    graph_shape shape, said;
+    onnx_text info; /* the ValueInfoProto that declares it */
+    uint64_t elements, bytes;
+    graph_number *data; /* its contents, where they follow from the dimensions alone and are few; else NULL */
+    const uint8_t *proto;
+    size_t proto_size;    /* the TensorProto of a weight, or of a node's constant */
+    uint32_t maker;       /* node; GRAPH_NONE for inputs and weights */
+    struct graph *around; /* of a body: the graph that has this value, as `captured`; NULL: this one has it itself */
+    uint32_t captured;
+} graph_value;
+
+/* What the branches of a node need, beside what is around them. */
+typedef struct graph_branches {
+    uint32_t scratch; /* a value as large as the larger one's arena; GRAPH_NONE: neither needs one, or there are none */
+    uint32_t weight_count;
+    uint64_t weights, constants; /* bytes of their own, in all of them */
+} graph_branches;
+
+typedef struct graph_node {
+    onnx_text name, op, domain;
+    uint32_t *inputs, *outputs; /* values */
+    uint32_t *captured;         /* what its bodies take from around it */
+    uint32_t input_count, output_count, captured_count;
+    const uint8_t *proto;
+    size_t proto_size; /* for attributes */
+    size_t inside;     /* so many values are made in its bodies, at every depth */
+    graph_branches branches;
+    bool known;  /* its operator has a rule; found by inference */
+    bool folded; /* its outputs are constant, or follow from dimensions: it does not run */
+} graph_node;
+
+/* Names of values, and of nothing else. */
+typedef struct graph_names {
+    uint32_t *slots; /* value + 1; 0: empty */
+    size_t capacity; /* a power of two, or 0 */
+} graph_names;
+
+/* What the user says of a dimension by its name, or of a value's shape. */
+typedef struct graph_given {
+    char *name;
+    int64_t size;      /* of a dimension */
+    graph_shape shape; /* of a value */
+    int32_t type;      /* of a value; 0: not told */
+    bool used;
+} graph_given;
+
+typedef struct graph_givens {
+    graph_given *dims, *shapes;
+    size_t dim_count, shape_count;
+} graph_givens;
+
+typedef struct graph {
+    onnx_file *file;
+    struct graph *outer; /* whose body it is; NULL: the model's own */
+    graph_givens *given;
+    graph_value *values;
+    graph_node *nodes;
+    size_t value_count, value_room, node_count;
+    uint32_t *outputs;
+    size_t output_count;
+    graph_names names;
+    uint32_t *ids; /* what the nodes' inputs and outputs point into, */
+    size_t id_count, id_room;
+    bool functions;      /* the model has operators of its own */
+    size_t numbers_left; /* how many numbers may still be kept: a hostile file must not fill the memory */
+    size_t bodies;       /* nodes with graphs inside, whose own values are not looked at */
+    size_t inside;       /* so many are made there */
+    size_t branched;     /* nodes with graphs inside that were planned */
+    uint64_t effort;     /* steps of the search that those may still take together; 0: none is searched for */
+    uint64_t alignment;  /* of places inside those; 0: 256 */
+    bool apart;          /* nothing is written over another value there */
+    /* What a run of an inferred body takes beside its outputs; false: no host memory. NULL: the arena of its plan. With it the weights
+     * and constants of bodies are not counted (graph_branches). */
+    bool (*takes)(struct graph *body, const void *user, uint64_t *bytes);
+    const void *user;
+    size_t guesses; /* values whose shape the file gives otherwise than its operators do */
+    uint32_t first_guess;
+} graph;
+
+/* Reads the graph of a file that onnx_check found good. The named dimensions get the sizes in `given`; one that is not
+ * there stays open. WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_SYSTEM; on failure *out is empty. */
+weir_status graph_read(onnx_file *file, graph_givens *given, graph *out);
+/* Only its inputs, each with member `input` unless an initializer is its default. Otherwise as graph_read. */
+weir_status graph_read_inputs(onnx_file *file, graph_givens *given, graph *out);
+/* Reads a body of a node, which takes its values' types and shapes from the graph around it as far as that was
+ * inferred; that one outlives it. Errors as above. */
+weir_status graph_read_body(graph *outer, onnx_text body, graph *out);
+void graph_clear(graph *g);
+
+/* Finds the type and shape of every value, in the order of the nodes, and the contents of those that follow from
+ * dimensions. WEIR_ERR_INVALID: the first value without a shape, with what to do; WEIR_ERR_CORRUPT: an operator that
+ * cannot be. */
+weir_status graph_infer(graph *g);
+
+/* Value by name; GRAPH_NONE if there is none. */
+uint32_t graph_find(const graph *g, onnx_text name);
+
+/* A new value; its name, if it has one, is not there yet. WEIR_ERR_SYSTEM without host memory. */
+weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out);
+
+/* Puts another number behind all others in member `ids`. WEIR_ERR_SYSTEM without host memory. */
+weir_status graph_id_add(graph *g, uint32_t id);
+
+/* Bodies of a node, counted. */
+typedef struct graph_bodies {
+    size_t count; /* 0: the node has none */
+    size_t made;  /* values that their nodes make, at every depth */
+} graph_bodies;
+
+/* branches.c: looks at them, and adds the values that they take from outside, known so far, to member `ids`. WEIR_ERR_SYSTEM without
+ * host memory. */
+weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out);
+
+/* The names of the value's open dimensions, in their order; empty for one that has none. Answers how many. */
+uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK]);
+/* What the file says of each of the value's dimensions: a name, or that it is a number; neither: nothing. Answers how many it has. */
+uint32_t graph_said_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK], bool numbers[GRAPH_MAX_RANK]);
+/* Writes the names that the inputs' dimensions have, each behind ", ". Answers how many. */
+size_t graph_dim_names(const graph *g, char *text, size_t capacity);
+
+/* Where `at` stands in the file, for messages. */
+static inline size_t graph_offset(const graph *g, const uint8_t *at)
+{
+    return (size_t)(at - g->file->data);
+}
+
+#endif

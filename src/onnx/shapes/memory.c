@@ -1,0 +1,416 @@
+/* See memory.h. */
+#include "onnx/shapes/memory.h"
+#include <weir/plan.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnx/shapes/attributes.h"
+#include "onnx/shapes/contents.h"
+
+/* What is known of a value beside the graph: when it lives, and whose bytes it has. */
+typedef struct life {
+    uint64_t begin, end; /* steps; end 0: it is not in the list */
+    uint64_t root_end;   /* of a root: with all its views */
+    uint32_t root;       /* value whose bytes it is a view of; itself */
+    uint32_t buffer;
+    bool outside;    /* a weight, a constant, or a view of one */
+    bool read;       /* by a node that runs */
+    bool kept;       /* of a root: an output shows it, and nothing may be written over it */
+    bool handed_out; /* of a root: an output of a body shows it, which is the node's: its bytes are counted there */
+} life;
+
+typedef struct maker {
+    const graph *g;
+    graph_memory *out;
+    life *lives;
+    bool in_place;
+    const uint32_t *nodes; /* in their order; NULL: as in the file */
+} maker;
+
+static uint32_t node_at(const maker *m, uint32_t place)
+{
+    return m->nodes ? m->nodes[place] : place;
+}
+
+/* An operator that has no rule here may share its name with one of them, in another domain, and nothing else. */
+static bool among(const graph_node *node, const char *const *names, size_t count)
+{
+    for (size_t i = 0; node->known && i < count; i++)
+        if (onnx_text_is(node->op, names[i]))
+            return true;
+    return false;
+}
+
+#define AMONG(node, names) among(node, names, sizeof(names) / sizeof *(names))
+
+/* Is the first output the first input's very bytes? Dropout is meant as it runs, not as it trains. */
+static bool is_view(const graph *g, const graph_node *node)
+{
+    static const char *const views[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"};
+    static const char *const casts[] = {"Cast", "CastLike"};
+    if (node->input_count == 0 || node->output_count == 0 || node->inputs[0] == GRAPH_NONE ||
+        node->outputs[0] == GRAPH_NONE)
+        return false;
+    for (uint32_t i = 1; i < node->output_count; i++)
+        if (node->outputs[i] != GRAPH_NONE) /* the mask of a Dropout has to be written */
+            return false;
+    bool same = g->values[node->inputs[0]].type == g->values[node->outputs[0]].type;
+    return AMONG(node, views) || (same && AMONG(node, casts));
+}
+
+/* Operators each number of whose output needs nothing of an input but what lies in the same place, or the same row. */
+static const char *const in_place_names[] = {
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Add",
+    "And",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "BiasAdd",
+    "BiasGelu",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Cast",
+    "CastLike",
+    "Ceil",
+    "Celu",
+    "Clip",
+    "Cos",
+    "Cosh",
+    "Div",
+    "Elu",
+    "Equal",
+    "Erf",
+    "Exp",
+    "FastGelu",
+    "Floor",
+    "Gelu",
+    "Greater",
+    "HardSigmoid",
+    "HardSwish",
+    "IsInf",
+    "IsNaN",
+    "LeakyRelu",
+    "Less",
+    "Log",
+    "Max",
+    "Min",
+    "Mish",
+    "Mod",
+    "Mul",
+    "Neg",
+    "Not",
+    "Or",
+    "PRelu",
+    "Pow",
+    "QuickGelu",
+    "Reciprocal",
+    "Relu",
+    "Round",
+    "Selu",
+    "Shrink",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Sub",
+    "Sum",
+    "Swish",
+    "Tan",
+    "Tanh",
+    "Where",
+    "Xor",
+    "GreaterOrEqual",
+    "LessOrEqual",
+    "Mean",
+    "Softmax",
+    "LogSoftmax",
+    "LayerNormalization",
+    "ThresholdedRelu",
+    "RMSNormalization",
+    "SimplifiedLayerNormalization",
+    "BatchNormalization",
+    "DequantizeLinear",
+    "QuantizeLinear",
+};
+
+static bool is_in_place(const graph_node *node)
+{
+    return AMONG(node, in_place_names);
+}
+
+/* Lives ------------------------------------------------------------------------------------------------------------ */
+
+static void use(maker *m, uint32_t id, uint64_t step)
+{
+    life *l = &m->lives[id];
+    l->read = true;
+    if (l->outside)
+        return;
+    l->end = step + 1 > l->end ? step + 1 : l->end;
+    life *root = &m->lives[l->root];
+    root->root_end = l->end > root->root_end ? l->end : root->root_end;
+}
+
+static void begin(maker *m, uint32_t id, uint64_t step, uint32_t root)
+{
+    m->lives[id].begin = step;
+    m->lives[id].root = root;
+    use(m, id, step);
+    m->lives[id].read = false;
+}
+
+/* A view takes no step: it is there as soon as what it looks at. */
+static void look(maker *m, const graph_node *node)
+{
+    const life *in = &m->lives[node->inputs[0]];
+    uint32_t id = node->outputs[0];
+    m->lives[id].outside = in->outside;
+    m->lives[node->inputs[0]].read = true; /* or a weight that is only looked at would not count */
+    begin(m, id, in->begin, in->root);
+}
+
+static void run_node(maker *m, uint32_t number)
+{
+    const graph_node *node = &m->g->nodes[number];
+    uint64_t step = m->out->steps;
+    if (is_view(m->g, node)) {
+        look(m, node);
+        return;
+    }
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != GRAPH_NONE)
+            use(m, node->inputs[i], step);
+    for (uint32_t i = 0; i < node->captured_count; i++)
+        use(m, node->captured[i], step);
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        uint32_t id = node->outputs[i];
+        if (id == GRAPH_NONE)
+            continue;
+        begin(m, id, step, id);
+    }
+    if (node->branches.scratch != GRAPH_NONE)
+        begin(m, node->branches.scratch, step, node->branches.scratch);
+    m->out->order[m->out->steps++] = number;
+}
+
+/* Weights are unpacked where they are read: it depends on nothing, and what it makes is several times as large. */
+static bool waits(const maker *m, const graph_node *node)
+{
+    static const char *const names[] = {"DequantizeLinear"};
+    if (!AMONG(node, names) || node->folded)
+        return false;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != GRAPH_NONE && !m->lives[node->inputs[i]].outside)
+            return false;
+    return true;
+}
+
+/* What the node reads, and what its bodies do, that has waited for it. */
+static void run_waiting(maker *m, const graph_node *node)
+{
+    for (uint32_t i = 0; i < node->input_count + node->captured_count; i++) {
+        uint32_t id = i < node->input_count ? node->inputs[i] : node->captured[i - node->input_count];
+        uint32_t made_by = id == GRAPH_NONE ? GRAPH_NONE : m->g->values[id].maker;
+        if (made_by != GRAPH_NONE && m->lives[id].end == 0 && !m->g->nodes[made_by].folded &&
+            waits(m, &m->g->nodes[made_by]))
+            run_node(m, made_by);
+    }
+}
+
+/* Those whose values are outputs of the graph, or that nobody reads, come at the end. */
+static void run_rest(maker *m)
+{
+    for (uint32_t i = 0; i < m->g->node_count; i++) {
+        const graph_node *node = &m->g->nodes[i];
+        if (waits(m, node) && node->outputs[0] != GRAPH_NONE && m->lives[node->outputs[0]].end == 0)
+            run_node(m, i);
+    }
+}
+
+/* Outputs live to the end; one that was worked out beforehand has to be put there. */
+static void keep_outputs(maker *m)
+{
+    uint64_t last = m->out->steps ? m->out->steps - 1 : 0;
+    for (size_t i = 0; i < m->g->output_count; i++) {
+        life *l = &m->lives[m->g->outputs[i]];
+        if (l->outside) {
+            l->outside = false;
+            begin(m, m->g->outputs[i], last, m->g->outputs[i]);
+        }
+        use(m, m->g->outputs[i], last);
+        m->lives[l->root].kept = true;
+    }
+}
+
+/* The outputs of a body are written where those of its node lie. */
+static void leave_outputs(maker *m)
+{
+    for (size_t i = 0; i < m->g->output_count; i++) {
+        life *root = &m->lives[m->lives[m->g->outputs[i]].root];
+        root->kept = root->handed_out = true;
+    }
+    for (uint32_t i = 0; i < m->g->value_count; i++)
+        if (m->lives[m->lives[i].root].handed_out)
+            m->lives[i].end = 0;
+}
+
+static void live(maker *m)
+{
+    const graph *g = m->g;
+    for (uint32_t i = 0; i < g->value_count; i++) {
+        const graph_value *value = &g->values[i];
+        m->lives[i] = (life){.root = i};
+        m->lives[i].outside =
+            value->weight || value->around || (value->maker != GRAPH_NONE && g->nodes[value->maker].folded);
+        if (value->input)
+            begin(m, i, 0, i);
+    }
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        uint32_t number = node_at(m, i);
+        if (g->nodes[number].folded) {
+            m->out->folded++;
+        } else if (!waits(m, &g->nodes[number])) {
+            run_waiting(m, &g->nodes[number]);
+            run_node(m, number);
+        }
+    }
+    run_rest(m);
+    if (g->outer)
+        leave_outputs(m);
+    else
+        keep_outputs(m);
+}
+
+/* The list --------------------------------------------------------------------------------------------------------- */
+
+/* The first input that the output may be written over; GRAPH_NONE: there is none. */
+static uint32_t written_over(const maker *m, uint32_t id)
+{
+    const graph_value *value = &m->g->values[id];
+    const graph_node *node = value->maker == GRAPH_NONE ? NULL : &m->g->nodes[value->maker];
+    if (!m->in_place || !node || node->outputs[0] != id || node->folded || !is_in_place(node))
+        return GRAPH_NONE;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        uint32_t in = node->inputs[i];
+        if (in == GRAPH_NONE || m->lives[in].outside || m->g->values[in].bytes != value->bytes ||
+            m->g->values[in].elements != value->elements)
+            continue;
+        uint32_t root = m->lives[in].root; /* as long as its views: none of them is a part */
+        if (!m->lives[root].kept && m->lives[root].root_end == m->lives[id].begin + 1)
+            return root;
+    }
+    return GRAPH_NONE;
+}
+
+static weir_status add(maker *m, uint32_t id)
+{
+    life *l = &m->lives[id];
+    const graph_value *value = &m->g->values[id];
+    char name[256];
+    size_t length = value->name.size < sizeof name ? value->name.size : sizeof name - 1;
+    while (length > 0 && length < value->name.size && (value->name.text[length] & 0xc0) == 0x80)
+        length--; /* not in the middle of a character */
+    snprintf(name, sizeof name, "%.*s", (int)length, length ? value->name.text : "");
+    weir_buffer buffer = {
+        .struct_size = sizeof buffer, .name = name, .bytes = value->bytes, .begin = l->begin, .end = l->end};
+    uint32_t over = l->root == id ? written_over(m, id) : GRAPH_NONE;
+    if (l->root != id) {
+        buffer.sharing = WEIR_SHARING_VIEW;
+        buffer.of = m->lives[l->root].buffer;
+        m->out->views++;
+    } else if (over != GRAPH_NONE) {
+        buffer.sharing = WEIR_SHARING_IN_PLACE;
+        buffer.of = m->lives[over].buffer;
+    }
+    l->buffer = m->out->count;
+    m->out->values[m->out->count++] = id;
+    m->out->inputs += value->input ? value->bytes : 0;
+    m->out->outputs += value->output ? value->bytes : 0;
+    return weir_buffers_add(m->out->buffers, &buffer, NULL);
+}
+
+/* In the order of their making, so that whatever is shared was added before. */
+static weir_status add_all(maker *m)
+{
+    const graph *g = m->g;
+    weir_status status = WEIR_OK;
+    for (uint32_t i = 0; status == WEIR_OK && i < g->value_count; i++)
+        if (g->values[i].maker == GRAPH_NONE && m->lives[i].end > 0)
+            status = add(m, i);
+    for (uint32_t i = 0; status == WEIR_OK && i < g->node_count; i++) {
+        const graph_node *node = &g->nodes[node_at(m, i)];
+        for (uint32_t k = 0; status == WEIR_OK && k <= node->output_count; k++) {
+            uint32_t id = k < node->output_count ? node->outputs[k] : node->branches.scratch;
+            if (id != GRAPH_NONE && m->lives[id].end > 0)
+                status = add(m, id);
+        }
+    }
+    if (status != WEIR_OK || m->out->steps == 0) /* where nothing runs, there is one step in which all is there */
+        return status;
+    return weir_buffers_schedule(m->out->buffers, m->out->order, m->out->steps);
+}
+
+static void count_weights(const maker *m)
+{
+    for (uint32_t i = 0; i < m->g->value_count; i++) {
+        const graph_value *value = &m->g->values[i];
+        if (!m->lives[i].read || m->lives[i].root != i || value->around || !(m->lives[i].outside || value->weight))
+            continue;
+        m->out->weight_count += value->weight;
+        *(value->weight ? &m->out->weights : &m->out->constants) += value->bytes;
+    }
+    for (size_t i = 0; i < m->g->node_count; i++) {
+        const graph_branches *branches = &m->g->nodes[i].branches;
+        m->out->weight_count += branches->weight_count;
+        m->out->weights += branches->weights;
+        m->out->constants += branches->constants;
+    }
+}
+
+weir_status graph_memory_make(const graph *g, bool in_place, const uint32_t *order, graph_memory *out)
+{
+    *out = (graph_memory){.count = 0};
+    maker m = {.g = g, .out = out, .in_place = in_place, .nodes = order};
+    m.lives = calloc(g->value_count + 1, sizeof *m.lives);
+    out->order = calloc(g->node_count + 1, sizeof *out->order);
+    out->values = calloc(g->value_count + 1, sizeof *out->values);
+    weir_status status = m.lives && out->order && out->values
+                             ? weir_buffers_create(&out->buffers)
+                             : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its buffers", g->file->name);
+    if (status == WEIR_OK) {
+        live(&m);
+        status = add_all(&m);
+        count_weights(&m);
+    }
+    free(m.lives);
+    if (status != WEIR_OK)
+        graph_memory_clear(out);
+    return status;
+}
+
+void graph_memory_clear(graph_memory *memory)
+{
+    weir_buffers_destroy(memory->buffers);
+    free(memory->values);
+    free(memory->order);
+    *memory = (graph_memory){.count = 0};
+}
+
+onnx_text graph_origin(const graph *g, uint32_t id)
+{
+    static const onnx_text input = {"input", 5};
+    uint32_t node = g->values[id].maker;
+    return node == GRAPH_NONE ? input : g->nodes[node].op;
+}
