@@ -7,7 +7,7 @@
  * is found, the largest difference between the two; it fails when that is more than floats explain. */
 #include "encoder.h"
 #include <weir/plan.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include <weir/engine.h>
 #include <weir/model.h>
 

@@ -4,7 +4,7 @@
 
 #include <weir/weir.h>
 #include <weir/plan.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 
 #include "onnx/shapes/graph.h"
 #include "onnx/shapes/memory.h"

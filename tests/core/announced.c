@@ -13,7 +13,7 @@
 #include <weir/select.h>
 #include <weir/trace.h>
 #include <weir/uses.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 
 enum { COUNT = 3, BLOCK = 4096 };
 

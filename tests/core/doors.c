@@ -10,7 +10,7 @@
 #include <weir/elastic.h>
 #include <weir/guard.h>
 #include <weir/uses.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 
 enum { BUDGET = 64 << 20 };
 

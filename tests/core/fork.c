@@ -18,7 +18,7 @@
 #include <weir/pressure.h>
 #include <weir/residency.h>
 #include <weir/select.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 
 #include <stdatomic.h>
 #include <sys/wait.h>

@@ -3,7 +3,7 @@
 
 #include <weir/adaptor.h>
 #include <weir/driver.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include <weir/trace.h>
 #include <weir/block_pool.h>
 #include <weir/prefix_cache.h>

@@ -6,7 +6,7 @@
 #include <weir/elastic.h>
 #include <weir/prefix_cache.h>
 #include <weir/residency.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include <weir/engine.h>
 #include <weir/manifest.h>
 #include <weir/select.h>

@@ -1,8 +1,10 @@
 #!/bin/sh
-# headers.sh INCLUDE: compiles each header of INCLUDE/weir by itself, twice included, with every warning an error.
+# headers.sh INCLUDE: compiles each header of INCLUDE/weir by itself, twice included, with every warning an error. One that has
+# another name now says that.
 set -eu
 include=$1
 strict="-Wall -Wextra -Wpedantic -Wshadow -Wstrict-aliasing -Werror -fsyntax-only"
+renamed=weir/workspace.h
 compiled=0
 check() {
     compiler=$1
@@ -10,10 +12,14 @@ check() {
     command -v "$compiler" >/dev/null 2>&1 || return 0
     for header in "$include"/weir/*.h "$include"/weir/*/*.h; do
         name=${header#"$include"/}
+        [ "$name" != "$renamed" ] || continue
         printf '#include <%s>\n#include <%s>\n' "$name" "$name" |
             "$compiler" $strict "$@" -I "$include" - || { echo "$name: $compiler $*"; exit 1; }
         compiled=$((compiled + 1))
     done
+    said=$(printf '#include <%s>\n' "$renamed" | "$compiler" "$@" -fsyntax-only -I "$include" - 2>&1) &&
+        { echo "$renamed: $compiler $* takes it"; exit 1; }
+    case $said in *"is weir/arena.h since"*) ;; *) echo "$renamed: $said"; exit 1 ;; esac
     # The macros, used as their comments say.
     printf '%s\n' '#include <weir/weir.h>' \
         'int main(void) { weir_client_options o = WEIR_INIT(weir_client_options); o.name = "a";' \

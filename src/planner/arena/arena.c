@@ -6,7 +6,7 @@
 #include "planner/arena/parameters.h"
 #include "base/values.h"
 
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include <weir/plan.h>
 #include <weir/uses.h>
 

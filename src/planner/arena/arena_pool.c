@@ -4,7 +4,7 @@
 #include "planner/arena/order.h"
 
 #include <weir/pressure.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include <weir/stats.h>
 
 struct weir_arena_pool {

@@ -11,7 +11,7 @@
 
 #include "base/internal.h"
 
-#include <weir/workspace.h>
+#include <weir/arena.h>
 
 typedef struct wi_idle {
     weir_client *client;

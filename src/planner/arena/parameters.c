@@ -7,7 +7,7 @@
  * Nobody calls the driver with the lock held. Adders take turns, which is no lock: whoever has the turn holds nothing
  * that readers, runs and closing wait for. */
 #include "planner/arena/parameters.h"
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include "base/hash.h"
 #include "memory/space/block.h"
 #include "runtime/runtime.h"

@@ -4,7 +4,7 @@
 
 #include "base/internal.h"
 
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include <weir/uses.h>
 
 /* Of a block: beyond it no device has memory, and below it sums do not wrap. */

@@ -4,7 +4,7 @@
 
 #include "planner/planning.h"
 #include <weir/plan.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include "sim/device/device.h"
 
 typedef struct fixture {

@@ -1,8 +1,8 @@
 /* The pool of arenas' memory: what fits best, what is kept and for how long, whose bytes are seen, and in which
  * order. */
-#include "workspace/fixture.h"
+#include "arena/fixture.h"
 #include <weir/plan.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 
 static int set_up(void **state)
 {

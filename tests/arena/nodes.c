@@ -1,10 +1,10 @@
 /* From nodes to an arena: what lives through the whole run has its bytes to itself, types have their own sizes, views
  * lie to the byte in what they look at, and what is not aligned as it wants is refused. */
 #include "info.h"
-#include "workspace/fixture.h"
+#include "arena/fixture.h"
 
 #include <weir/plan.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 
 enum { CHAIN = 12, ELEMENTS = 300 };
 

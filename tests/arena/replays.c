@@ -1,7 +1,7 @@
 /* Captured graphs over an arena: their addresses stay good, whatever is added to the store or the arena meanwhile. */
 #include "uses/graph.h"
 
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include <weir/plan.h>
 
 static weir_plan *plan_of_one(uint64_t bytes)

@@ -1,10 +1,10 @@
 /* Arenas: tensors at the plan's offsets, buckets over one block, lengths and copies that keep to their slots,
  * parameters found by tensor and by slot, runs in order. */
 #include "info.h"
-#include "workspace/fixture.h"
+#include "arena/fixture.h"
 
 #include <weir/plan.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 
 static int set_up(void **state)
 {

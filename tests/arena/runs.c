@@ -1,10 +1,10 @@
 /* Runs that go wrong: aborted ones, those whose device is lost, and those that begin while their parameters are
  * added. */
-#include "workspace/fixture.h"
+#include "arena/fixture.h"
 
 #include <weir/pressure.h>
 #include <weir/plan.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include <weir/uses.h>
 #include <dlfcn.h>
 

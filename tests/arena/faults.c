@@ -1,8 +1,8 @@
 /* A fault at every driver call and at every host allocation of an arena's life: a clean status, parameters that stay
  * where and what they were, and nothing left when all is closed. */
-#include "workspace/fixture.h"
+#include "arena/fixture.h"
 #include <weir/plan.h>
-#include <weir/workspace.h>
+#include <weir/arena.h>
 #include "core/faulty.h"
 
 #include "runtime/runtime.h"

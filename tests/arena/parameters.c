@@ -1,7 +1,7 @@
 /* Stores of parameters: they grow without moving anything, keep every byte, and refuse without a trace. */
 #include "info.h"
-#include "workspace/fixture.h"
-#include <weir/workspace.h>
+#include "arena/fixture.h"
+#include <weir/arena.h>
 
 enum { MOST = 64 };
 

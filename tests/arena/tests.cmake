@@ -1,0 +1,18 @@
+# Arenas, their pool and parameters: on the host, the simulated device, and cuda over the stub.
+include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
+function(weir_arena_test_on name suffix)
+  add_test(NAME ${name}-${suffix} COMMAND test-${name})
+  set_tests_properties(${name}-${suffix} PROPERTIES ENVIRONMENT "${ARGN}")
+endfunction()
+foreach(arena_test nodes parameters tensors runs replays pool)
+  set(name arena-${arena_test})
+  weir_test(${name} arena/${arena_test}.c INTERNAL)
+  if(NOT arena_test STREQUAL replays) # which looks at bytes alone
+    weir_arena_test_on(${name} sim WEIR_TEST_DEVICE=sim:0)
+  endif()
+  add_dependencies(test-${name} stub-cuda)
+  weir_arena_test_on(${name} stub WEIR_TEST_DEVICE=cuda:0 LD_LIBRARY_PATH=${WEIR_STUB}/cuda STUB_CUDA_TOTAL=0x10000000)
+endforeach()
+target_include_directories(test-arena-replays PRIVATE core)
+weir_test(arena-faults arena/faults.c core/faulty.c INTERNAL)
+target_link_options(test-arena-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
