@@ -190,3 +190,39 @@ weir_status weir_guard_leaks(weir_runtime *runtime, weir_guard_leak *leaks, size
         status = inspect_check_array("weir_guard_leaks", (const size_t *)leaks, capacity);
     return status == WEIR_OK ? wi_guard_leaks(guard, leaks, capacity, count) : status;
 }
+
+/* One block --------------------------------------------------------------------------------------------------------- */
+
+static void inspect_block(weir_runtime *runtime, wi_resource *stack, const void *pointer, weir_block_details *out)
+{
+    wi_points waits;
+    pthread_mutex_lock(&runtime->pending.lock);
+    wi_inspect(stack->base, pointer, out, &waits);
+    pthread_mutex_unlock(&runtime->pending.lock);
+    out->waits = waits.count;
+    for (uint32_t i = 0; i < waits.count; i++)
+        out->wait[i] =
+            (weir_block_wait){wi_streams_named(&runtime->streams, waits.events[i].stream), waits.events[i].sequence};
+}
+
+weir_status weir_block_info(const void *pointer, weir_block_details *out)
+{
+    WI_ENTER();
+    if (!out || out->struct_size < 2 * sizeof(size_t))
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_info: NULL, or member struct_size is not set");
+    weir_block_details details = {.struct_size = sizeof details};
+    weir_runtime *runtime = wi_runtime_of(pointer);
+    if (runtime) {
+        wi_resource *stack = wi_kinds_owner(runtime, pointer, &details.kind);
+        details.runtime = runtime;
+        if (stack) /* else its memory was given back meanwhile */
+            inspect_block(runtime, stack, pointer, &details);
+        else
+            details.state = WEIR_BLOCK_FREE;
+    }
+    wi_runtimes_unlock();
+    if (!runtime)
+        return weir_fail(WEIR_ERR_FOREIGN, "%p is no memory of weir's", pointer);
+    wi_copy_out(out, out->struct_size, &details, sizeof details);
+    return WEIR_OK;
+}

@@ -181,7 +181,7 @@ weir_status wi_elastics_check_none(const weir_client *client);
 weir_status wi_elastic_refuse_page(const weir_runtime *runtime, const wi_resource *stack, const void *pointer,
                                    const char *call);
 
-/* Frees a claimed block for thread caches; alloc.c. The first one frees it on the stream now. The second one frees it
+/* Frees a claimed block for thread caches; free.c. The first one frees it on the stream now. The second one frees it
  * behind the point of wi_streams_point, if the stream is gone or captured. On failure the block is still claimed. */
 weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);

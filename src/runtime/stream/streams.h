@@ -7,7 +7,7 @@
  * A stream ends in four steps: its door is closed (`closed`), so that no call finds it any more; the calls that are
  * putting work on it are waited for (`inside`); its work is waited for, which theirs is part of; its place is given up.
  * Between the first step and the last weir itself still names the stream, to record points on it. Frees that looked
- * before are not waited for: they look again when they know their point (alloc.c).
+ * before are not waited for: they look again when they know their point (free.c).
  *
  * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is
  * leaving has no users and gets none; a place that is closed has one. */
