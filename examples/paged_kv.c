@@ -8,13 +8,21 @@
  * moves to other blocks, and a prompt that needs them all evicts what is only cached. */
 #include "paged_kv.h"
 #include <weir/prefix_cache.h>
-#include <weir/experimental/kv.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { KV_HEADS = 2, GROUP = 2, HEADS = KV_HEADS * GROUP, POOL_BLOCKS = 12, STEPS = 20 };
+
+/* Bytes from the row of a token to the next, from a head to the next, and from the plane of keys to that of values. A block
+ * is [planes][heads][tokens][head size]. */
+enum {
+    TOKEN_BYTES = PAGED_SIZE * sizeof(float),
+    HEAD_BYTES = PAGED_TOKENS * TOKEN_BYTES,
+    PLANE_BYTES = KV_HEADS * HEAD_BYTES,
+    BLOCK_BYTES = 2 * PLANE_BYTES
+};
 
 typedef struct sequence {
     uint32_t tokens[PAGED_LENGTH], length;
@@ -31,7 +39,6 @@ typedef struct engine {
     weir_block_pool_member *member;
     weir_prefix_cache *cache;
     weir_block_pool_view view;
-    weir_kv_layout layout;
     paged_batch batch, *device_batch;
     float out[PAGED_SEQUENCES][HEADS][PAGED_SIZE], *device_out;
     paged_work work[2];
@@ -42,23 +49,14 @@ typedef struct engine {
 
 static weir_status open_pool(engine *e)
 {
-    weir_kv_geometry g = WEIR_INIT(weir_kv_geometry);
     weir_block_pool_options options = WEIR_INIT(weir_block_pool_options);
     weir_prefix_cache_options cached = WEIR_INIT(weir_prefix_cache_options);
     weir_block_pool_stats stats = WEIR_INIT(weir_block_pool_stats);
-    e->layout.struct_size = sizeof e->layout;
-    g.type = WEIR_TYPE_F32;
-    g.layers = 1;
-    g.kv_heads = KV_HEADS;
-    g.tokens = PAGED_TOKENS;
-    g.head_size = PAGED_SIZE;
-    weir_status status = weir_kv_layout_of(&g, &e->layout);
-    options.bytes = (size_t)e->layout.bytes;
+    options.bytes = BLOCK_BYTES;
     options.count = POOL_BLOCKS;
     options.flags = WEIR_BLOCK_POOL_SHARED;
     cached.tokens = PAGED_TOKENS;
-    if (status == WEIR_OK)
-        status = weir_block_pool_create(e->client, &options, &e->pool);
+    weir_status status = weir_block_pool_create(e->client, &options, &e->pool);
     if (status == WEIR_OK)
         status = weir_block_pool_member_create(e->pool, e->client, 0, &e->member);
     if (status == WEIR_OK)
@@ -193,9 +191,9 @@ static weir_status queue(engine *e, paged_kind kind, uint64_t count)
                       .count = count,
                       .base = e->view.base,
                       .block = e->view.bytes,
-                      .plane = e->layout.plane,
-                      .head = e->layout.head,
-                      .token = e->layout.token,
+                      .plane = PLANE_BYTES,
+                      .head = HEAD_BYTES,
+                      .token = TOKEN_BYTES,
                       .batch = e->device_batch,
                       .out = e->device_out};
     return e->on_gpu ? paged_cuda_queue(w, e->stream) : weir_call(e->runtime, run_here, w, e->stream);

@@ -29,7 +29,7 @@ typedef struct paged_work {
     paged_kind kind;
     uint32_t kv_heads, group; /* heads with the same keys and values */
     uint64_t count;           /* steps: of a write, elements; of attention, heads */
-    char *base;               /* of the pool; with the next four, where an element lies (weir/experimental/kv.h) */
+    char *base;               /* of the pool; with the next four, where an element lies */
     uint64_t block, plane, head, token;
     const paged_batch *batch;
     float *out; /* [sequence][head][PAGED_SIZE] */

@@ -1,5 +1,5 @@
 # Pools of equal blocks.
-foreach(blocks_test pool misuse pending several clear model threads kv)
+foreach(blocks_test pool misuse pending several clear model threads)
   weir_test(blocks-${blocks_test} blocks/${blocks_test}.c)
 endforeach()
 weir_test(blocks-faults blocks/faults.c core/faulty.c INTERNAL)

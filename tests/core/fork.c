@@ -8,7 +8,6 @@
 #include <weir/driver.h>
 #include <weir/elastic.h>
 #include <weir/engine.h>
-#include <weir/experimental/kv.h>
 #include <weir/guard.h>
 #include <weir/model.h>
 #include <weir/onnxruntime.h>
@@ -84,9 +83,6 @@ static void calls_of_nothing(void)
     forked(weir_elastic_destroy(NULL, WEIR_STREAM_HOST));
     forked(weir_elastic_info(NULL, NULL));
     forked(weir_elastic_check(NULL));
-    forked(weir_kv_layout_of(NULL, NULL));
-    forked(weir_kv_fits(NULL, NULL, NULL));
-    forked(weir_kv_address(NULL, NULL, 0, 0, 0, 0, 0, NULL));
     forked(weir_guard_reports(NULL, NULL, 0, NULL));
     forked(weir_guard_check(NULL));
     forked(weir_guard_leaks(NULL, NULL, 0, NULL));

@@ -10,7 +10,6 @@
 #include <weir/elastic.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
-#include <weir/experimental/kv.h>
 #include <weir/plan.h>
 #include <weir/onnxruntime.h>
 #include <weir/model.h>
@@ -157,11 +156,6 @@ static weir_status of_elastic(const void *s)
 {
     weir_elastic *out;
     return weir_elastic_create(client, s, &out);
-}
-static weir_status of_geometry(const void *s)
-{
-    weir_kv_layout out = WEIR_INIT(weir_kv_layout);
-    return weir_kv_layout_of(s, &out);
 }
 static weir_status of_arena(const void *s)
 {
@@ -327,7 +321,6 @@ static const struct {
     ROW(weir_prefix_cache_options, of_cache),
     ROW(weir_prefix, of_prefix),
     ROW(weir_elastic_options, of_elastic),
-    ROW(weir_kv_geometry, of_geometry),
     ROW(weir_arena_options, of_arena),
     ROW(weir_arena_pool_options, of_arena_pool),
     ROW(weir_parameters_options, of_parameters),

@@ -11,7 +11,6 @@
 #include <weir/manifest.h>
 #include <weir/select.h>
 #include <weir/model.h>
-#include <weir/experimental/kv.h>
 
 enum { ROOM = 4096 };
 
@@ -81,8 +80,6 @@ static void structures_of_pools_that_are_filled(void **state)
     weir_block_pool_options blocks = {
         .struct_size = sizeof blocks, .bytes = 256, .count = 4, .flags = WEIR_BLOCK_POOL_SHARED};
     weir_prefix_cache_options tokens = {.struct_size = sizeof tokens, .tokens = 4};
-    weir_kv_geometry g = {
-        .struct_size = sizeof g, .type = WEIR_TYPE_F16, .layers = 1, .kv_heads = 1, .tokens = 4, .head_size = 8};
     weir_block_pool *pool;
     weir_block_pool_member *member;
     weir_prefix_cache *cache;
@@ -96,7 +93,6 @@ static void structures_of_pools_that_are_filled(void **state)
     ALL_SIZES(weir_block_pool_block_details, weir_block_pool_block_info(pool, 3, out));
     ALL_SIZES(weir_prefix_cache_details, weir_prefix_cache_info(cache, out));
     ALL_SIZES(weir_capture_pool_details, weir_capture_pool_info(graph, out));
-    ALL_SIZES(weir_kv_layout, weir_kv_layout_of(&g, out));
     ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
     ok(weir_prefix_cache_destroy(cache));
     ok(weir_block_pool_member_destroy(member));
@@ -232,7 +228,6 @@ static void structures_have_room_to_grow(void **state)
 #define LAST(type, member)                                                                                             \
     assert_int_equal(offsetof(type, member) + sizeof(((type *)0)->member), sizeof(type)) /* with no padding behind */
     LAST(weir_manifest, requirements);
-    LAST(weir_kv_layout, geometry);
     LAST(weir_arena_tensor, parameter);
 }
 

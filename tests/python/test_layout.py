@@ -14,7 +14,7 @@ from common import SOURCE
 from weir import names
 from weir._c import inspection, library, pooling, structures
 
-HEADERS = sorted((SOURCE / "include/weir").glob("*.h"))
+HEADERS = sorted(path for path in (SOURCE / "include/weir").glob("*.h") if "#error" not in path.read_text())
 NAMELESS = {"weir_refusal_holder": "((weir_refusal *)0)->holders[0]",  # what C has no name for
             "weir_residency_stay": "((weir_residency *)0)->stay[0]",
             "weir_pool_holder": "((weir_pool_receipt *)0)->holder[0]"}
