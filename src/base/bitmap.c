@@ -69,14 +69,14 @@ static uint64_t *tree_at(const wi_bitmap *b, uint32_t level, uint32_t at, uint32
     return &b->tree[((size_t)b->level[level] + at) * WI_BITMAP_LONGEST + bound - 1];
 }
 
-static void enter(wi_bitmap *b, uint32_t bound, uint32_t word)
+static void bitmap_enter(wi_bitmap *b, uint32_t bound, uint32_t word)
 {
     for (uint32_t level = 0; level < b->levels; level++, word /= 64)
         *tree_at(b, level, word / 64, bound) |= UINT64_C(1) << word % 64;
     b->trees |= UINT64_C(1) << (bound - 1);
 }
 
-static void leave(wi_bitmap *b, uint32_t bound, uint32_t word)
+static void bitmap_leave(wi_bitmap *b, uint32_t bound, uint32_t word)
 {
     uint64_t gone = 1; /* whether the word below is empty now */
     for (uint32_t level = 0; level < b->levels; level++, word /= 64) {
@@ -88,7 +88,7 @@ static void leave(wi_bitmap *b, uint32_t bound, uint32_t word)
 }
 
 /* The lowest word of a tree that is not empty. */
-static uint32_t first_in(const wi_bitmap *b, uint32_t bound)
+static uint32_t bitmap_first_in(const wi_bitmap *b, uint32_t bound)
 {
     uint32_t at = 0;
     for (uint32_t level = b->levels; level-- > 0;)
@@ -102,9 +102,9 @@ static void set_bound(wi_bitmap *b, uint32_t word, uint32_t bound)
     if (before == bound)
         return;
     if (before)
-        leave(b, before, word);
+        bitmap_leave(b, before, word);
     if (bound)
-        enter(b, bound, word);
+        bitmap_enter(b, bound, word);
     b->bound[word] = (uint8_t)bound;
 }
 
@@ -165,7 +165,7 @@ uint32_t wi_bitmap_take_last(wi_bitmap *b)
     if (wi_unlikely(!bits)) {
         if (!b->trees)
             return WI_BITMAP_NONE;
-        b->open = word = first_in(b, lowest(b->trees) + 1);
+        b->open = word = bitmap_first_in(b, lowest(b->trees) + 1);
         bits = b->bits[word];
     }
     b->bits[word] = bits & (bits - 1);
@@ -191,7 +191,7 @@ static void clear_bits(wi_bitmap *b, uint32_t first, uint32_t count)
 }
 
 /* Best fit in the word for a run of `count`, which its bound promises. */
-static bool fit(const wi_bitmap *b, uint32_t word, uint32_t count, uint32_t *first)
+static bool bitmap_fit(const wi_bitmap *b, uint32_t word, uint32_t count, uint32_t *first)
 {
     uint64_t low = b->bits[word], high = b->bits[word + 1];
     uint64_t starts = starts_of(low, high, count);
@@ -211,8 +211,8 @@ static uint32_t take_short_run(wi_bitmap *b, uint32_t count)
         uint64_t enough = b->trees & ~UINT64_C(0) << (count - 1);
         if (!enough)
             return WI_BITMAP_NONE;
-        uint32_t word = first_in(b, lowest(enough) + 1), first;
-        bool found = fit(b, word, count, &first);
+        uint32_t word = bitmap_first_in(b, lowest(enough) + 1), first;
+        bool found = bitmap_fit(b, word, count, &first);
         if (found)
             clear_bits(b, first, count);
         set_bound(b, word, longest_from(b, word)); /* corrects a bound that was too high */
@@ -227,7 +227,7 @@ static uint32_t take_short_run(wi_bitmap *b, uint32_t count)
 }
 
 /* The end of the free run that goes on from place `at`, or `enough` places later if that comes first. */
-static uint64_t run_end(const wi_bitmap *b, uint64_t at, uint64_t enough)
+static uint64_t bitmap_run_end(const wi_bitmap *b, uint64_t at, uint64_t enough)
 {
     for (uint64_t end = at + enough; at < end && at < b->count;) {
         uint32_t inside = (uint32_t)(at % 64), ones = ones_below(b->bits[at / 64] >> inside);
@@ -248,7 +248,7 @@ static uint64_t find_long_run(const wi_bitmap *b, uint64_t count, uint64_t *firs
             uint64_t word = group * UINT64_C(64) + lowest(left);
             if (word < done)
                 continue;
-            uint64_t start = word * 64 + 64 - ones_above(b->bits[word]), end = run_end(b, start, count);
+            uint64_t start = word * 64 + 64 - ones_above(b->bits[word]), end = bitmap_run_end(b, start, count);
             done = wi_max(word + 1, end / 64);
             if (end > start && end - start > best) {
                 best = end - start;
@@ -339,7 +339,7 @@ void wi_bitmap_give(wi_bitmap *b, uint32_t first, uint32_t count)
 uint32_t wi_bitmap_longest(wi_bitmap *b)
 {
     while (b->trees) {
-        uint32_t bound = 64 - (uint32_t)__builtin_clzll(b->trees), word = first_in(b, bound);
+        uint32_t bound = 64 - (uint32_t)__builtin_clzll(b->trees), word = bitmap_first_in(b, bound);
         uint32_t length = longest_from(b, word);
         uint64_t first;
         if (length == bound)

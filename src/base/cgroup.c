@@ -27,7 +27,7 @@ static void visit_up(const char *mount, const char *group, bool second, visit ea
     }
 }
 
-static bool has_word(const char *words, const char *word)
+static bool cgroup_has_word(const char *words, const char *word)
 {
     size_t length = strlen(word);
     while (*words) {
@@ -53,7 +53,7 @@ static void visit_groups(const char *root, const char *controller, visit each, v
         *group++ = '\0';
         controllers++;
         bool second = *controllers == '\0';
-        if (!second && !has_word(controllers, controller))
+        if (!second && !cgroup_has_word(controllers, controller))
             continue;
         /* Controllers of the first version that are mounted together have a link each, but not everywhere. */
         const char *const names[] = {controllers, controller};

@@ -19,7 +19,7 @@ WI_FREE_AFTER_FORKS(lock)
 static atomic_size_t counts[WI_TEXTS]; /* changed under the lock */
 static atomic_uint_fast64_t lost[WI_TEXTS];
 
-static const char *look_up(uint64_t hash, const char *text, size_t length)
+static const char *intern_look_up(uint64_t hash, const char *text, size_t length)
 {
     for (kept *k = atomic_load(&buckets[hash % BUCKETS]); k; k = k->next)
         if (k->hash == hash && k->length == length && memcmp(k->text, text, length) == 0)
@@ -28,7 +28,7 @@ static const char *look_up(uint64_t hash, const char *text, size_t length)
 }
 
 /* With the lock held. */
-static const char *add(wi_text_kind kind, uint64_t hash, const char *text, size_t length)
+static const char *intern_add(wi_text_kind kind, uint64_t hash, const char *text, size_t length)
 {
     kept *k = atomic_load(&counts[kind]) < WI_TEXTS_MOST ? malloc(sizeof *k + length + 1) : NULL;
     if (!k)
@@ -44,18 +44,18 @@ static const char *add(wi_text_kind kind, uint64_t hash, const char *text, size_
 }
 
 /* When the table is full, a new text is searched for without the lock. */
-static const char *keep(wi_text_kind kind, const char *text, size_t most)
+static const char *intern_keep(wi_text_kind kind, const char *text, size_t most)
 {
     size_t length = strnlen(text, most);
     uint64_t hash = wi_hash(text, length);
-    const char *found = look_up(hash, text, length);
+    const char *found = intern_look_up(hash, text, length);
     if (found || atomic_load_explicit(&counts[kind], memory_order_relaxed) == WI_TEXTS_MOST)
         return found;
     watch_forks();
     pthread_mutex_lock(&lock);
-    found = look_up(hash, text, length);
+    found = intern_look_up(hash, text, length);
     if (!found)
-        found = add(kind, hash, text, length);
+        found = intern_add(kind, hash, text, length);
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -79,7 +79,7 @@ static void tell_of_loss(wi_text_kind kind, const char *text, size_t most)
 
 const char *wi_intern_as(wi_text_kind kind, const char *text, size_t most)
 {
-    const char *found = keep(kind, text, most);
+    const char *found = intern_keep(kind, text, most);
     if (!found)
         tell_of_loss(kind, text, most);
     return found;

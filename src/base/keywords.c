@@ -59,7 +59,7 @@ static bool is_one_of(const char *const *list, const char *word)
     return *list != NULL;
 }
 
-static weir_status unknown(const char *what, const char *word, const char *kind, const char *const *list)
+static weir_status keywords_unknown(const char *what, const char *word, const char *kind, const char *const *list)
 {
     char known[256] = "";
     for (; *list; list++) {
@@ -76,12 +76,12 @@ weir_status wi_strategy_check(const char *what, const char *word)
                          "%s \"%s\" would split one model over several devices, which weir does not do yet; the others "
                          "(pool, auto and so on) take one device that qualifies",
                          what, word);
-    return is_one_of(strategies, word) ? WEIR_OK : unknown(what, word, "strategy", strategies);
+    return is_one_of(strategies, word) ? WEIR_OK : keywords_unknown(what, word, "strategy", strategies);
 }
 
 weir_status wi_level_check(const char *what, const char *word)
 {
-    return is_one_of(levels, word) ? WEIR_OK : unknown(what, word, "level of optimization", levels);
+    return is_one_of(levels, word) ? WEIR_OK : keywords_unknown(what, word, "level of optimization", levels);
 }
 
 bool wi_level_is_all(const char *word)

@@ -11,8 +11,8 @@
 
 typedef bool check_fn(const char *value);
 
-static check_fn is_size, is_amount, is_bytes, is_budget, is_stack, is_level, is_duration, is_age, is_switch, is_percent,
-    is_policy, is_count, is_anything;
+static check_fn base_options_is_size, is_amount, is_bytes, is_budget, is_stack, is_level, is_duration, is_age,
+    is_switch, is_percent, is_policy, is_count, is_anything;
 
 enum { VALUE_BYTES = 256 };
 
@@ -42,7 +42,7 @@ static struct option {
      .standard = "",
      .help = "addresses to reserve for each of a device's ranges, in whole GiB; by default four times its memory, or "
              "what the system's limit of addresses leaves room for",
-     .valid = is_size},
+     .valid = base_options_is_size},
     {.name = "thread_cache",
      .environment = "WEIR_THREAD_CACHE",
      .standard = "",
@@ -217,7 +217,7 @@ static bool next_item(const char **list, char *item, size_t capacity)
 
 /* The full name of a device: "host", "cuda:1"; "cuda" stands for "cuda:0". A misspelt name must not pass for a device
  * that is absent. */
-static bool device_name(const char *text, char *full, size_t capacity)
+static bool base_options_device_name(const char *text, char *full, size_t capacity)
 {
     static const char *const alone[] = {"host", "sim"};
     unsigned ordinal = 0;
@@ -245,7 +245,7 @@ static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
             return false;
         if (equals)
             *equals = '\0';
-        if (equals && !device_name(item, name, sizeof name))
+        if (equals && !base_options_device_name(item, name, sizeof name))
             return false;
         if (!equals || (device && strcmp(name, device) == 0))
             *bytes = size;
@@ -253,7 +253,7 @@ static bool parse_budget(const char *value, const char *device, uint64_t *bytes)
     return true;
 }
 
-static bool is_size(const char *value)
+static bool base_options_is_size(const char *value)
 {
     uint64_t bytes;
     return *value == '\0' || (wi_size_read(value, &bytes) && bytes > 0);
@@ -325,7 +325,7 @@ static void default_home(char *text, size_t capacity)
     snprintf(text, capacity, "%s/.cache/weir", home ? home : "");
 }
 
-static struct option *find(const char *name)
+static struct option *base_options_find(const char *name)
 {
     for (size_t i = 0; name && i < OPTION_COUNT; i++)
         if (strcmp(options[i].name, name) == 0)
@@ -382,7 +382,7 @@ static void read_option(const struct option *option, weir_option *out)
         default_home(out->value, sizeof out->value);
 }
 
-static weir_status give(const struct option *option, weir_option *out)
+static weir_status base_options_give(const struct option *option, weir_option *out)
 {
     weir_option value = {.struct_size = sizeof value};
     watch_forks();
@@ -394,7 +394,7 @@ static weir_status give(const struct option *option, weir_option *out)
     return WEIR_OK;
 }
 
-static weir_status unknown(const char *name)
+static weir_status base_options_unknown(const char *name)
 {
     const struct option *nearest = &options[0];
     for (size_t i = 1; i < OPTION_COUNT; i++)
@@ -407,7 +407,7 @@ static weir_status option_at(size_t index, weir_option *out)
 {
     if (index >= OPTION_COUNT)
         return weir_fail(WEIR_ERR_NOT_FOUND, "there are %d options; %zu is past the last", (int)OPTION_COUNT, index);
-    return give(&options[index], out);
+    return base_options_give(&options[index], out);
 }
 
 weir_status weir_option_info(const char *name, size_t index, weir_option *out)
@@ -415,8 +415,8 @@ weir_status weir_option_info(const char *name, size_t index, weir_option *out)
     WI_ENTER();
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_option_info: NULL");
-    const struct option *option = find(name);
-    return !name ? option_at(index, out) : option ? give(option, out) : unknown(name);
+    const struct option *option = base_options_find(name);
+    return !name ? option_at(index, out) : option ? base_options_give(option, out) : base_options_unknown(name);
 }
 
 weir_status weir_option_set(const char *name, const char *value)
@@ -424,9 +424,9 @@ weir_status weir_option_set(const char *name, const char *value)
     WI_ENTER();
     if (!name)
         return weir_fail(WEIR_ERR_INVALID, "weir_option_set: NULL");
-    struct option *option = find(name);
+    struct option *option = base_options_find(name);
     if (!option)
-        return unknown(name);
+        return base_options_unknown(name);
     if (value && (strlen(value) >= VALUE_BYTES || !option->valid(value)))
         return weir_fail(WEIR_ERR_INVALID, "option %s does not take \"%.80s\": %s", name, value, option->help);
     watch_forks();
@@ -495,7 +495,7 @@ uint64_t wi_option_wait(void)
     return nanoseconds;
 }
 
-static bool is_on(const char *name)
+static bool base_options_is_on(const char *name)
 {
     weir_option option = {.struct_size = sizeof option};
     return weir_option_info(name, 0, &option) == WEIR_OK && strcmp(option.value, "1") == 0;
@@ -503,15 +503,15 @@ static bool is_on(const char *name)
 
 bool wi_option_poison(void)
 {
-    return is_on("poison");
+    return base_options_is_on("poison");
 }
 
 bool wi_option_watch(void)
 {
-    return is_on("watch");
+    return base_options_is_on("watch");
 }
 
 bool wi_option_predictions(void)
 {
-    return is_on("predictions");
+    return base_options_is_on("predictions");
 }

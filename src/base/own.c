@@ -21,7 +21,7 @@ static void end_thread(void *list)
     }
 }
 
-static void make_key(void)
+static void base_own_make_key(void)
 {
     usable = pthread_key_create(&key, end_thread) == 0;
 }
@@ -31,7 +31,7 @@ void *wi_own(void **place, size_t bytes)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (wi_likely(*place))
         return *place;
-    pthread_once(&once, make_key);
+    pthread_once(&once, base_own_make_key);
     owned *o = usable ? calloc(1, sizeof *o + bytes) : NULL;
     if (!o)
         return NULL;

@@ -8,7 +8,7 @@ static size_t home(const wi_pointer_map *map, const void *pointer)
 }
 
 /* The pointer's entry, or the empty one where it would go. */
-static size_t find(const wi_pointer_map *map, const void *pointer)
+static size_t pointer_map_find(const wi_pointer_map *map, const void *pointer)
 {
     size_t at = home(map, pointer);
     while (map->entries[at].pointer != NULL && map->entries[at].pointer != pointer)
@@ -16,7 +16,7 @@ static size_t find(const wi_pointer_map *map, const void *pointer)
     return at;
 }
 
-static bool grow(wi_pointer_map *map)
+static bool pointer_map_grow(wi_pointer_map *map)
 {
     wi_pointer_map larger = {.capacity = map->capacity == 0 ? 256 : map->capacity * 2, .used = map->used};
     larger.entries = calloc(larger.capacity, sizeof *larger.entries);
@@ -24,7 +24,7 @@ static bool grow(wi_pointer_map *map)
         return false;
     for (size_t i = 0; i < map->capacity; i++)
         if (map->entries[i].pointer != NULL)
-            larger.entries[find(&larger, map->entries[i].pointer)] = map->entries[i];
+            larger.entries[pointer_map_find(&larger, map->entries[i].pointer)] = map->entries[i];
     free(map->entries);
     *map = larger;
     return true;
@@ -34,9 +34,9 @@ bool wi_pointer_map_put(wi_pointer_map *map, const void *pointer, uint64_t value
 {
     if (pointer == NULL)
         return true;
-    if (map->used * 2 >= map->capacity && !grow(map))
+    if (map->used * 2 >= map->capacity && !pointer_map_grow(map))
         return false;
-    wi_pointer_map_entry *entry = &map->entries[find(map, pointer)];
+    wi_pointer_map_entry *entry = &map->entries[pointer_map_find(map, pointer)];
     map->used += entry->pointer == NULL;
     *entry = (wi_pointer_map_entry){pointer, value};
     return true;
@@ -46,7 +46,7 @@ bool wi_pointer_map_get(const wi_pointer_map *map, const void *pointer, uint64_t
 {
     if (map->capacity == 0 || pointer == NULL)
         return false;
-    const wi_pointer_map_entry *entry = &map->entries[find(map, pointer)];
+    const wi_pointer_map_entry *entry = &map->entries[pointer_map_find(map, pointer)];
     if (entry->pointer == NULL)
         return false;
     *value = entry->value;
@@ -57,7 +57,7 @@ bool wi_pointer_map_remove(wi_pointer_map *map, const void *pointer, uint64_t *v
 {
     if (map->capacity == 0 || pointer == NULL)
         return false;
-    size_t mask = map->capacity - 1, gap = find(map, pointer);
+    size_t mask = map->capacity - 1, gap = pointer_map_find(map, pointer);
     if (map->entries[gap].pointer == NULL)
         return false;
     *value = map->entries[gap].value;

@@ -26,7 +26,7 @@ static weir_status no_size(const char *text)
 }
 
 /* whole.fraction x 1024^power, rounded down to bytes. False: less than a byte, a fraction of bytes, or overflow. */
-static bool scale(uint64_t whole, const char *fraction, size_t digits, int power, uint64_t *bytes)
+static bool size_scale(uint64_t whole, const char *fraction, size_t digits, int power, uint64_t *bytes)
 {
     unsigned __int128 unit = (unsigned __int128)1 << (10 * power);
     unsigned __int128 numerator = 0, denominator = 1;
@@ -63,7 +63,8 @@ bool wi_size_read(const char *text, uint64_t *bytes)
     if (*at == ' ' && at[1] != '\0')
         at++;
     int power = unit_power(at);
-    return digits > 0 && power >= 0 && fraction_digits <= 18 && scale(whole, fraction, fraction_digits, power, bytes);
+    return digits > 0 && power >= 0 && fraction_digits <= 18 &&
+           size_scale(whole, fraction, fraction_digits, power, bytes);
 }
 
 weir_status wi_size_parse(const char *text, uint64_t *bytes)

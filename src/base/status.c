@@ -60,7 +60,7 @@ static void drop_partial_character(char *text, size_t length)
 }
 
 /* Cuts a text that has no room for its end: behind a word, unless that is far away, and with "…". */
-static void cut(char *text, size_t room)
+static void status_cut(char *text, size_t room)
 {
     static const char more[] = "…";
     enum { FAR = 48 };
@@ -87,7 +87,7 @@ char *wi_shorten(const char *text, char *to, size_t room)
     memmove(to, text, wi_min(length, room - 1));
     to[wi_min(length, room - 1)] = '\0';
     if (length >= room)
-        cut(to, room);
+        status_cut(to, room);
     return to;
 }
 
@@ -113,7 +113,7 @@ weir_status weir_fail(weir_status status, const char *format, ...)
     if (length < 0)
         text[0] = '\0';
     else if ((size_t)length >= sizeof text)
-        cut(text, sizeof text);
+        status_cut(text, sizeof text);
     wi_one_line(text);
     set_detail(text);
     return status;

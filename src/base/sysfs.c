@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static bool read_whole(const char *path, char *text, size_t capacity)
+static bool sysfs_read_whole(const char *path, char *text, size_t capacity)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
@@ -33,7 +33,7 @@ static bool read_printed(char *text, size_t capacity, const char *format, va_lis
     char path[PATH_MAX];
     text[0] = '\0';
     int length = vsnprintf(path, sizeof path, format, arguments);
-    return length > 0 && (size_t)length < sizeof path && read_whole(path, text, capacity);
+    return length > 0 && (size_t)length < sizeof path && sysfs_read_whole(path, text, capacity);
 }
 
 bool wi_sysfs_text(char *text, size_t capacity, const char *format, ...)
@@ -45,7 +45,7 @@ bool wi_sysfs_text(char *text, size_t capacity, const char *format, ...)
     return found;
 }
 
-static bool read_number(const char *text, uint64_t *out)
+static bool sysfs_read_number(const char *text, uint64_t *out)
 {
     bool hexadecimal = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
     if (!isdigit((unsigned char)*text))
@@ -63,7 +63,7 @@ bool wi_sysfs_number(uint64_t *out, const char *format, ...)
     char text[64];
     va_list arguments;
     va_start(arguments, format);
-    bool found = read_printed(text, sizeof text, format, arguments) && read_number(text, out);
+    bool found = read_printed(text, sizeof text, format, arguments) && sysfs_read_number(text, out);
     va_end(arguments);
     return found;
 }
@@ -82,5 +82,5 @@ const char *wi_sysfs_line(const char *text, const char *key)
 bool wi_sysfs_field(const char *text, const char *key, uint64_t *out)
 {
     const char *found = wi_sysfs_line(text, key);
-    return found && read_number(found, out);
+    return found && sysfs_read_number(found, out);
 }

@@ -40,7 +40,7 @@ uint64_t wi_thread_number(void)
 
 atomic_bool wi_forked;
 
-static void in_child(void)
+static void system_in_child(void)
 {
     atomic_store(&wi_forked, true);
     wi_detail_in_child();
@@ -48,7 +48,7 @@ static void in_child(void)
 
 static void watch_forks_once(void)
 {
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(NULL, NULL, system_in_child);
 }
 
 void wi_watch_forks(void)

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 /* The last step of splitmix64 (Steele, Lea, Flood 2014): different for different keys. */
-static uint64_t rank(const wi_treap *treap, const wi_treap_node *node)
+static uint64_t treap_rank(const wi_treap *treap, const wi_treap_node *node)
 {
     uint64_t x = node->key ^ treap->seed;
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -17,7 +17,7 @@ static wi_treap_node **child(wi_treap_node *parent, uint64_t key)
 }
 
 /* Splits a tree into the keys below `key` and the rest. */
-static void split(wi_treap_node *from, uint64_t key, wi_treap_node **below, wi_treap_node **rest)
+static void treap_split(wi_treap_node *from, uint64_t key, wi_treap_node **below, wi_treap_node **rest)
 {
     while (from) {
         if (from->key < key) {
@@ -37,7 +37,7 @@ static void split(wi_treap_node *from, uint64_t key, wi_treap_node **below, wi_t
 static void merge(const wi_treap *treap, wi_treap_node *low, wi_treap_node *high, wi_treap_node **out)
 {
     while (low && high) {
-        if (rank(treap, low) > rank(treap, high)) {
+        if (treap_rank(treap, low) > treap_rank(treap, high)) {
             *out = low;
             out = &low->right;
             low = low->right;
@@ -54,9 +54,9 @@ void wi_treap_add(wi_treap *treap, wi_treap_node *node, uint64_t key)
 {
     wi_treap_node **link = &treap->root;
     node->key = key;
-    while (*link && rank(treap, *link) > rank(treap, node))
+    while (*link && treap_rank(treap, *link) > treap_rank(treap, node))
         link = child(*link, key);
-    split(*link, key, &node->left, &node->right);
+    treap_split(*link, key, &node->left, &node->right);
     *link = node;
 }
 
@@ -92,17 +92,17 @@ wi_treap_node *wi_treap_above(const wi_treap *treap, uint64_t key)
     return found;
 }
 
-static void walk(wi_treap_node *node, void (*fn)(wi_treap_node *node, void *user), void *user)
+static void treap_walk(wi_treap_node *node, void (*fn)(wi_treap_node *node, void *user), void *user)
 {
     for (; node; node = node->right) {
-        walk(node->left, fn, user);
+        treap_walk(node->left, fn, user);
         fn(node, user);
     }
 }
 
 void wi_treap_each(const wi_treap *treap, void (*fn)(wi_treap_node *node, void *user), void *user)
 {
-    walk(treap->root, fn, user);
+    treap_walk(treap->root, fn, user);
 }
 
 typedef struct checked {
@@ -116,8 +116,8 @@ static void check_one(wi_treap_node *node, void *user)
 {
     checked *c = user;
     c->wrong |= c->last && c->last->key >= node->key;
-    c->wrong |= node->left && rank(c->treap, node->left) >= rank(c->treap, node);
-    c->wrong |= node->right && rank(c->treap, node->right) >= rank(c->treap, node);
+    c->wrong |= node->left && treap_rank(c->treap, node->left) >= treap_rank(c->treap, node);
+    c->wrong |= node->right && treap_rank(c->treap, node->right) >= treap_rank(c->treap, node);
     c->last = node;
     c->count++;
 }

@@ -11,7 +11,7 @@ static bool is_digit(char c)
 }
 
 /* Reads one part and moves *text behind it. False: there is none, or it is larger than 32 bits. */
-static bool read_part(const char **text, uint32_t *out)
+static bool versions_read_part(const char **text, uint32_t *out)
 {
     uint64_t value = 0;
     const char *p = *text;
@@ -34,7 +34,7 @@ weir_status wi_version_read(const char *text, weir_version_number *out)
     const char *p = text + (*text == 'v');
     bool good = true;
     do {
-        good = version.count < MOST_PARTS && read_part(&p, &version.part[version.count]);
+        good = version.count < MOST_PARTS && versions_read_part(&p, &version.part[version.count]);
         version.count++;
     } while (good && *p == '.' && p++);
     if (!good || (*p != '\0' && *p != '-' && *p != '+'))

@@ -18,7 +18,7 @@ void wi_watch_address(int folder, const char *name, struct sockaddr_un *out)
     snprintf(out->sun_path, sizeof out->sun_path, "/proc/self/fd/%d/%.64s", folder, name);
 }
 
-static weir_status check_owner(int file, const char *path, bool make, uid_t self)
+static weir_status watch_folder_check_owner(int file, const char *path, bool make, uid_t self)
 {
     struct stat found;
     if (fstat(file, &found) != 0)
@@ -41,7 +41,7 @@ weir_status wi_watch_folder_take(const char *path, bool make, uid_t self, int *f
     if (opened < 0)
         return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "the folder %s: %s", path,
                          strerror(errno));
-    weir_status status = check_owner(opened, path, make, self);
+    weir_status status = watch_folder_check_owner(opened, path, make, self);
     if (status == WEIR_OK && (*file = openat(opened, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         status = weir_fail(WEIR_ERR_SYSTEM, "the folder %s: %s", path, strerror(errno));
     close(opened);

@@ -27,7 +27,7 @@ static size_t indent_of(const char *line)
     return first;
 }
 
-static void print_lines(const char *text, size_t width)
+static void cli_args_print_lines(const char *text, size_t width)
 {
     while (*text != '\0') {
         size_t length = strcspn(text, "\n"), indent = indent_of(text);
@@ -46,7 +46,7 @@ static void print_lines(const char *text, size_t width)
     }
 }
 
-static char *name_of(const arg *option)
+static char *cli_args_name_of(const arg *option)
 {
     const char *value = option->value != NULL ? option->value : "";
     return text_print("--%s%s%s", option->name, *value != '\0' ? " " : "", value);
@@ -57,20 +57,20 @@ static void print_options(const arg *options, size_t width)
     static const arg help = {.name = "help", .help = "this text"};
     size_t longest = 0;
     for (const arg *o = options; o->name != NULL; o++) {
-        char *name = name_of(o);
+        char *name = cli_args_name_of(o);
         size_t columns = text_columns(name);
         longest = columns > longest ? columns : longest;
         free(name);
     }
     for (const arg *o = options; o != NULL; o = o == &help ? NULL : o[1].name != NULL ? o + 1 : &help) {
-        char *name = name_of(o), *line = text_print("  %-*s  %s", (int)longest, name, o->help);
-        print_lines(line, width);
+        char *name = cli_args_name_of(o), *line = text_print("  %-*s  %s", (int)longest, name, o->help);
+        cli_args_print_lines(line, width);
         free(line);
         free(name);
     }
 }
 
-static int print_help(const args_table *all)
+static int cli_args_print_help(const args_table *all)
 {
     size_t columns = (size_t)terminal_columns();
     size_t width = columns > WIDEST ? WIDEST : columns < NARROWEST ? NARROWEST : columns;
@@ -82,13 +82,13 @@ static int print_help(const args_table *all)
     }
     if (all->about != NULL) {
         puts("");
-        print_lines(all->about, width);
+        cli_args_print_lines(all->about, width);
     }
     puts("");
     print_options(all->options, width);
     if (all->notes != NULL) {
         puts("");
-        print_lines(all->notes, width);
+        cli_args_print_lines(all->notes, width);
     }
     return cli_flush(CLI_OK);
 }
@@ -96,7 +96,7 @@ static int print_help(const args_table *all)
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
 /* Says what getopt_long, called with opterr 0 and a leading ':', found wrong with the word it just read. */
-static int bad_option(const char *verb, int code, char **argv)
+static int cli_args_bad_option(const char *verb, int code, char **argv)
 {
     const char *word = argv[optind - 1];
     if (code == ':')
@@ -109,7 +109,7 @@ static int bad_option(const char *verb, int code, char **argv)
     return cli_usage(verb, "unknown or ambiguous option %s", word);
 }
 
-static int set_number(const char *verb, const arg *option, const char *value, void *at)
+static int cli_args_set_number(const char *verb, const arg *option, const char *value, void *at)
 {
     uint64_t number;
     if (!text_number(value, option->least, option->most, &number))
@@ -122,7 +122,7 @@ static int set_number(const char *verb, const arg *option, const char *value, vo
     return -1;
 }
 
-static int set_text(const char *verb, const arg *option, const char *value, void *at)
+static int cli_args_set_text(const char *verb, const arg *option, const char *value, void *at)
 {
     if (value[0] == '\0' && option->type == ARG_FILE)
         return cli_usage(verb, "--%s needs a file name", option->name);
@@ -143,10 +143,10 @@ static int set_option(const char *verb, const arg *option, const char *value, vo
     case ARG_TEXT:
     case ARG_NAME:
     case ARG_FILE:
-        return set_text(verb, option, value, at);
+        return cli_args_set_text(verb, option, value, at);
     case ARG_NUMBER:
     case ARG_COUNT:
-        return set_number(verb, option, value, at);
+        return cli_args_set_number(verb, option, value, at);
     case ARG_CALL:
     case ARG_LATE:
         break;
@@ -154,7 +154,7 @@ static int set_option(const char *verb, const arg *option, const char *value, vo
     return option->read(option, value, to);
 }
 
-static size_t count_of(const arg *options)
+static size_t cli_args_count_of(const arg *options)
 {
     size_t count = 0;
     while (options[count].name != NULL)
@@ -184,7 +184,7 @@ static struct option *getopt_table(const arg *options, size_t count)
 static char *getopt_letters(const args_table *all)
 {
     const arg *options = all->options;
-    size_t count = count_of(options);
+    size_t count = cli_args_count_of(options);
     char *letters = text_zeroed(4 + 2 * count, 1), *to = letters;
     if (all->operands_end_options)
         *to++ = '+';
@@ -199,7 +199,7 @@ static char *getopt_letters(const args_table *all)
     return letters;
 }
 
-static const arg *option_of(const arg *options, int code)
+static const arg *cli_args_option_of(const arg *options, int code)
 {
     if (code >= FIRST_CODE)
         return &options[code - FIRST_CODE];
@@ -219,19 +219,20 @@ typedef struct late_list {
     size_t count;
 } late_list;
 
-static int read_options(const args_table *all, int argc, char **argv, void *to, late_list *kept, uint64_t *seen)
+static int cli_args_read_options(const args_table *all, int argc, char **argv, void *to, late_list *kept,
+                                 uint64_t *seen)
 {
-    struct option *table = getopt_table(all->options, count_of(all->options));
+    struct option *table = getopt_table(all->options, cli_args_count_of(all->options));
     char *letters = getopt_letters(all);
     int status = -1, code;
     opterr = 0;
     optind = 0;
     while (status < 0 && (code = getopt_long(argc, argv, letters, table, NULL)) != -1) {
-        const arg *option = option_of(all->options, code);
+        const arg *option = cli_args_option_of(all->options, code);
         if (code == 'h') {
-            status = print_help(all);
+            status = cli_args_print_help(all);
         } else if (option == NULL) {
-            status = bad_option(all->verb, code, argv);
+            status = cli_args_bad_option(all->verb, code, argv);
         } else if (option->type == ARG_LATE) {
             kept->list = text_grow(kept->list, kept->count + 1, sizeof *kept->list);
             kept->list[kept->count++] = (late){option, optarg};
@@ -249,7 +250,7 @@ int args_read(const args_table *all, int argc, char **argv, void *to, uint64_t *
 {
     late_list kept = {0};
     uint64_t given = 0;
-    int status = read_options(all, argc, argv, to, &kept, &given);
+    int status = cli_args_read_options(all, argc, argv, to, &kept, &given);
     if (seen != NULL)
         *seen = given;
     if (status < 0 && all->read_operands != NULL)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* In one write, so that lines of several threads do not mix. */
-static void say(const char *text)
+static void cli_say(const char *text)
 {
     char *clean = text_clean(text, strlen(text), false);
     char *line = text_print("weir: %s\n", clean);
@@ -27,7 +27,7 @@ int cli_fail(const char *format, ...)
     va_start(arguments, format);
     char *text = text_vprint(format, arguments);
     va_end(arguments);
-    say(text);
+    cli_say(text);
     pthread_mutex_lock(&lock);
     free(last_failure);
     last_failure = text;
@@ -61,7 +61,7 @@ int cli_usage(const char *verb, const char *format, ...)
     va_end(arguments);
     char *line =
         verb != NULL ? text_print("%s; see 'weir %s --help'", text, verb) : text_print("%s; see 'weir help'", text);
-    say(line);
+    cli_say(line);
     free(line);
     free(text);
     return CLI_USAGE;

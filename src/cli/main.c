@@ -80,7 +80,7 @@ static const cli_verb verbs[] = {
 };
 enum { VERBS = sizeof verbs / sizeof verbs[0] };
 
-static const cli_verb *find(const char *name)
+static const cli_verb *cli_main_find(const char *name)
 {
     for (size_t i = 0; i < VERBS; i++)
         if (strcmp(verbs[i].name, name) == 0)
@@ -88,7 +88,7 @@ static const cli_verb *find(const char *name)
     return NULL;
 }
 
-static int print_help(bool json)
+static int cli_main_print_help(bool json)
 {
     if (json) {
         json_t *list = json_array();
@@ -109,16 +109,16 @@ static int verb_help(int argc, char **argv)
 {
     static const args_table arguments = {.verb = "help", .usage = "help [VERB] [--json]", .options = args_json};
     if (argc == 2 && argv[1][0] != '-') {
-        const cli_verb *verb = find(argv[1]);
+        const cli_verb *verb = cli_main_find(argv[1]);
         if (verb == NULL)
             return cli_usage(NULL, "there is no verb '%s'", argv[1]);
         char help[] = "--help";
         char *words[] = {argv[1], help, NULL};
-        return verb->main == verb_help ? print_help(false) : verb->main(2, words);
+        return verb->main == verb_help ? cli_main_print_help(false) : verb->main(2, words);
     }
     bool json = false;
     int status = args_read(&arguments, argc, argv, &json, NULL);
-    return status >= 0 ? status : print_help(json);
+    return status >= 0 ? status : cli_main_print_help(json);
 }
 
 int verb_version(int argc, char **argv)
@@ -152,12 +152,12 @@ int main(int argc, char **argv)
     if (argc < 2)
         return cli_usage(NULL, "which verb?");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return print_help(false);
+        return cli_main_print_help(false);
     if (strcmp(argv[1], "--version") == 0) {
         argv[1] = (char[]){"version"};
         return verb_version(argc - 1, argv + 1);
     }
-    const cli_verb *verb = find(argv[1]);
+    const cli_verb *verb = cli_main_find(argv[1]);
     if (verb == NULL)
         return cli_usage(NULL, argv[1][0] == '-' ? "unknown option %s" : "there is no verb '%s'", argv[1]);
     return cli_end(verb->main(argc - 1, argv + 1), argv + 1);

@@ -36,7 +36,7 @@ weir_status manifest_clear(weir_manifest_cleared *out)
 #include "base/model_path.h"
 
 /* A model needs no manifest; the engines tell what it is. */
-static bool is_model(const char *path)
+static bool cli_manifest_is_model(const char *path)
 {
     return !wi_suffix_of(".json .aimod", path) || wi_suffix_of("genai_config.json", path);
 }
@@ -44,7 +44,7 @@ static bool is_model(const char *path)
 weir_status manifest_read(const char *path, weir_manifest **out)
 {
     *out = NULL;
-    if (!is_model(path))
+    if (!cli_manifest_is_model(path))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "cannot read %s: this weir was built without libweir-manifest (WEIR_MANIFEST=OFF)", path);
     size_t length = strlen(path) + 1;

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static weir_status cannot(const char *path, const char *what, int problem)
+static weir_status output_file_cannot(const char *path, const char *what, int problem)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "cannot write %s%s%s: %s", what, what[0] != '\0' ? " " : "", path,
                      strerror(problem));
@@ -30,14 +30,14 @@ weir_status output_file_check(const char *path, const char *what)
         problem = S_ISDIR(found.st_mode) ? EISDIR : access(path, W_OK) == 0 ? 0 : errno;
     else if (problem == ENOENT)
         problem = check_folder(path);
-    return problem == 0 ? WEIR_OK : cannot(path, what, problem);
+    return problem == 0 ? WEIR_OK : output_file_cannot(path, what, problem);
 }
 
 FILE *output_file_open(const char *path, const char *what)
 {
     FILE *file = fopen(path, "wb");
     if (file == NULL)
-        cannot(path, what, errno);
+        output_file_cannot(path, what, errno);
     return file;
 }
 
@@ -61,5 +61,5 @@ weir_status output_file_close(FILE *file, const char *path, const char *what, in
         return WEIR_OK;
     if (regular)
         remove(path);
-    return cannot(path, what, problem);
+    return output_file_cannot(path, what, problem);
 }

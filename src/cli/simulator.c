@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Beside the file of this process. The caller frees it. */
-static char *find(void)
+static char *simulator_find(void)
 {
     char own[4096];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
@@ -22,7 +22,7 @@ static char *find(void)
 }
 
 /* Its path, then the arguments. The caller frees the list. */
-static char **command_of(char *path, const char *const *argv)
+static char **simulator_command_of(char *path, const char *const *argv)
 {
     size_t count = 0;
     while (argv[count] != NULL)
@@ -35,7 +35,7 @@ static char **command_of(char *path, const char *const *argv)
 
 int simulator_become(char **argv)
 {
-    char *path = find(), **command = command_of(path, (const char *const *)argv);
+    char *path = simulator_find(), **command = simulator_command_of(path, (const char *const *)argv);
     execv(path, command);
     int status =
         cli_fail("the simulated device is the program weir-sim's, and %s cannot be run: %s", path, strerror(errno));
@@ -45,7 +45,7 @@ int simulator_become(char **argv)
 }
 
 /* Standard output into a pipe, whose other end is the answer; -1: it could not be started. */
-static int start(const char *path, char **command, pid_t *child)
+static int simulator_start(const char *path, char **command, pid_t *child)
 {
     int ends[2], error = pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
     if (error == 0) {
@@ -67,7 +67,7 @@ static int start(const char *path, char **command, pid_t *child)
 }
 
 /* An answer {error: {detail}} is a failure. */
-static json_t *judge(json_t *answer)
+static json_t *simulator_judge(json_t *answer)
 {
     const char *detail = json_string_value(json_object_get(json_object_get(answer, "error"), "detail"));
     if (answer != NULL && detail == NULL)
@@ -80,8 +80,8 @@ static json_t *judge(json_t *answer)
 json_t *simulator_call(const char *const *argv)
 {
     pid_t child;
-    char *path = find(), **command = command_of(path, argv);
-    int output = start(path, command, &child);
+    char *path = simulator_find(), **command = simulator_command_of(path, argv);
+    int output = simulator_start(path, command, &child);
     FILE *file = output >= 0 ? fdopen(output, "r") : NULL;
     json_t *answer = file != NULL ? json_loadf(file, 0, NULL) : NULL;
     if (file != NULL)
@@ -92,5 +92,5 @@ json_t *simulator_call(const char *const *argv)
         waitpid(child, NULL, 0);
     free(command);
     free(path);
-    return output >= 0 ? judge(answer) : NULL;
+    return output >= 0 ? simulator_judge(answer) : NULL;
 }

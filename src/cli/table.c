@@ -18,7 +18,7 @@ void table_cell(table *grid, const char *text, const char *colour, bool right)
         row->cells[row->count++] = (table_cell_data){text_clean(text, strlen(text), false), colour, right};
 }
 
-static void print_cell(const table_cell_data *cell, size_t width, bool last, FILE *file)
+static void cli_table_print_cell(const table_cell_data *cell, size_t width, bool last, FILE *file)
 {
     size_t columns = text_columns(cell->text);
     int blanks = (int)(width > columns ? width - columns : 0);
@@ -45,7 +45,7 @@ void table_print(const table *grid, FILE *file)
     find_widths(grid, widths);
     for (size_t i = 0; i < grid->count; i++)
         for (size_t j = 0; j < grid->rows[i].count; j++)
-            print_cell(&grid->rows[i].cells[j], widths[j], j + 1 == grid->rows[i].count, file);
+            cli_table_print_cell(&grid->rows[i].cells[j], widths[j], j + 1 == grid->rows[i].count, file);
 }
 
 /* In lines of at most `room` columns, the second and later ones behind `before` blanks. */
@@ -70,7 +70,7 @@ void table_print_within(const table *grid, size_t columns, size_t least, FILE *f
     size_t room = columns > before + least ? columns - before : least;
     for (size_t i = 0; i < grid->count; i++) {
         for (size_t j = 0; j < last; j++)
-            print_cell(&grid->rows[i].cells[j], widths[j], false, file);
+            cli_table_print_cell(&grid->rows[i].cells[j], widths[j], false, file);
         print_folded(grid->rows[i].cells[last].text, before, room, file);
     }
 }

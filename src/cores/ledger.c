@@ -143,7 +143,7 @@ static void begin_lease(weir_cores *of)
     ledger.leases = of;
 }
 
-static void end_lease(weir_cores *of)
+static void cores_ledger_end_lease(weir_cores *of)
 {
     resize_lease(of, 0);
     *of->link = of->other;
@@ -157,7 +157,7 @@ static void leave_lease(void)
     weir_cores *of = mine.of;
     of->users--;
     if (--of->within == 0) {
-        end_lease(of);
+        cores_ledger_end_lease(of);
         of->left = wi_now();
     }
     mine.of = NULL;
@@ -193,7 +193,7 @@ static void join_queue(waiter *w)
     note_ledger_change();
 }
 
-static void leave_queue(waiter *w)
+static void cores_ledger_leave_queue(waiter *w)
 {
     waiter **at = &ledger.queue;
     while (*at != w)
@@ -209,7 +209,7 @@ static void leave_queue(waiter *w)
 /* From the queue into the line's lease. */
 static void admit_waiter(waiter *w)
 {
-    leave_queue(w);
+    cores_ledger_leave_queue(w);
     w->of->users++;
     w->of->within++;
     w->of->told.leases++;
@@ -263,7 +263,7 @@ static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void
     w.from = w.waits ? wi_now() : 0;
     while (!w.granted) {
         if (stops && !is_waiter_wanted(&w, stops, user)) {
-            leave_queue(&w);
+            cores_ledger_leave_queue(&w);
             of->told.waited += wi_now() - w.from;
             serve_queue();
             break;

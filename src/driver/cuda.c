@@ -4,14 +4,14 @@
 /* Once exit has begun the driver may be gone: no call of ours may reach it. */
 static atomic_bool exiting;
 
-static void begin_exit(void)
+static void driver_cuda_begin_exit(void)
 {
     atomic_store(&exiting, true);
 }
 
 static void watch_exit(void)
 {
-    atexit(begin_exit);
+    atexit(driver_cuda_begin_exit);
 }
 
 /* Results ---------------------------------------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ static weir_status fail_lost(int ordinal)
     return weir_fail(WEIR_ERR_DEVICE_LOST, "cuda:%d is lost to this process: restart it", ordinal);
 }
 
-static void pop(const wi_cuda_guard *guard)
+static void driver_cuda_pop(const wi_cuda_guard *guard)
 {
     CUcontext ignored;
     if (guard->pushed)
@@ -91,7 +91,7 @@ weir_status wi_cuda_begin(wi_device *device, wi_cuda_guard *guard)
     if (result == CUDA_SUCCESS) {
         result = wi_cuda.cuThreadExchangeStreamCaptureMode(&guard->capture_mode);
         if (result != CUDA_SUCCESS)
-            pop(guard);
+            driver_cuda_pop(guard);
     }
     return wi_cuda_check(device, result, "making the context current");
 }
@@ -99,12 +99,12 @@ weir_status wi_cuda_begin(wi_device *device, wi_cuda_guard *guard)
 void wi_cuda_end(wi_cuda_guard *guard)
 {
     (void)wi_cuda.cuThreadExchangeStreamCaptureMode(&guard->capture_mode);
-    pop(guard);
+    driver_cuda_pop(guard);
 }
 
 /* The device ------------------------------------------------------------------------------------------------------- */
 
-static weir_status choose_device(wi_device *device)
+static weir_status driver_cuda_choose_device(wi_device *device)
 {
     int count = 0, managed = 0;
     weir_status status = wi_cuda_check(device, wi_cuda.cuInit(0), "cuInit");
@@ -206,7 +206,7 @@ static weir_status cuda_open(int ordinal, wi_device **out)
     device->ordinal = ordinal;
     pthread_mutex_init(&device->lock, NULL);
     pthread_mutex_init(&device->shared_lock, NULL);
-    status = choose_device(device);
+    status = driver_cuda_choose_device(device);
     if (status == WEIR_OK)
         status = wi_cuda_check(device, wi_cuda.cuDevicePrimaryCtxRetain(&device->context, device->device),
                                "cuDevicePrimaryCtxRetain");

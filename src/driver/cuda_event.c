@@ -5,7 +5,7 @@
 #include <time.h>
 
 /* With the lock held: a ring and a list that can take one more event. */
-static bool make_room(wi_cuda_stream *s)
+static bool cuda_event_make_room(wi_cuda_stream *s)
 {
     size_t waiting = s->recorded - atomic_load(&s->passed);
     if (waiting < s->capacity)
@@ -28,7 +28,7 @@ static bool make_room(wi_cuda_stream *s)
     return true;
 }
 
-static CUresult take_event(wi_cuda_stream *s, CUevent *out)
+static CUresult cuda_event_take_event(wi_cuda_stream *s, CUevent *out)
 {
     if (s->unused_count > 0) {
         *out = s->unused[--s->unused_count];
@@ -65,14 +65,14 @@ static void note_oldest(wi_cuda_stream *s)
 }
 
 /* With the lock held and the context current: one more event, behind the stream's work or, for `all`, behind that of all. */
-static weir_status add_event(wi_device *device, wi_cuda_stream *s, wi_event *out)
+static weir_status cuda_event_add_event(wi_device *device, wi_cuda_stream *s, wi_event *out)
 {
     CUevent event = NULL;
     bool all = s == device->all;
     note_oldest(s);
-    if (!make_room(s))
+    if (!cuda_event_make_room(s))
         return weir_fail(WEIR_ERR_SYSTEM, "cuda:%d: no memory for events", device->ordinal);
-    weir_status status = wi_cuda_check(device, take_event(s, &event), "cuEventCreate");
+    weir_status status = wi_cuda_check(device, cuda_event_take_event(s, &event), "cuEventCreate");
     if (status != WEIR_OK)
         return status;
     CUresult result = all ? wi_cuda.cuCtxRecordEvent(device->context, event) : wi_cuda.cuEventRecord(event, s->stream);
@@ -101,7 +101,7 @@ weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out)
     pthread_mutex_lock(&s->lock); /* it does not end meanwhile */
     status = wi_cuda_check_stream(device, s, false, "an event");
     if (status == WEIR_OK)
-        status = add_event(device, s, out);
+        status = cuda_event_add_event(device, s, out);
     pthread_mutex_unlock(&s->lock);
     wi_cuda_end(&guard);
     return status;
@@ -120,7 +120,7 @@ weir_status wi_cuda_record_all(wi_device *device, wi_event *out)
     status = wi_cuda_check_captures(device);
     pthread_mutex_lock(&all->lock);
     if (status == WEIR_OK)
-        status = wi_cuda.cuCtxRecordEvent ? add_event(device, all, out)
+        status = wi_cuda.cuCtxRecordEvent ? cuda_event_add_event(device, all, out)
                                           : wi_cuda_check(device, wi_cuda.cuCtxSynchronize(), "cuCtxSynchronize");
     pthread_mutex_unlock(&all->lock);
     wi_cuda_end(&guard);
@@ -128,7 +128,7 @@ weir_status wi_cuda_record_all(wi_device *device, wi_event *out)
 }
 
 /* *passed, or why that cannot be told. */
-static weir_status ask(wi_device *device, wi_event event, bool *passed)
+static weir_status cuda_event_ask(wi_device *device, wi_event event, bool *passed)
 {
     wi_cuda_stream *s = event.stream;
     wi_cuda_guard guard;
@@ -156,7 +156,7 @@ static weir_status ask(wi_device *device, wi_event event, bool *passed)
 bool wi_cuda_passed(wi_device *device, wi_event event)
 {
     bool passed;
-    (void)ask(device, event, &passed);
+    (void)cuda_event_ask(device, event, &passed);
     return passed || wi_cuda_over(device);
 }
 
@@ -167,7 +167,7 @@ weir_status wi_cuda_wait(wi_device *device, wi_event event, uint64_t deadline)
     long pause = 20000;
     bool passed = false;
     for (;;) {
-        weir_status status = ask(device, event, &passed);
+        weir_status status = cuda_event_ask(device, event, &passed);
         if (wi_cuda_over(device) || passed || wi_now() >= deadline)
             return WEIR_OK;
         if (status != WEIR_OK)

@@ -8,7 +8,7 @@ wi_cuda_functions wi_cuda;
 typedef CUresult (*get_proc)(const char *name, void **function, int version, unsigned long long flags, int *found);
 typedef CUresult (*init)(unsigned flags);
 
-static weir_status find_all(void *library)
+static weir_status cuda_library_find_all(void *library)
 {
     void *symbol = dlsym(library, "cuGetProcAddress_v2");
     if (!symbol)
@@ -40,7 +40,7 @@ weir_status wi_cuda_load(void)
     weir_status status = WEIR_OK;
     if (!loaded) {
         void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-        status = library ? find_all(library)
+        status = library ? cuda_library_find_all(library)
                          : weir_fail(WEIR_ERR_NOT_FOUND,
                                      "no CUDA driver: %s; install the NVIDIA driver (apt install nvidia-driver; for a "
                                      "container: docker run --gpus all), or use the device host",

@@ -140,7 +140,7 @@ weir_status wi_cuda_release(wi_device *device, weir_kind kind, void *address, ui
 
 /* The pool --------------------------------------------------------------------------------------------------------- */
 
-static weir_status make_pool(wi_device *device, CUmemoryPool *out)
+static weir_status cuda_memory_make_pool(wi_device *device, CUmemoryPool *out)
 {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device->properties.location};
     int supported = 0, wait_inside = 0;
@@ -186,7 +186,7 @@ static weir_status open_pool(wi_device *device, CUmemoryPool *out)
     *out = pool_of(device);
     if (*out)
         return WEIR_OK;
-    weir_status status = make_pool(device, &made);
+    weir_status status = cuda_memory_make_pool(device, &made);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&device->lock);

@@ -16,7 +16,7 @@ weir_status wi_cuda_new_record(wi_device *device, wi_cuda_stream **out)
     return WEIR_OK;
 }
 
-static wi_cuda_stream *pop(wi_device *device, wi_cuda_stream **list)
+static wi_cuda_stream *cuda_stream_pop(wi_device *device, wi_cuda_stream **list)
 {
     pthread_mutex_lock(&device->lock);
     wi_cuda_stream *s = *list;
@@ -26,7 +26,7 @@ static wi_cuda_stream *pop(wi_device *device, wi_cuda_stream **list)
     return s;
 }
 
-static void push(wi_device *device, wi_cuda_stream **list, wi_cuda_stream *s)
+static void cuda_stream_push(wi_device *device, wi_cuda_stream **list, wi_cuda_stream *s)
 {
     pthread_mutex_lock(&device->lock);
     s->next_ended = *list;
@@ -43,17 +43,17 @@ static bool all_has_passed(wi_device *device, wi_cuda_stream *s)
 }
 
 /* An abandoned record serves where all its events have passed: each is looked at once. */
-static weir_status take_record(wi_device *device, wi_cuda_stream **out)
+static weir_status cuda_stream_take_record(wi_device *device, wi_cuda_stream **out)
 {
-    wi_cuda_stream *waiting = NULL, *s = pop(device, &device->ended);
-    while (!s && (s = pop(device, &device->abandoned)) && !all_has_passed(device, s)) {
+    wi_cuda_stream *waiting = NULL, *s = cuda_stream_pop(device, &device->ended);
+    while (!s && (s = cuda_stream_pop(device, &device->abandoned)) && !all_has_passed(device, s)) {
         s->next_ended = waiting;
         waiting = s;
         s = NULL;
     }
     for (wi_cuda_stream *w = waiting, *next; w; w = next) {
         next = w->next_ended;
-        push(device, &device->abandoned, w);
+        cuda_stream_push(device, &device->abandoned, w);
     }
     *out = s;
     return s ? WEIR_OK : wi_cuda_new_record(device, out);
@@ -98,7 +98,7 @@ void wi_cuda_streams_clear(wi_device *device)
 /* Capture and threads ---------------------------------------------------------------------------------------------- */
 
 /* With the context current. The legacy stream answers with an error while a stream is captured that waits for it. */
-static bool is_capturing(const wi_cuda_stream *s)
+static bool cuda_stream_is_capturing(const wi_cuda_stream *s)
 {
     int capture = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = wi_cuda.cuStreamIsCapturing(s->stream, &capture);
@@ -129,7 +129,7 @@ static weir_status has_ended(const wi_device *device, const wi_cuda_stream *s, c
 
 weir_status wi_cuda_check_stream(wi_device *device, const wi_cuda_stream *s, bool joins, const char *what)
 {
-    bool capturing = s->stream && is_capturing(s);
+    bool capturing = s->stream && cuda_stream_is_capturing(s);
     if (!s->stream || (!capturing && !is_itself(s)))
         return has_ended(device, s, what);
     if (capturing && (!joins || s->stream == CU_STREAM_LEGACY))
@@ -143,13 +143,13 @@ weir_status wi_cuda_check_stream(wi_device *device, const wi_cuda_stream *s, boo
 weir_status wi_cuda_check_captures(wi_device *device)
 {
     wi_cuda_stream legacy = {.stream = CU_STREAM_LEGACY};
-    bool capturing = is_capturing(&legacy); /* tells of any blocking stream */
+    bool capturing = cuda_stream_is_capturing(&legacy); /* tells of any blocking stream */
     pthread_mutex_lock(&device->lock);
     wi_cuda_stream *s = device->records; /* none goes, and new ones come in front */
     pthread_mutex_unlock(&device->lock);
     for (; s && !capturing; s = s->next) {
         pthread_mutex_lock(&s->lock);
-        capturing = s->stream && is_capturing(s); /* or another one at its address */
+        capturing = s->stream && cuda_stream_is_capturing(s); /* or another one at its address */
         pthread_mutex_unlock(&s->lock);
     }
     return capturing
@@ -165,7 +165,7 @@ bool wi_cuda_stream_capturing(wi_device *device, void *handle)
     if (!handle || wi_cuda_over(device) || wi_cuda_begin(device, &guard) != WEIR_OK)
         return false;
     const wi_cuda_stream *s = handle;
-    bool capturing = s->stream && is_capturing(s);
+    bool capturing = s->stream && cuda_stream_is_capturing(s);
     wi_cuda_end(&guard);
     return capturing;
 }
@@ -179,13 +179,13 @@ weir_status wi_cuda_stream_create(wi_device *device, void **out)
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
-    status = take_record(device, &s);
+    status = cuda_stream_take_record(device, &s);
     if (status == WEIR_OK) {
         status = wi_cuda_check(device, wi_cuda.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
         if (status == WEIR_OK)
             *out = s;
         else
-            push(device, &device->ended, s);
+            cuda_stream_push(device, &device->ended, s);
     }
     wi_cuda_end(&guard);
     return status;
@@ -195,7 +195,7 @@ weir_status wi_cuda_stream_create(wi_device *device, void **out)
 static weir_status note_foreign(wi_device *device, CUstream stream, uint64_t id, uint64_t thread, void **out)
 {
     wi_cuda_stream *s;
-    weir_status status = take_record(device, &s);
+    weir_status status = cuda_stream_take_record(device, &s);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&s->lock);
@@ -220,7 +220,7 @@ weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, ui
     weir_status status = wi_cuda_begin(device, &guard);
     if (status != WEIR_OK)
         return status;
-    if (is_capturing(&(wi_cuda_stream){.stream = stream}))
+    if (cuda_stream_is_capturing(&(wi_cuda_stream){.stream = stream}))
         status =
             weir_fail(WEIR_ERR_STREAM_MISUSE,
                       "cuda:%d: stream %p is being captured into a graph, and to ask what stream it is would end the "
@@ -295,13 +295,13 @@ void wi_cuda_stream_destroy(wi_device *device, void *handle)
         (void)wi_cuda.cuStreamDestroy(own);
     if (alive)
         wi_cuda_end(&guard);
-    push(device, &device->ended, s);
+    cuda_stream_push(device, &device->ended, s);
 }
 
 void wi_cuda_stream_abandon(wi_device *device, void *handle)
 {
     end_record(handle);
-    push(device, &device->abandoned, handle);
+    cuda_stream_push(device, &device->abandoned, handle);
 }
 
 weir_status wi_cuda_stream_synchronize(wi_device *device, void *handle)
@@ -349,7 +349,8 @@ void *wi_cuda_stream_native(void *handle)
 typedef CUresult queue_fn(wi_cuda_stream *s, const void *arguments);
 
 /* Queues on the stream; without one, on the device's own, and waits. */
-static weir_status put(wi_device *device, wi_cuda_stream *s, queue_fn *queue, const void *arguments, const char *call)
+static weir_status cuda_stream_put(wi_device *device, wi_cuda_stream *s, queue_fn *queue, const void *arguments,
+                                   const char *call)
 {
     wi_cuda_guard guard;
     wi_cuda_stream *on = s ? s : device->own_stream;
@@ -386,12 +387,12 @@ static CUresult queue_fill(wi_cuda_stream *s, const void *arguments)
 
 weir_status wi_cuda_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
 {
-    return put(device, stream, queue_copy, &(copy_arguments){to, from, bytes, 0}, "cuMemcpyAsync");
+    return cuda_stream_put(device, stream, queue_copy, &(copy_arguments){to, from, bytes, 0}, "cuMemcpyAsync");
 }
 
 weir_status wi_cuda_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
 {
-    return put(device, stream, queue_fill, &(copy_arguments){to, NULL, bytes, value}, "cuMemsetD8Async");
+    return cuda_stream_put(device, stream, queue_fill, &(copy_arguments){to, NULL, bytes, value}, "cuMemsetD8Async");
 }
 
 weir_status wi_cuda_call(wi_device *device, void (*fn)(void *), void *user, void *handle)

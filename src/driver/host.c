@@ -211,7 +211,7 @@ static weir_status open_fresh(wi_device *device, char *to, uint64_t bytes)
     return WEIR_OK;
 }
 
-static weir_status move_in(char *to, uint64_t bytes, wi_handle away)
+static weir_status host_move_in(char *to, uint64_t bytes, wi_handle away)
 {
     void *moved = mremap((void *)(uintptr_t)away, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to);
     return moved != MAP_FAILED ? WEIR_OK : wi_host_failed("moving memory", bytes);
@@ -225,7 +225,7 @@ static weir_status host_map(wi_device *device, void *address, uint64_t bytes, si
         size_t fresh = 0;
         while (done + fresh < count && !handles[done + fresh])
             fresh++;
-        weir_status status = fresh ? open_fresh(device, to, fresh * bytes) : move_in(to, bytes, handles[done]);
+        weir_status status = fresh ? open_fresh(device, to, fresh * bytes) : host_move_in(to, bytes, handles[done]);
         if (status != WEIR_OK) {
             (void)host_unmap(device, address, bytes, done, handles);
             close_addresses(device, to, (count - done) * bytes);

@@ -12,18 +12,18 @@ typedef struct wi_host_piece {
     wi_event returned;
 } piece;
 
-static bool serves(wi_device *device, const piece *p, uint64_t bytes, const void *stream)
+static bool host_pool_serves(wi_device *device, const piece *p, uint64_t bytes, const void *stream)
 {
     return p->bytes == bytes && ((stream && p->returned.stream == stream) || wi_host_passed(device, p->returned));
 }
 
 /* Takes a piece that serves out of the list; NULL: there is none. */
-static void *take(wi_device *device, uint64_t bytes, const void *stream)
+static void *host_pool_take(wi_device *device, uint64_t bytes, const void *stream)
 {
     void *address = NULL;
     pthread_mutex_lock(&device->lock);
     piece **at = &device->returned;
-    while (*at && !serves(device, *at, bytes, stream))
+    while (*at && !host_pool_serves(device, *at, bytes, stream))
         at = &(*at)->next;
     piece *found = *at;
     if (found) {
@@ -37,7 +37,7 @@ static void *take(wi_device *device, uint64_t bytes, const void *stream)
 
 weir_status wi_host_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address)
 {
-    *address = take(device, bytes, stream);
+    *address = host_pool_take(device, bytes, stream);
     if (*address)
         return WEIR_OK;
     weir_status status = wi_host_allocate(device, WEIR_KIND_DEVICE, bytes, address);

@@ -77,7 +77,7 @@ static host_stream *new_record(void)
     return stream;
 }
 
-static host_stream *take_record(wi_device *device)
+static host_stream *host_stream_take_record(wi_device *device)
 {
     pthread_mutex_lock(&device->lock);
     host_stream *stream = device->ended;
@@ -109,7 +109,7 @@ void wi_host_streams_clear(wi_device *device)
 
 weir_status wi_host_stream_create(wi_device *device, void **out)
 {
-    host_stream *stream = take_record(device);
+    host_stream *stream = host_stream_take_record(device);
     if (!stream)
         return weir_fail(WEIR_ERR_SYSTEM, "host: no memory for a stream");
     stream->closing = false;
@@ -154,7 +154,7 @@ bool wi_host_stream_capturing(wi_device *device, void *stream)
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
-static bool is_done(host_stream *stream, uint64_t sequence)
+static bool host_stream_is_done(host_stream *stream, uint64_t sequence)
 {
     return sequence <= atomic_load_explicit(&stream->done, memory_order_acquire);
 }
@@ -164,7 +164,7 @@ static void wait_done(host_stream *stream, uint64_t sequence, uint64_t deadline)
     struct timespec until = {.tv_sec = (time_t)(deadline / UINT64_C(1000000000)),
                              .tv_nsec = (long)(deadline % UINT64_C(1000000000))};
     pthread_mutex_lock(&stream->lock);
-    while (!is_done(stream, sequence)) {
+    while (!host_stream_is_done(stream, sequence)) {
         if (deadline == UINT64_MAX)
             pthread_cond_wait(&stream->done_some, &stream->lock);
         else if (pthread_cond_timedwait(&stream->done_some, &stream->lock, &until) == ETIMEDOUT)
@@ -189,7 +189,7 @@ weir_status wi_host_record(wi_device *device, void *handle, wi_event *out)
 bool wi_host_passed(wi_device *device, wi_event event)
 {
     (void)device;
-    return !event.stream || is_done(event.stream, event.sequence);
+    return !event.stream || host_stream_is_done(event.stream, event.sequence);
 }
 
 weir_status wi_host_wait(wi_device *device, wi_event event, uint64_t deadline)
@@ -224,13 +224,13 @@ static void run_call(work *item)
 {
     item->fn(item->to);
 }
-static void run_order(work *item)
+static void host_stream_run_order(work *item)
 {
     wait_done(item->event.stream, item->event.sequence, UINT64_MAX);
 }
 
 /* Queues a copy of `item`, or runs it at once when there is no stream. */
-static weir_status put(host_stream *stream, work item)
+static weir_status host_stream_put(host_stream *stream, work item)
 {
     if (!stream) {
         item.run(&item);
@@ -257,22 +257,22 @@ weir_status wi_host_order(wi_device *device, void *stream, wi_event event)
 {
     if (wi_host_passed(device, event) || event.stream == stream)
         return WEIR_OK;
-    return put(stream, (work){.run = run_order, .event = event});
+    return host_stream_put(stream, (work){.run = host_stream_run_order, .event = event});
 }
 
 weir_status wi_host_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream)
 {
     (void)device;
-    return put(stream, (work){.run = run_copy, .to = to, .from = from, .bytes = bytes});
+    return host_stream_put(stream, (work){.run = run_copy, .to = to, .from = from, .bytes = bytes});
 }
 
 weir_status wi_host_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
 {
-    return put(stream, (work){.run = run_fill, .to = to, .value = value, .bytes = bytes, .device = device});
+    return host_stream_put(stream, (work){.run = run_fill, .to = to, .value = value, .bytes = bytes, .device = device});
 }
 
 weir_status wi_host_call(wi_device *device, void (*fn)(void *), void *user, void *stream)
 {
     (void)device;
-    return put(stream, (work){.run = run_call, .fn = fn, .to = user});
+    return host_stream_put(stream, (work){.run = run_call, .fn = fn, .to = user});
 }

@@ -96,7 +96,7 @@ static void find_directories(search *s)
 
 /* Opening ---------------------------------------------------------------------------------------------------------- */
 
-static bool good_name(const char *name)
+static bool factory_registry_good_name(const char *name)
 {
     size_t length = name ? strlen(name) : 0;
     if (length == 0 || length >= NAME_BYTES)
@@ -107,7 +107,7 @@ static bool good_name(const char *name)
     return true;
 }
 
-static weir_status check_table(const weir_engine *e, const char *where)
+static weir_status factory_registry_check_table(const weir_engine *e, const char *where)
 {
     const size_t least = offsetof(weir_engine, unload) + sizeof e->unload; /* what follows is optional */
     if (!e)
@@ -117,7 +117,8 @@ static weir_status check_table(const weir_engine *e, const char *where)
                          "%s has an engine table of version %u and %u bytes; this weir takes versions %d to %d and "
                          "from %zu bytes: build the plug-in with this weir's headers",
                          where, e->abi, e->struct_size, (int)WEIR_ENGINE_ABI_OLDEST, (int)WEIR_ENGINE_ABI, least);
-    if (!good_name(e->name) || !e->probe || !e->load || !e->infer || !e->release_outputs || !e->info || !e->unload)
+    if (!factory_registry_good_name(e->name) || !e->probe || !e->load || !e->infer || !e->release_outputs || !e->info ||
+        !e->unload)
         return weir_fail(WEIR_ERR_ENGINE,
                          "%s lacks its name or one of probe, load, infer, release_outputs, info, unload", where);
     return WEIR_OK;
@@ -130,7 +131,7 @@ static bool same_library(void *plugin)
     return theirs == NULL || theirs == (void *)(uintptr_t)weir_runtime_get;
 }
 
-static weir_status open_file(const char *path, const weir_engine **out)
+static weir_status factory_registry_open_file(const char *path, const weir_engine **out)
 {
     void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!plugin)
@@ -148,14 +149,14 @@ static weir_status open_file(const char *path, const weir_engine **out)
     weir_engine_entry_fn entry;
     memcpy(&entry, &symbol, sizeof entry);
     const weir_engine *engine = entry(WEIR_ENGINE_ABI);
-    weir_status status = check_table(engine, path);
+    weir_status status = factory_registry_check_table(engine, path);
     if (status == WEIR_OK)
         *out = engine;
     return status;
 }
 
 /* With the lock held. */
-static const weir_engine *find(const char *name)
+static const weir_engine *factory_registry_find(const char *name)
 {
     for (size_t i = 0; i < engine_count; i++)
         if (strcmp(engines[i]->name, name) == 0)
@@ -163,7 +164,7 @@ static const weir_engine *find(const char *name)
     return NULL;
 }
 
-static weir_status add(const weir_engine *engine)
+static weir_status factory_registry_add(const weir_engine *engine)
 {
     if (engine_count == MOST_ENGINES)
         return weir_fail(WEIR_ERR_BUSY, "%d engines are known; there is no room for %s", (int)MOST_ENGINES,
@@ -215,7 +216,7 @@ static weir_status open_plugin(const char *name, const weir_engine **out)
         char path[PATH_MAX + 64];
         snprintf(path, sizeof path, "%s/weir-engine-%s.so", s->directories[i], name);
         if (access(path, F_OK) == 0)
-            status = open_file(path, &engine);
+            status = factory_registry_open_file(path, &engine);
     }
     if (status == WEIR_ERR_NOT_FOUND)
         status = not_found(name, s);
@@ -230,13 +231,13 @@ static weir_status open_plugin(const char *name, const weir_engine **out)
 
 /* Taking turns ----------------------------------------------------------------------------------------------------- */
 
-static void enlist(asking **list, asking *one)
+static void factory_registry_enlist(asking **list, asking *one)
 {
     one->next = *list;
     *list = one;
 }
 
-static void strike(asking **list, const asking *one)
+static void factory_registry_strike(asking **list, const asking *one)
 {
     while (*list != one)
         list = &(*list)->next;
@@ -251,7 +252,7 @@ static const asking *opener_of(const char *name)
     return one;
 }
 
-static const asking *wait_of(pthread_t thread)
+static const asking *factory_registry_wait_of(pthread_t thread)
 {
     const asking *one = waiting;
     while (one && !pthread_equal(one->by, thread))
@@ -263,7 +264,7 @@ static const asking *wait_of(pthread_t thread)
 static bool waits_for_me(const asking *opener)
 {
     for (const asking *its; opener && !pthread_equal(opener->by, pthread_self()); opener = opener_of(its->name))
-        if (!(its = wait_of(opener->by)))
+        if (!(its = factory_registry_wait_of(opener->by)))
             return false;
     return opener != NULL;
 }
@@ -276,9 +277,9 @@ static weir_status wait_for_opener(const char *name)
         if (waits_for_me(opener))
             return weir_fail(WEIR_ERR_CONFLICT, "the engine \"%s\" is being opened, and waits for this very call",
                              name);
-        enlist(&waiting, &mine);
+        factory_registry_enlist(&waiting, &mine);
         pthread_cond_wait(&opened, &lock);
-        strike(&waiting, &mine);
+        factory_registry_strike(&waiting, &mine);
     }
     return WEIR_OK;
 }
@@ -287,7 +288,7 @@ static weir_status wait_for_opener(const char *name)
 static weir_status open_alone(const char *name, const weir_engine **out)
 {
     asking mine = {.name = name, .by = pthread_self()};
-    enlist(&opening, &mine);
+    factory_registry_enlist(&opening, &mine);
     pthread_mutex_unlock(&lock);
     const weir_engine *engine = NULL;
     names *last = listed, before = last ? *last : (names){.count = 0}; /* whose thread may be going through it, and the
@@ -296,30 +297,30 @@ static weir_status open_alone(const char *name, const weir_engine **out)
     if ((last = listed))
         *last = before;
     pthread_mutex_lock(&lock);
-    strike(&opening, &mine);
+    factory_registry_strike(&opening, &mine);
     pthread_cond_broadcast(&opened);
     if (status != WEIR_OK || !engine)
         return status;
-    *out = find(name);
+    *out = factory_registry_find(name);
     if (*out)
         return WEIR_OK;
     *out = engine;
-    return add(engine);
+    return factory_registry_add(engine);
 }
 
 weir_status weir_engine_get(const char *name, const weir_engine **out)
 {
     WI_ENTER();
-    if (!out || !good_name(name))
+    if (!out || !factory_registry_good_name(name))
         return weir_fail(WEIR_ERR_INVALID, "weir_engine_get: a name is 1 to 31 of a-z, 0-9 and -");
     const weir_engine *engine = NULL;
     char own[NAME_BYTES]; /* other threads read it, and the caller's may be a list's that changes meanwhile */
     snprintf(own, sizeof own, "%s", name);
     pthread_mutex_lock(&lock);
     weir_status status = WEIR_OK;
-    if (!(engine = find(own)))
+    if (!(engine = factory_registry_find(own)))
         status = wait_for_opener(own);
-    if (status == WEIR_OK && !engine && !(engine = find(own)))
+    if (status == WEIR_OK && !engine && !(engine = factory_registry_find(own)))
         status = open_alone(own, &engine);
     pthread_mutex_unlock(&lock);
     *out = status == WEIR_OK ? engine : NULL;
@@ -329,21 +330,21 @@ weir_status weir_engine_get(const char *name, const weir_engine **out)
 weir_status weir_engine_register(const weir_engine *engine)
 {
     WI_ENTER();
-    weir_status status = check_table(engine, "the registered engine");
+    weir_status status = factory_registry_check_table(engine, "the registered engine");
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&lock);
-    if (find(engine->name))
+    if (factory_registry_find(engine->name))
         status = weir_fail(WEIR_ERR_CONFLICT, "there is an engine \"%s\" already", engine->name);
     else
-        status = add(engine);
+        status = factory_registry_add(engine);
     pthread_mutex_unlock(&lock);
     return status;
 }
 
 /* Listing ---------------------------------------------------------------------------------------------------------- */
 
-static void add_name(names *list, const char *name, size_t length)
+static void factory_registry_add_name(names *list, const char *name, size_t length)
 {
     if (list->count == MOST_ENGINES || length == 0 || length >= NAME_BYTES)
         return;
@@ -353,7 +354,7 @@ static void add_name(names *list, const char *name, size_t length)
     char *text = list->text[list->count];
     memcpy(text, name, length);
     text[length] = '\0';
-    list->count += good_name(text);
+    list->count += factory_registry_good_name(text);
 }
 
 static void list_directory(names *list, const char *path)
@@ -366,22 +367,22 @@ static void list_directory(names *list, const char *path)
         size_t length = strlen(entry->d_name), before = sizeof prefix - 1, after = sizeof suffix - 1;
         if (length > before + after && strncmp(entry->d_name, prefix, before) == 0 &&
             strcmp(entry->d_name + length - after, suffix) == 0)
-            add_name(list, entry->d_name + before, length - before - after);
+            factory_registry_add_name(list, entry->d_name + before, length - before - after);
     }
     closedir(directory);
 }
 
-static int by_name(const void *a, const void *b)
+static int factory_registry_by_name(const void *a, const void *b)
 {
     return strcmp(a, b);
 }
 
-static void list_engines(names *list)
+static void factory_registry_list_engines(names *list)
 {
     list->count = 0;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < engine_count; i++)
-        add_name(list, engines[i]->name, strlen(engines[i]->name));
+        factory_registry_add_name(list, engines[i]->name, strlen(engines[i]->name));
     pthread_mutex_unlock(&lock);
     search *s = malloc(sizeof *s);
     if (s) {
@@ -390,7 +391,7 @@ static void list_engines(names *list)
             list_directory(list, s->directories[i]);
     }
     free(s);
-    qsort(list->text, list->count, sizeof list->text[0], by_name);
+    qsort(list->text, list->count, sizeof list->text[0], factory_registry_by_name);
 }
 
 const char *weir_engine_name_at(size_t index)
@@ -399,7 +400,7 @@ const char *weir_engine_name_at(size_t index)
         return NULL;
     names *list = index == 0 ? wi_own(&listed, sizeof *list) : listed;
     if (index == 0 && list)
-        list_engines(list);
+        factory_registry_list_engines(list);
     return list && index < list->count ? list->text[index] : NULL;
 }
 
@@ -415,7 +416,7 @@ static bool is_for_others(const char *name, const char *path)
     if (!words || wi_path_taken(words, path))
         return false;
     pthread_mutex_lock(&lock);
-    bool open = find(name) != NULL;
+    bool open = factory_registry_find(name) != NULL;
     pthread_mutex_unlock(&lock);
     return !open;
 }

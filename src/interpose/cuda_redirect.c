@@ -207,7 +207,7 @@ weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *r, const weir_runti
 }
 
 /* The place that has been out of use for the longest, as calls may come late; NULL: all are in use. */
-static wi_cuda_redirect *choose(void)
+static wi_cuda_redirect *cuda_redirect_choose(void)
 {
     wi_cuda_redirect *best = NULL;
     pthread_mutex_lock(&choosing);
@@ -286,7 +286,7 @@ static void reset(wi_cuda_redirect *r)
 }
 
 /* The module's calls come as soon as the first slot is written. */
-static weir_status start(wi_cuda_redirect *r, const wi_cuda_redirect_options *options)
+static weir_status cuda_redirect_start(wi_cuda_redirect *r, const wi_cuda_redirect_options *options)
 {
     weir_status status = open_module(r, options->module);
     if (status == WEIR_OK)
@@ -320,7 +320,7 @@ static void wait_for_requests(wi_cuda_redirect *r)
 
 /* The place is free again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all
  * calls do. */
-static void retire(wi_cuda_redirect *r, bool undone)
+static void cuda_redirect_retire(wi_cuda_redirect *r, bool undone)
 {
     static uint64_t times;
     wi_interpose *interpose = r->interpose;
@@ -343,11 +343,11 @@ weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_c
     *out = NULL;
     if ((unsigned)options->memory_class >= WEIR_CLASS_COUNT)
         return invalid("the class is none");
-    wi_cuda_redirect *r = choose();
+    wi_cuda_redirect *r = cuda_redirect_choose();
     if (!r)
         return weir_fail(WEIR_ERR_BUSY, "wi_cuda_redirect_begin: there are %d redirects already", WI_CUDA_REDIRECTS);
     reset(r);
-    weir_status status = start(r, options);
+    weir_status status = cuda_redirect_start(r, options);
     if (status == WEIR_OK) {
         *out = r;
         return WEIR_OK;
@@ -357,14 +357,14 @@ weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_c
     atomic_store(&r->state, WI_CUDA_ENDING);
     wait_for_requests(r);
     wi_cuda_streams_end(r);
-    retire(r, true);
+    cuda_redirect_retire(r, true);
     return weir_fail(status, "%s", why.text);
 }
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
 
 /* Executes the invariants, with the lock held; nothing in builds without WEIR_INVARIANTS. */
-static void check_books(const wi_cuda_redirect *r)
+static void cuda_redirect_check_books(const wi_cuda_redirect *r)
 {
 #ifdef WEIR_INVARIANTS
     uint64_t live = 0, waiting = 0, granted = 0, captured = 0;
@@ -393,7 +393,7 @@ static weir_status check_idle(wi_cuda_redirect *r)
                          wi_interpose_module(r->interpose));
     (void)wi_cuda_free_waiting(r);
     pthread_mutex_lock(&r->lock);
-    check_books(r);
+    cuda_redirect_check_books(r);
     for (size_t i = 0; i < WEIR_KIND_COUNT; i++) {
         blocks += r->live[i];
         bytes += r->live_bytes[i];
@@ -426,7 +426,7 @@ weir_status wi_cuda_redirect_end(wi_cuda_redirect *r)
     if (status != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "%s goes on to call CUDA through weir, which no longer redirects it: %s",
                  wi_interpose_module(r->interpose), weir_detail());
-    retire(r, status == WEIR_OK);
+    cuda_redirect_retire(r, status == WEIR_OK);
     return WEIR_OK;
 }
 
@@ -494,7 +494,7 @@ void wi_cuda_redirect_info(wi_cuda_redirect *r, wi_cuda_redirect_stats *out)
                                     .captured = atomic_load(&r->captures)};
     list_unseen(r, out->unseen, sizeof out->unseen);
     pthread_mutex_lock(&r->lock);
-    check_books(r);
+    cuda_redirect_check_books(r);
     out->device_blocks = r->live[WEIR_KIND_DEVICE];
     out->device_bytes = r->live_bytes[WEIR_KIND_DEVICE];
     out->pinned_blocks = r->live[WEIR_KIND_PINNED];

@@ -6,8 +6,8 @@
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-static int refuse(wi_cuda_redirect *r, wi_cuda_scope *scope, weir_client *client, const weir_request *request,
-                  weir_status status)
+static int cuda_redirect_memory_refuse(wi_cuda_redirect *r, wi_cuda_scope *scope, weir_client *client,
+                                       const weir_request *request, weir_status status)
 {
     wi_kept_detail why; /* the log's function may call weir */
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
@@ -28,7 +28,7 @@ static int refuse(wi_cuda_redirect *r, wi_cuda_scope *scope, weir_client *client
 }
 
 /* The block is the module's from now on; false without host memory. */
-static bool enlist(wi_cuda_redirect *r, wi_cuda_block *block)
+static bool cuda_redirect_memory_enlist(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     pthread_mutex_lock(&r->lock);
     bool listed = wi_pointer_map_put(&r->blocks, block->pointer, (uintptr_t)block);
@@ -65,7 +65,7 @@ uint64_t wi_cuda_redirect_overrun(wi_cuda_redirect *r, const weir_client *client
     return sum;
 }
 
-static uint64_t clock_ms(void)
+static uint64_t cuda_redirect_memory_clock_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -74,14 +74,15 @@ static uint64_t clock_ms(void)
 
 /* What waits for other threads' captures may be just what is missing, and modules do not survive each refusal: so it is
  * asked for again when some of it has been freed, and waited for a while, as long as weir waits for pending frees. */
-static weir_status allocate(wi_cuda_redirect *r, weir_client *client, const weir_request *request, void **out)
+static weir_status cuda_redirect_memory_allocate(wi_cuda_redirect *r, weir_client *client, const weir_request *request,
+                                                 void **out)
 {
     enum { MOST_MS = 1000 };
     bool may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT);
-    uint64_t seen = atomic_load(&r->frees), until = clock_ms() + MOST_MS;
+    uint64_t seen = atomic_load(&r->frees), until = cuda_redirect_memory_clock_ms() + MOST_MS;
     weir_block block;
     weir_status status = weir_alloc_with(client, request, &block);
-    for (int i = 0; status == WEIR_ERR_OUT_OF_MEMORY && clock_ms() < until; i++) {
+    for (int i = 0; status == WEIR_ERR_OUT_OF_MEMORY && cuda_redirect_memory_clock_ms() < until; i++) {
         bool waits = atomic_load(&r->waiting) > 0;
         wi_cuda_free_waiting(r);
         uint64_t now = atomic_load(&r->frees);
@@ -108,7 +109,7 @@ static weir_status find_memory(wi_cuda_redirect *r, const weir_request *request,
     if (block->place.take)
         return block->place.take(block->place.user, block->bytes, &block->pointer);
     if (!block->granted)
-        return allocate(r, block->client, request, &block->pointer);
+        return cuda_redirect_memory_allocate(r, block->client, request, &block->pointer);
     int error = wi_real(r, cudaMalloc)(&block->pointer, block->bytes);
     return error == CUDA_OK ? WEIR_OK : weir_fail(WEIR_ERR_DRIVER, "cudaMalloc answered %d", error);
 }
@@ -124,14 +125,15 @@ static weir_status give_memory_back(wi_cuda_redirect *r, const wi_cuda_block *bl
     return WEIR_OK;
 }
 
-static weir_status take(wi_cuda_redirect *r, const weir_request *request, const wi_cuda_block *like, void **out)
+static weir_status cuda_redirect_memory_take(wi_cuda_redirect *r, const weir_request *request,
+                                             const wi_cuda_block *like, void **out)
 {
     wi_cuda_block *block = malloc(sizeof *block);
     if (!block)
         return no_record();
     *block = *like;
     weir_status status = find_memory(r, request, block);
-    if (status == WEIR_OK && !enlist(r, block)) {
+    if (status == WEIR_OK && !cuda_redirect_memory_enlist(r, block)) {
         if (give_memory_back(r, block) != WEIR_OK)
             weir_log(WEIR_LOG_ERROR, "%p stays: %s", block->pointer, weir_detail());
         status = no_record();
@@ -153,7 +155,8 @@ static bool overrun(wi_cuda_redirect *r, wi_cuda_scope *scope, const weir_reques
     wi_kept_detail why;
     like->granted = true;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
-    if (!scope || !scope->overruns || request->kind != WEIR_KIND_DEVICE || take(r, request, like, out) != WEIR_OK) {
+    if (!scope || !scope->overruns || request->kind != WEIR_KIND_DEVICE ||
+        cuda_redirect_memory_take(r, request, like, out) != WEIR_OK) {
         (void)weir_fail(refusal, "%s", why.text);
         return false;
     }
@@ -174,18 +177,19 @@ static int serve_request(wi_cuda_redirect *r, weir_client *client, weir_request 
     if (atomic_load(&r->waiting) > 0)
         wi_cuda_free_waiting(r);
     request->flags = wi_cuda_captures_here(r) ? WEIR_ALLOC_NO_WAIT : 0;
-    weir_status status = take(r, request, &like, out);
+    weir_status status = cuda_redirect_memory_take(r, request, &like, out);
     if (status == WEIR_ERR_OUT_OF_MEMORY && request->reservation) {
         request->reservation = NULL;
-        status = take(r, request, &like, out);
+        status = cuda_redirect_memory_take(r, request, &like, out);
     }
     if (status == WEIR_OK || overrun(r, scope, request, &like, status, out))
         return CUDA_OK;
-    return refuse(r, scope, client, request, status);
+    return cuda_redirect_memory_refuse(r, scope, client, request, status);
 }
 
 /* Whether the request is weir's; *result is the answer then. */
-static bool serve(wi_cuda_redirect *r, void **out, size_t bytes, weir_kind kind, bool managed, int *result)
+static bool cuda_redirect_memory_serve(wi_cuda_redirect *r, void **out, size_t bytes, weir_kind kind, bool managed,
+                                       int *result)
 {
     weir_request request = {.struct_size = sizeof request, .bytes = bytes, .stream = WEIR_STREAM_HOST, .kind = kind};
     weir_client *client;
@@ -212,13 +216,17 @@ static bool serve(wi_cuda_redirect *r, void **out, size_t bytes, weir_kind kind,
 int wi_on_cudaMalloc(wi_cuda_redirect *r, void **out, size_t bytes)
 {
     int result;
-    return serve(r, out, bytes, WEIR_KIND_DEVICE, false, &result) ? result : wi_real(r, cudaMalloc)(out, bytes);
+    return cuda_redirect_memory_serve(r, out, bytes, WEIR_KIND_DEVICE, false, &result)
+               ? result
+               : wi_real(r, cudaMalloc)(out, bytes);
 }
 
 int wi_on_cudaMallocHost(wi_cuda_redirect *r, void **out, size_t bytes)
 {
     int result;
-    return serve(r, out, bytes, WEIR_KIND_PINNED, false, &result) ? result : wi_real(r, cudaMallocHost)(out, bytes);
+    return cuda_redirect_memory_serve(r, out, bytes, WEIR_KIND_PINNED, false, &result)
+               ? result
+               : wi_real(r, cudaMallocHost)(out, bytes);
 }
 
 /* What the flags ask for is so of all pinned memory of weir's, but that it is never write-combined, which only speeds
@@ -228,8 +236,9 @@ int wi_on_cudaHostAlloc(wi_cuda_redirect *r, void **out, size_t bytes, unsigned 
     int result;
     if (flags & ~(unsigned)CUDA_HOST_ALLOC_FLAGS)
         return wi_real(r, cudaHostAlloc)(out, bytes, flags); /* which says what is wrong */
-    return serve(r, out, bytes, WEIR_KIND_PINNED, false, &result) ? result
-                                                                  : wi_real(r, cudaHostAlloc)(out, bytes, flags);
+    return cuda_redirect_memory_serve(r, out, bytes, WEIR_KIND_PINNED, false, &result)
+               ? result
+               : wi_real(r, cudaHostAlloc)(out, bytes, flags);
 }
 
 int wi_on_cudaMallocManaged(wi_cuda_redirect *r, void **out, size_t bytes, unsigned flags)
@@ -238,7 +247,9 @@ int wi_on_cudaMallocManaged(wi_cuda_redirect *r, void **out, size_t bytes, unsig
     weir_kind kind = r->managed_on_device ? WEIR_KIND_DEVICE : WEIR_KIND_PINNED;
     if (flags != CUDA_MANAGED_GLOBAL && flags != CUDA_MANAGED_HOST)
         return wi_real(r, cudaMallocManaged)(out, bytes, flags);
-    return serve(r, out, bytes, kind, true, &result) ? result : wi_real(r, cudaMallocManaged)(out, bytes, flags);
+    return cuda_redirect_memory_serve(r, out, bytes, kind, true, &result)
+               ? result
+               : wi_real(r, cudaMallocManaged)(out, bytes, flags);
 }
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
@@ -269,17 +280,17 @@ static bool wait_for_end(wi_cuda_redirect *r, wi_cuda_block *block, uint64_t rou
 }
 
 /* CUDA's own free waits for the device. */
-static weir_status give_back(wi_cuda_redirect *r, wi_cuda_block *block)
+static weir_status cuda_redirect_memory_give_back(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     weir_status status = block->granted ? WEIR_OK : wi_cuda_order_free(r, block);
     return status == WEIR_OK ? give_memory_back(r, block) : status;
 }
 
 /* Frees the block, which is in the calling thread's hands, or has it wait. */
-static void release(wi_cuda_redirect *r, wi_cuda_block *block)
+static void cuda_redirect_memory_release(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     uint64_t rounds = rounds_of(r);
-    for (weir_status status; (status = give_back(r, block)) != WEIR_OK; rounds = rounds_of(r)) {
+    for (weir_status status; (status = cuda_redirect_memory_give_back(r, block)) != WEIR_OK; rounds = rounds_of(r)) {
         if (status != WEIR_ERR_STREAM_MISUSE)
             weir_log(WEIR_LOG_WARNING, "%p, which %s freed, waits: %s", block->pointer,
                      wi_interpose_module(r->interpose), weir_detail());
@@ -308,25 +319,25 @@ void wi_cuda_free_waiting(wi_cuda_redirect *r)
     while (next) {
         wi_cuda_block *block = next;
         next = block->next;
-        release(r, block);
+        cuda_redirect_memory_release(r, block);
     }
 }
 
 bool wi_cuda_redirect_settle(wi_cuda_redirect *r, uint32_t most_ms)
 {
-    uint64_t until = clock_ms() + most_ms;
+    uint64_t until = cuda_redirect_memory_clock_ms() + most_ms;
     for (int i = 0;; i++) {
         wi_cuda_free_waiting(r);
         if (atomic_load(&r->waiting) == 0)
             return true;
-        if (clock_ms() >= until)
+        if (cuda_redirect_memory_clock_ms() >= until)
             return false;
         wi_cuda_yield(i);
     }
 }
 
 /* Takes the block out of the list, if it is there and is to be freed by this function. */
-static wi_cuda_block *claim(wi_cuda_redirect *r, const void *pointer, bool of_host)
+static wi_cuda_block *cuda_redirect_memory_claim(wi_cuda_redirect *r, const void *pointer, bool of_host)
 {
     uint64_t value;
     wi_cuda_block *block = NULL;
@@ -343,34 +354,34 @@ static wi_cuda_block *claim(wi_cuda_redirect *r, const void *pointer, bool of_ho
 }
 
 /* Whether it is weir's, be it freed or somebody else's: CUDA must not free that. */
-static bool is_weirs(const void *pointer)
+static bool cuda_redirect_memory_is_weirs(const void *pointer)
 {
     weir_block_details details = WEIR_INIT(weir_block_details);
     return weir_block_info(pointer, &details) == WEIR_OK;
 }
 
-static int free_of(wi_cuda_redirect *r, void *pointer, bool of_host)
+static int cuda_redirect_memory_free_of(wi_cuda_redirect *r, void *pointer, bool of_host)
 {
     int (*real)(void *pointer) = of_host ? wi_real(r, cudaFreeHost) : wi_real(r, cudaFree);
-    wi_cuda_block *block = pointer ? claim(r, pointer, of_host) : NULL;
+    wi_cuda_block *block = pointer ? cuda_redirect_memory_claim(r, pointer, of_host) : NULL;
     if (block) {
         if (atomic_load(&r->waiting) > 0)
             wi_cuda_free_waiting(r);
-        release(r, block);
+        cuda_redirect_memory_release(r, block);
         return CUDA_OK;
     }
     /* A free of NULL goes on, too: programs have it make the device's context. */
-    return pointer && is_weirs(pointer) ? wi_cuda_fail(r, CUDA_INVALID_VALUE) : real(pointer);
+    return pointer && cuda_redirect_memory_is_weirs(pointer) ? wi_cuda_fail(r, CUDA_INVALID_VALUE) : real(pointer);
 }
 
 int wi_on_cudaFree(wi_cuda_redirect *r, void *pointer)
 {
-    return free_of(r, pointer, false);
+    return cuda_redirect_memory_free_of(r, pointer, false);
 }
 
 int wi_on_cudaFreeHost(wi_cuda_redirect *r, void *pointer)
 {
-    return free_of(r, pointer, true);
+    return cuda_redirect_memory_free_of(r, pointer, true);
 }
 
 /* The module's own memory, page-locked ----------------------------------------------------------------------------- */
@@ -403,12 +414,12 @@ int wi_on_cudaHostUnregister(wi_cuda_redirect *r, void *pointer)
 
 /* How much there is ------------------------------------------------------------------------------------------------ */
 
-static uint64_t less(uint64_t a, uint64_t b)
+static uint64_t cuda_redirect_memory_less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-static uint64_t used(const weir_client_stats *client)
+static uint64_t cuda_redirect_memory_used(const weir_client_stats *client)
 {
     return client->live + client->pending + client->promised;
 }
@@ -421,16 +432,18 @@ static uint64_t left_of(uint64_t budget, const weir_client_stats *clients, size_
     *limit = budget;
     for (size_t i = 0; i < count; i++) {
         bool is_own = clients[i].client == own;
-        taken += is_own ? used(&clients[i]) : wi_max(used(&clients[i]), clients[i].guaranteed);
+        taken += is_own ? cuda_redirect_memory_used(&clients[i])
+                        : wi_max(cuda_redirect_memory_used(&clients[i]), clients[i].guaranteed);
         if (is_own) {
-            mine = used(&clients[i]);
+            mine = cuda_redirect_memory_used(&clients[i]);
             *limit = clients[i].maximum;
         }
     }
-    return wi_min(less(budget, taken), less(*limit, mine));
+    return wi_min(cuda_redirect_memory_less(budget, taken), cuda_redirect_memory_less(*limit, mine));
 }
 
-static weir_status look(weir_runtime *runtime, weir_stats *stats, weir_client_stats **clients, size_t *count)
+static weir_status cuda_redirect_memory_look(weir_runtime *runtime, weir_stats *stats, weir_client_stats **clients,
+                                             size_t *count)
 {
     weir_status status = weir_snapshot(runtime, stats, NULL, 0, count);
     for (size_t capacity = 0; status == WEIR_OK && capacity < *count;) {
@@ -446,14 +459,15 @@ static weir_status look(weir_runtime *runtime, weir_stats *stats, weir_client_st
 }
 
 /* The client's part, and not more than the device has: other processes take of that, too. */
-static weir_status measure(const wi_cuda_redirect *r, const weir_client *client, size_t *available, size_t *total)
+static weir_status cuda_redirect_memory_measure(const wi_cuda_redirect *r, const weir_client *client, size_t *available,
+                                                size_t *total)
 {
     weir_runtime *runtime = weir_client_runtime(client);
     weir_stats stats = WEIR_INIT(weir_stats);
     weir_client_stats *clients = NULL;
     size_t count = 0, device_free, device_total;
     uint64_t limit;
-    weir_status status = look(runtime, &stats, &clients, &count);
+    weir_status status = cuda_redirect_memory_look(runtime, &stats, &clients, &count);
     if (status == WEIR_OK) {
         uint64_t left = left_of(stats.budget, clients, count, client, &limit);
         if (wi_real(r, cudaMemGetInfo)(&device_free, &device_total) == CUDA_OK)
@@ -470,10 +484,11 @@ int wi_on_cudaMemGetInfo(wi_cuda_redirect *r, size_t *available, size_t *total)
     weir_request request = {.struct_size = sizeof request};
     weir_client *client;
     bool entered = wi_cuda_enter(r), ours = entered && wi_cuda_request(r, wi_cuda_device(r), &client, &request);
-    int result = !ours                                             ? wi_real(r, cudaMemGetInfo)(available, total)
-                 : !available || !total                            ? wi_cuda_fail(r, CUDA_INVALID_VALUE)
-                 : measure(r, client, available, total) == WEIR_OK ? CUDA_OK
-                                                                   : wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);
+    int result = !ours                  ? wi_real(r, cudaMemGetInfo)(available, total)
+                 : !available || !total ? wi_cuda_fail(r, CUDA_INVALID_VALUE)
+                 : cuda_redirect_memory_measure(r, client, available, total) == WEIR_OK
+                     ? CUDA_OK
+                     : wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);
     if (entered)
         wi_cuda_leave(r);
     return result;

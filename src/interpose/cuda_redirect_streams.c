@@ -5,7 +5,7 @@
 /* Entries ---------------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. NULL: it is not known. */
-static wi_cuda_stream_entry *find(wi_cuda_redirect *r, const void *native)
+static wi_cuda_stream_entry *cuda_redirect_streams_find(wi_cuda_redirect *r, const void *native)
 {
     for (size_t i = 0; native && i < r->stream_count; i++)
         if (r->streams[i].used && r->streams[i].native == native)
@@ -14,7 +14,7 @@ static wi_cuda_stream_entry *find(wi_cuda_redirect *r, const void *native)
 }
 
 /* With the lock held. NULL: no host memory. */
-static wi_cuda_stream_entry *free_entry(wi_cuda_redirect *r)
+static wi_cuda_stream_entry *cuda_redirect_streams_free_entry(wi_cuda_redirect *r)
 {
     enum { MORE = 16 };
     for (size_t i = 0; i < r->stream_count; i++)
@@ -32,7 +32,7 @@ static wi_cuda_stream_entry *free_entry(wi_cuda_redirect *r)
 static bool enter_stream(wi_cuda_redirect *r, wi_cuda_stream_entry entry)
 {
     pthread_mutex_lock(&r->lock);
-    wi_cuda_stream_entry *place = free_entry(r);
+    wi_cuda_stream_entry *place = cuda_redirect_streams_free_entry(r);
     if (place)
         *place = entry;
     pthread_mutex_unlock(&r->lock);
@@ -40,7 +40,7 @@ static bool enter_stream(wi_cuda_redirect *r, wi_cuda_stream_entry entry)
 }
 
 /* The entry number `index`, as it is now; false beyond the last. */
-static bool entry_at(wi_cuda_redirect *r, size_t index, wi_cuda_stream_entry *out)
+static bool cuda_redirect_streams_entry_at(wi_cuda_redirect *r, size_t index, wi_cuda_stream_entry *out)
 {
     pthread_mutex_lock(&r->lock);
     bool there = index < r->stream_count;
@@ -68,7 +68,7 @@ static bool hold(wi_cuda_redirect *r, size_t index)
     return may;
 }
 
-static void let_go(wi_cuda_redirect *r, size_t index)
+static void cuda_redirect_streams_let_go(wi_cuda_redirect *r, size_t index)
 {
     pthread_mutex_lock(&r->lock);
     r->streams[index].held--;
@@ -80,7 +80,7 @@ static void wait_until_nobody_holds(wi_cuda_redirect *r, const void *native)
 {
     for (int i = 0;; i++) {
         pthread_mutex_lock(&r->lock);
-        const wi_cuda_stream_entry *entry = find(r, native);
+        const wi_cuda_stream_entry *entry = cuda_redirect_streams_find(r, native);
         bool held = entry && entry->held > 0;
         pthread_mutex_unlock(&r->lock);
         if (!held)
@@ -110,7 +110,7 @@ static void begin_order(wi_cuda_redirect *r, wi_cuda_block *block)
     wi_cuda_stream_entry stream;
     block->freed = true;
     block->behind = UINT64_MAX;
-    for (size_t i = 0; i < REMEMBERED && entry_at(r, i, &stream); i++)
+    for (size_t i = 0; i < REMEMBERED && cuda_redirect_streams_entry_at(r, i, &stream); i++)
         if (stream.used)
             block->behind &= ~(UINT64_C(1) << i);
 }
@@ -122,7 +122,7 @@ weir_status wi_cuda_order_free(wi_cuda_redirect *r, wi_cuda_block *block)
     weir_status all = WEIR_OK;
     if (!block->freed)
         begin_order(r, block);
-    for (size_t i = 0; entry_at(r, i, &stream); i++) {
+    for (size_t i = 0; cuda_redirect_streams_entry_at(r, i, &stream); i++) {
         uint64_t bit = i < REMEMBERED ? UINT64_C(1) << i : 0;
         if (!stream.used || (block->behind & bit))
             continue;
@@ -130,7 +130,7 @@ weir_status wi_cuda_order_free(wi_cuda_redirect *r, wi_cuda_block *block)
         if (hold(r, i)) {
             wi_window(WI_WINDOW_REDIRECT_HELD);
             status = order_behind(&stream, block);
-            let_go(r, i);
+            cuda_redirect_streams_let_go(r, i);
         }
         if (status == WEIR_OK)
             block->behind |= bit;
@@ -152,7 +152,7 @@ bool wi_cuda_captures_here(wi_cuda_redirect *r)
     return here;
 }
 
-static void forget(weir_stream id)
+static void cuda_redirect_streams_forget(weir_stream id)
 {
     if (weir_stream_unregister(id) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "a stream stays known to weir: %s", weir_detail());
@@ -166,12 +166,12 @@ weir_status wi_cuda_streams_begin(wi_cuda_redirect *r, weir_runtime *runtime)
     weir_status status = weir_stream_default(runtime, WEIR_DEFAULT_STREAM_LEGACY, &entry.id);
     if (status != WEIR_OK || enter_stream(r, entry))
         return status;
-    forget(entry.id);
+    cuda_redirect_streams_forget(entry.id);
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the streams of a module");
 }
 
 /* The entry is the caller's to take out; false: there is none, or another thread does that. */
-static bool take_out(wi_cuda_redirect *r, size_t index, weir_stream *id)
+static bool cuda_redirect_streams_take_out(wi_cuda_redirect *r, size_t index, weir_stream *id)
 {
     pthread_mutex_lock(&r->lock);
     wi_cuda_stream_entry *entry = &r->streams[index];
@@ -186,10 +186,10 @@ void wi_cuda_streams_end(wi_cuda_redirect *r)
 {
     wi_cuda_stream_entry stream;
     weir_stream id;
-    for (size_t i = 0; entry_at(r, i, &stream); i++) {
-        if (!take_out(r, i, &id))
+    for (size_t i = 0; cuda_redirect_streams_entry_at(r, i, &stream); i++) {
+        if (!cuda_redirect_streams_take_out(r, i, &id))
             continue;
-        forget(id);
+        cuda_redirect_streams_forget(id);
         leave_entry(r, i);
     }
 }
@@ -216,7 +216,7 @@ static int adopt(wi_cuda_redirect *r, weir_client *client, void **out)
     weir_log(WEIR_LOG_WARNING, "%s made a stream that weir cannot follow: %s", wi_interpose_module(r->interpose),
              status == WEIR_OK ? "no host memory" : weir_detail());
     if (status == WEIR_OK)
-        forget(entry.id);
+        cuda_redirect_streams_forget(entry.id);
     (void)wi_real(r, cudaStreamDestroy)(entry.native);
     *out = NULL;
     return wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);
@@ -264,10 +264,10 @@ int wi_on_cudaStreamCreateWithPriority(wi_cuda_redirect *r, void **out, unsigned
 /* Captures --------------------------------------------------------------------------------------------------------- */
 
 /* Marks the stream, if it is known, or takes the mark away; true: it was not so before. */
-static bool mark(wi_cuda_redirect *r, const void *native, bool captured, weir_stream *id)
+static bool cuda_redirect_streams_mark(wi_cuda_redirect *r, const void *native, bool captured, weir_stream *id)
 {
     pthread_mutex_lock(&r->lock);
-    wi_cuda_stream_entry *entry = find(r, native);
+    wi_cuda_stream_entry *entry = cuda_redirect_streams_find(r, native);
     bool changed = entry && entry->captured != captured;
     if (changed) {
         entry->captured = captured;
@@ -285,7 +285,7 @@ static bool mark(wi_cuda_redirect *r, const void *native, bool captured, weir_st
 static void end_capture(wi_cuda_redirect *r, const void *native)
 {
     weir_stream id;
-    if (mark(r, native, false, &id) && weir_capture_end(id, NULL) != WEIR_OK)
+    if (cuda_redirect_streams_mark(r, native, false, &id) && weir_capture_end(id, NULL) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "the end of a capture: %s", weir_detail());
 }
 
@@ -293,13 +293,13 @@ static void end_capture(wi_cuda_redirect *r, const void *native)
 int wi_on_cudaStreamBeginCapture(wi_cuda_redirect *r, void *stream, int mode)
 {
     weir_stream id;
-    bool marked = mark(r, stream, true, &id);
+    bool marked = cuda_redirect_streams_mark(r, stream, true, &id);
     if (marked) {
         wi_window(WI_WINDOW_REDIRECT_MARKED);
         wait_until_nobody_holds(r, stream);
     }
     if (marked && weir_capture_begin(id, NULL) != WEIR_OK) {
-        (void)mark(r, stream, false, &id);
+        (void)cuda_redirect_streams_mark(r, stream, false, &id);
         marked = false; /* CUDA says what is wrong */
     }
     int result = wi_real(r, cudaStreamBeginCapture)(stream, mode);
@@ -326,7 +326,7 @@ static bool begin_leaving(wi_cuda_redirect *r, const void *native, weir_stream *
 {
     for (int i = 0;; i++) {
         pthread_mutex_lock(&r->lock);
-        wi_cuda_stream_entry *entry = find(r, native);
+        wi_cuda_stream_entry *entry = cuda_redirect_streams_find(r, native);
         bool found = entry && !entry->leaving, wait = entry && entry->leaving;
         if (found) {
             entry->leaving = true;
@@ -342,18 +342,18 @@ static bool begin_leaving(wi_cuda_redirect *r, const void *native, weir_stream *
 static void end_leaving(wi_cuda_redirect *r, const void *native)
 {
     pthread_mutex_lock(&r->lock);
-    wi_cuda_stream_entry *entry = find(r, native);
+    wi_cuda_stream_entry *entry = cuda_redirect_streams_find(r, native);
     if (entry)
         *entry = (wi_cuda_stream_entry){0};
     pthread_mutex_unlock(&r->lock);
 }
 
 /* A capture goes with its stream; it is ended before, as a captured stream cannot be waited for. */
-static void drop_capture(wi_cuda_redirect *r, void *native)
+static void cuda_redirect_streams_drop_capture(wi_cuda_redirect *r, void *native)
 {
     weir_stream id;
     void *graph = NULL;
-    if (!mark(r, native, false, &id))
+    if (!cuda_redirect_streams_mark(r, native, false, &id))
         return;
     if (wi_real(r, cudaStreamEndCapture)(native, &graph) == CUDA_OK && graph && wi_real(r, cudaGraphDestroy))
         (void)wi_real(r, cudaGraphDestroy)(graph);
@@ -368,9 +368,9 @@ int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
     weir_stream id;
     bool known = begin_leaving(r, stream, &id);
     if (known) {
-        drop_capture(r, stream);
+        cuda_redirect_streams_drop_capture(r, stream);
         wait_until_nobody_holds(r, stream);
-        forget(id);
+        cuda_redirect_streams_forget(id);
         wi_window(WI_WINDOW_REDIRECT_LEFT);
         end_leaving(r, stream);
     }

@@ -50,7 +50,7 @@ static bool copy_entry(const wi_elf_module *m, uint64_t table, uint64_t index, v
 }
 
 /* NULL: the text does not end inside of the table. */
-static const char *text_at(const wi_elf_module *m, uint64_t offset)
+static const char *elf_imports_text_at(const wi_elf_module *m, uint64_t offset)
 {
     const Elf64_Phdr *s = segment_of(m, m->texts.address, m->texts.bytes);
     if (!s || !(s->p_flags & PF_R) || offset >= m->texts.bytes)
@@ -59,7 +59,7 @@ static const char *text_at(const wi_elf_module *m, uint64_t offset)
     return memchr(text, 0, (size_t)(m->texts.bytes - offset)) ? text : NULL;
 }
 
-static weir_status broken(const wi_elf_module *m, const char *what)
+static weir_status elf_imports_broken(const wi_elf_module *m, const char *what)
 {
     return weir_fail(WEIR_ERR_CORRUPT, "%s: %s", m->place.name, what);
 }
@@ -88,7 +88,7 @@ static bool copy_header(const wi_elf_module *m, Elf64_Ehdr *out)
     return false;
 }
 
-static weir_status read_header(wi_elf_module *m)
+static weir_status elf_imports_read_header(wi_elf_module *m)
 {
     Elf64_Ehdr header;
     if (!copy_header(m, &header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
@@ -151,7 +151,7 @@ static void read_pointer(wi_elf_module *m, tags *t, int64_t tag, uint64_t addres
     }
 }
 
-static void read_value(wi_elf_module *m, tags *t, int64_t tag, uint64_t value)
+static void elf_imports_read_value(wi_elf_module *m, tags *t, int64_t tag, uint64_t value)
 {
     switch (tag) {
     case DT_STRSZ:
@@ -213,7 +213,7 @@ static void read_tags(wi_elf_module *m, tags *t)
     Elf64_Dyn entry;
     for (uint64_t i = 0; (entry = dynamic_at(m, i)).d_tag != DT_NULL; i++) {
         read_pointer(m, t, entry.d_tag, of_file(m, entry.d_un.d_ptr));
-        read_value(m, t, entry.d_tag, entry.d_un.d_val);
+        elf_imports_read_value(m, t, entry.d_tag, entry.d_un.d_val);
     }
 }
 
@@ -265,18 +265,18 @@ static weir_status count_symbols(wi_elf_module *m, const tags *t)
                    : t->gnu_hash ? count_by_gnu_hash(m, t->gnu_hash, &m->symbol_count)
                                  : false;
     if (!counted || (m->symbol_count > 0 && !copy_symbol(m, m->symbol_count - 1, &last)))
-        return broken(m, "no table of hashes tells how many symbols there are");
+        return elf_imports_broken(m, "no table of hashes tells how many symbols there are");
     return WEIR_OK;
 }
 
 /* Opening ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status check_table(const wi_elf_module *m, const wi_elf_table *table, const char *what)
+static weir_status elf_imports_check_table(const wi_elf_module *m, const wi_elf_table *table, const char *what)
 {
-    return table->bytes == 0 || segment_of(m, table->address, table->bytes) ? WEIR_OK : broken(m, what);
+    return table->bytes == 0 || segment_of(m, table->address, table->bytes) ? WEIR_OK : elf_imports_broken(m, what);
 }
 
-static weir_status check_sizes(const wi_elf_module *m, const tags *t)
+static weir_status elf_imports_check_sizes(const wi_elf_module *m, const tags *t)
 {
     bool known = (t->rela_entry == 0 || t->rela_entry == sizeof(Elf64_Rela)) &&
                  (t->rel_entry == 0 || t->rel_entry == sizeof(Elf64_Rel)) &&
@@ -289,15 +289,15 @@ static weir_status check_sizes(const wi_elf_module *m, const tags *t)
 
 static weir_status check_tables(wi_elf_module *m, const tags *t)
 {
-    weir_status status = check_sizes(m, t);
+    weir_status status = elf_imports_check_sizes(m, t);
     if (status == WEIR_OK)
-        status = check_table(m, &m->texts, "its names leave it");
+        status = elf_imports_check_table(m, &m->texts, "its names leave it");
     if (status == WEIR_OK)
-        status = check_table(m, &m->rela, "DT_RELA leaves it");
+        status = elf_imports_check_table(m, &m->rela, "DT_RELA leaves it");
     if (status == WEIR_OK)
-        status = check_table(m, &m->rel, "DT_REL leaves it");
+        status = elf_imports_check_table(m, &m->rel, "DT_REL leaves it");
     if (status == WEIR_OK)
-        status = check_table(m, &m->plt, "DT_JMPREL leaves it");
+        status = elf_imports_check_table(m, &m->plt, "DT_JMPREL leaves it");
     return status == WEIR_OK ? count_symbols(m, t) : status;
 }
 
@@ -316,7 +316,7 @@ weir_status wi_elf_open(const wi_elf_place *place, wi_elf_module *out)
 {
     tags t = {0};
     *out = (wi_elf_module){.place = *place};
-    weir_status status = read_header(out);
+    weir_status status = elf_imports_read_header(out);
     if (status != WEIR_OK)
         return status;
     find_segments(out);
@@ -339,7 +339,7 @@ static const char *version_named(const wi_elf_module *m, uint16_t number)
         Elf64_Vernaux version;
         uint64_t aux = at + file.vn_aux;
         for (uint32_t i = 0; i < file.vn_cnt && copy_from(m, aux, &version, sizeof version); i++) {
-            const char *name = version.vna_other == number ? text_at(m, version.vna_name) : NULL;
+            const char *name = version.vna_other == number ? elf_imports_text_at(m, version.vna_name) : NULL;
             if (name)
                 return name;
             if (version.vna_next == 0)
@@ -381,17 +381,17 @@ static bool adds(wi_elf_use use, int64_t addend)
     return use != WI_ELF_JUMP_SLOT && addend != 0;
 }
 
-static weir_status tell(const wi_elf_module *m, uint64_t place, uint64_t info, int64_t addend, wi_elf_import_fn fn,
-                        void *user)
+static weir_status elf_imports_tell(const wi_elf_module *m, uint64_t place, uint64_t info, int64_t addend,
+                                    wi_elf_import_fn fn, void *user)
 {
     Elf64_Sym symbol;
     uint32_t index = ELF64_R_SYM(info), type = ELF64_R_TYPE(info);
     wi_elf_use use = use_of(m->machine, type);
     /* What is no slot may be shorter than an address: a variable of four bytes that is copied to the end of a segment. */
     const Elf64_Phdr *segment = segment_of(m, place, use == WI_ELF_OTHER ? 1 : sizeof(uint64_t));
-    const char *name = copy_symbol(m, index, &symbol) ? text_at(m, symbol.st_name) : NULL;
+    const char *name = copy_symbol(m, index, &symbol) ? elf_imports_text_at(m, symbol.st_name) : NULL;
     if (!name || !segment)
-        return broken(m, "a relocation, its symbol or its name lies outside of it");
+        return elf_imports_broken(m, "a relocation, its symbol or its name lies outside of it");
     wi_elf_import import = {.name = name,
                             .version = version_of(m, index),
                             .use = use,
@@ -417,7 +417,7 @@ static bool is_unwanted(const wi_elf_module *m, telling *t, uint32_t index)
     Elf64_Sym symbol;
     if (index == 0 || index == t->unwanted)
         return true;
-    const char *name = t->wants && copy_symbol(m, index, &symbol) ? text_at(m, symbol.st_name) : NULL;
+    const char *name = t->wants && copy_symbol(m, index, &symbol) ? elf_imports_text_at(m, symbol.st_name) : NULL;
     if (!name || t->wants(name, t->user))
         return false;
     t->unwanted = index;
@@ -434,12 +434,12 @@ static weir_status each_of(const wi_elf_module *m, const wi_elf_table *table, bo
     if (count == 0)
         return WEIR_OK;
     if (table->address == 0 || !segment || !(segment->p_flags & PF_R))
-        return broken(m, "its relocations leave it");
+        return elf_imports_broken(m, "its relocations leave it");
     const char *at = memory_at(m, table->address);
     for (Elf64_Rela entry = {0}; status == WEIR_OK && count > 0; count--, at += bytes) {
         memcpy(&entry, at, bytes);
         if (!is_unwanted(m, t, ELF64_R_SYM(entry.r_info)))
-            status = tell(m, entry.r_offset, entry.r_info, entry.r_addend, t->fn, t->user);
+            status = elf_imports_tell(m, entry.r_offset, entry.r_info, entry.r_addend, t->fn, t->user);
     }
     return status;
 }
@@ -477,7 +477,7 @@ bool wi_elf_defines(const wi_elf_module *m, const char *name, bool *indirect)
     Elf64_Sym symbol;
     *indirect = false;
     for (uint64_t i = 1; i < m->symbol_count && copy_symbol(m, i, &symbol); i++) {
-        const char *text = symbol.st_shndx != SHN_UNDEF ? text_at(m, symbol.st_name) : NULL;
+        const char *text = symbol.st_shndx != SHN_UNDEF ? elf_imports_text_at(m, symbol.st_name) : NULL;
         if (text && strcmp(text, name) == 0) {
             *indirect = ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC;
             return true;

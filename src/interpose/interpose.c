@@ -50,7 +50,7 @@ static bool has_dynamic_at(const struct dl_phdr_info *info, const void *dynamic)
     return false;
 }
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *user)
+static int interpose_look_at(struct dl_phdr_info *info, size_t size, void *user)
 {
     search *s = user;
     (void)size;
@@ -64,7 +64,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
-static weir_status no_memory(void)
+static weir_status interpose_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the import slots of a module");
 }
@@ -80,10 +80,10 @@ static weir_status find_module(wi_interpose *it, const char *module)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s", module ? module : "the program", dlerror());
     s.map = map;
     snprintf(it->name, sizeof it->name, "%s", *s.map->l_name ? s.map->l_name : "the program");
-    dl_iterate_phdr(look_at, &s);
+    dl_iterate_phdr(interpose_look_at, &s);
     if (!s.found)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the dynamic linker does not tell where it lies", it->name);
-    return it->segments ? WEIR_OK : no_memory();
+    return it->segments ? WEIR_OK : interpose_no_memory();
 }
 
 static weir_status check_module(wi_interpose *it)
@@ -120,7 +120,7 @@ static weir_status add_slot(wi_interpose *it, slot s)
         size_t capacity = it->slot_capacity ? 2 * it->slot_capacity : 32;
         slot *slots = realloc(it->slots, capacity * sizeof *slots);
         if (!slots)
-            return no_memory();
+            return interpose_no_memory();
         it->slots = slots;
         it->slot_capacity = capacity;
     }
@@ -130,7 +130,7 @@ static weir_status add_slot(wi_interpose *it, slot s)
     return WEIR_OK;
 }
 
-static weir_status refuse(const wi_interpose *it, const wi_elf_import *import, const char *why)
+static weir_status interpose_refuse(const wi_interpose *it, const wi_elf_import *import, const char *why)
 {
     return weir_fail(WEIR_ERR_UNSUPPORTED, "%s of %s cannot be replaced: %s (relocation type %u)", import->name,
                      it->name, why, import->type);
@@ -145,10 +145,10 @@ static weir_status check_import(const wi_interpose *it, const wi_elf_import *imp
                       : !import->writable           ? "its slot is in memory that is never written"
                       : !import->aligned            ? "its slot is not aligned"
                                                     : NULL;
-    return why ? refuse(it, import, why) : WEIR_OK;
+    return why ? interpose_refuse(it, import, why) : WEIR_OK;
 }
 
-static size_t number_of(const wi_interpose *it, const char *name)
+static size_t interpose_number_of(const wi_interpose *it, const char *name)
 {
     size_t i = 0;
     while (i < it->count && strcmp(it->replacements[i].name, name) != 0)
@@ -169,13 +169,13 @@ static void note_original(wi_interposed *found, const wi_elf_import *import, uin
 static bool is_replaced(const char *name, void *user)
 {
     const wi_interpose *it = user;
-    return number_of(it, name) < it->count;
+    return interpose_number_of(it, name) < it->count;
 }
 
-static weir_status find_slot(const wi_elf_import *import, void *user)
+static weir_status interpose_find_slot(const wi_elf_import *import, void *user)
 {
     wi_interpose *it = user;
-    size_t number = number_of(it, import->name);
+    size_t number = interpose_number_of(it, import->name);
     weir_status status = check_import(it, import);
     if (status != WEIR_OK)
         return status;
@@ -186,7 +186,7 @@ static weir_status find_slot(const wi_elf_import *import, void *user)
     if (s.before == 0)
         return WEIR_OK; /* weak, and nobody has it: the module does not call it */
     if (wi_elf_contains(&it->module, s.before))
-        return refuse(
+        return interpose_refuse(
             it, import,
             "the module binds lazily and has not bound it yet, which another thread may do at any moment; open "
             "the module with RTLD_NOW, or the program with LD_BIND_NOW=1");
@@ -205,7 +205,7 @@ static weir_status check_defined(const wi_interpose *it)
     return WEIR_OK;
 }
 
-static weir_status check_required(const wi_interpose *it)
+static weir_status interpose_check_required(const wi_interpose *it)
 {
     for (size_t i = 0; i < it->count; i++)
         if (it->replacements[i].required && it->found[i].slots == 0)
@@ -234,7 +234,7 @@ static weir_status copy_replacements(wi_interpose *it, const wi_replacement *rep
     it->replacements = calloc(count, sizeof *it->replacements);
     it->found = calloc(count, sizeof *it->found);
     if (!it->replacements || !it->found)
-        return no_memory();
+        return interpose_no_memory();
     memcpy(it->replacements, replacements, count * sizeof *replacements);
     it->count = count;
     return WEIR_OK;
@@ -259,7 +259,7 @@ weir_status wi_interpose_open(const char *module, const wi_replacement *replacem
     *out = NULL;
     wi_interpose *it = calloc(1, sizeof *it);
     if (!it)
-        return no_memory();
+        return interpose_no_memory();
     weir_status status = copy_replacements(it, replacements, count);
     if (status == WEIR_OK)
         status = find_module(it, module);
@@ -268,9 +268,9 @@ weir_status wi_interpose_open(const char *module, const wi_replacement *replacem
     if (status == WEIR_OK)
         status = check_defined(it);
     if (status == WEIR_OK)
-        status = wi_elf_each_named(&it->module, is_replaced, find_slot, it);
+        status = wi_elf_each_named(&it->module, is_replaced, interpose_find_slot, it);
     if (status == WEIR_OK)
-        status = check_required(it);
+        status = interpose_check_required(it);
     if (status == WEIR_OK && it->slot_count > 0)
         qsort(it->slots, it->slot_count, sizeof *it->slots, by_replacement);
     if (status == WEIR_OK)
@@ -311,7 +311,7 @@ typedef struct question {
     bool imported;
 } question;
 
-static weir_status compare(const wi_elf_import *import, void *user)
+static weir_status interpose_compare(const wi_elf_import *import, void *user)
 {
     question *q = user;
     q->imported |= !import->defined && strcmp(import->name, q->name) == 0;
@@ -321,12 +321,12 @@ static weir_status compare(const wi_elf_import *import, void *user)
 bool wi_interpose_imports(const wi_interpose *it, const char *name)
 {
     question q = {name, false};
-    return wi_elf_each_import(&it->module, compare, &q) == WEIR_OK && q.imported;
+    return wi_elf_each_import(&it->module, interpose_compare, &q) == WEIR_OK && q.imported;
 }
 
 void (*wi_interpose_symbol(const wi_interpose *it, const char *name))(void)
 {
-    size_t number = number_of(it, name);
+    size_t number = interpose_number_of(it, name);
     void (*function)(void) = number < it->count ? it->found[number].original : NULL;
     void *symbol = function ? NULL : dlsym(it->handle, name);
     if (symbol)
@@ -368,7 +368,7 @@ static weir_status write_slot(const wi_interpose *it, const slot *s, uintptr_t e
 }
 
 /* With the lock held: whether all slots hold what they are expected to. */
-static weir_status check_slots(const wi_interpose *it, bool forth)
+static weir_status interpose_check_slots(const wi_interpose *it, bool forth)
 {
     for (size_t i = 0; i < it->slot_count; i++) {
         const slot *s = &it->slots[i];
@@ -380,7 +380,7 @@ static weir_status check_slots(const wi_interpose *it, bool forth)
 }
 
 /* With the lock held: one slot forth, or back. */
-static weir_status move(const wi_interpose *it, size_t index, bool forth)
+static weir_status interpose_move(const wi_interpose *it, size_t index, bool forth)
 {
     const slot *s = &it->slots[index];
     return forth ? write_slot(it, s, s->before, s->after) : write_slot(it, s, s->after, s->before);
@@ -388,14 +388,14 @@ static weir_status move(const wi_interpose *it, size_t index, bool forth)
 
 /* With the lock held: all slots, or none; back in the other order than forth. One that is written and cannot be sealed
  * again counts as written. */
-static weir_status write_all(const wi_interpose *it, bool forth)
+static weir_status interpose_write_all(const wi_interpose *it, bool forth)
 {
     size_t count = it->slot_count, done = 0;
-    weir_status status = check_slots(it, forth);
+    weir_status status = interpose_check_slots(it, forth);
     if (status != WEIR_OK)
         return status;
     for (; done < count && status == WEIR_OK; done++)
-        status = move(it, forth ? done : count - 1 - done, forth);
+        status = interpose_move(it, forth ? done : count - 1 - done, forth);
     if (status == WEIR_OK)
         return status;
     wi_kept_detail why;
@@ -404,7 +404,7 @@ static weir_status write_all(const wi_interpose *it, bool forth)
         size_t index = forth ? done : count - 1 - done;
         const slot *s = &it->slots[index];
         if (__atomic_load_n(s->at, __ATOMIC_ACQUIRE) == (forth ? s->after : s->before))
-            (void)move(it, index, !forth);
+            (void)interpose_move(it, index, !forth);
     }
     return weir_fail(status, "%s", why.text);
 }
@@ -435,12 +435,12 @@ static void let_all_threads_see(void)
     barrier(PRIVATE_EXPEDITED);
 }
 
-static weir_status change(wi_interpose *it, bool forth)
+static weir_status interpose_change(wi_interpose *it, bool forth)
 {
     watch_forks();
     let_all_threads_see();
     pthread_mutex_lock(&lock);
-    weir_status status = it->applied != forth ? write_all(it, forth)
+    weir_status status = it->applied != forth ? interpose_write_all(it, forth)
                          : forth ? weir_fail(WEIR_ERR_BUSY, "the replacements in %s are in place", it->name)
                                  : WEIR_OK;
     if (status == WEIR_OK)
@@ -451,19 +451,19 @@ static weir_status change(wi_interpose *it, bool forth)
 
 weir_status wi_interpose_apply(wi_interpose *it)
 {
-    return change(it, true);
+    return interpose_change(it, true);
 }
 
 weir_status wi_interpose_undo(wi_interpose *it)
 {
-    return change(it, false);
+    return interpose_change(it, false);
 }
 
 weir_status wi_interpose_check(wi_interpose *it)
 {
     watch_forks();
     pthread_mutex_lock(&lock);
-    weir_status status = it->applied ? check_slots(it, false) : WEIR_OK;
+    weir_status status = it->applied ? interpose_check_slots(it, false) : WEIR_OK;
     pthread_mutex_unlock(&lock);
     return status;
 }

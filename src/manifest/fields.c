@@ -60,7 +60,7 @@ const char *wi_field_name(wi_field field)
 
 /* ---- unknown keys ------------------------------------------------------------------------------------------------ */
 
-static void unknown(wi_parse_context *r, const char *key, size_t at, bool requirements)
+static void fields_unknown(wi_parse_context *r, const char *key, size_t at, bool requirements)
 {
     const char *here[WI_FIELDS + 1] = {NULL}, *there[WI_FIELDS + 1] = {NULL};
     size_t here_count = 0, there_count = 0;
@@ -82,7 +82,7 @@ static void unknown(wi_parse_context *r, const char *key, size_t at, bool requir
                        requirements ? " in hardware_requirements" : "");
 }
 
-static int find(const char *key, bool requirements)
+static int fields_find(const char *key, bool requirements)
 {
     int first = requirements ? FIRST_REQUIREMENT : 0, end = requirements ? (int)WI_FIELDS : (int)FIRST_REQUIREMENT;
     for (int i = first; i < end; i++)
@@ -93,7 +93,7 @@ static int find(const char *key, bool requirements)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static void read_one(wi_parse_context *r, int field, const wi_location *place, json_t *json)
+static void fields_read_one(wi_parse_context *r, int field, const wi_location *place, json_t *json)
 {
     r->problems.out_of_memory |= !json; /* jansson loses letters when it has no memory, and here a key with them */
     if (!json || json_is_null(json))
@@ -116,13 +116,13 @@ void wi_fields_read(wi_parse_context *r, size_t at, json_t *object, bool require
         for (wi_location place; wi_walk_next(&walk, &place);) {
             json_t *decoded = wi_decoded(r, place.key, place.key_end);
             const char *key = decoded ? json_string_value(decoded) : "";
-            int field = find(key, requirements);
+            int field = fields_find(key, requirements);
             if (pass == 0 && field >= 0)
                 r->several[field] = ++times[field] > 1;
             else if (pass == 1 && field >= 0 && times[field] == 1)
-                read_one(r, field, &place, json_object_get(object, key));
+                fields_read_one(r, field, &place, json_object_get(object, key));
             else if (pass == 1 && field < 0 && decoded)
-                unknown(r, key, place.key, requirements);
+                fields_unknown(r, key, place.key, requirements);
             json_decref(decoded);
         }
     }

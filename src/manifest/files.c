@@ -171,7 +171,7 @@ const char *wi_file_format(wi_file_kind kind)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static weir_status read_whole(int file, const char *path, size_t most, char **out, size_t *length)
+static weir_status files_read_whole(int file, const char *path, size_t most, char **out, size_t *length)
 {
     struct stat found;
     if (fstat(file, &found) != 0 || !S_ISREG(found.st_mode))
@@ -203,7 +203,7 @@ weir_status wi_file_read(const char *path, size_t most, char **out, size_t *leng
     if (file < 0)
         return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "cannot read %s: %s", path,
                          strerror(errno));
-    weir_status status = read_whole(file, path, most, out, length);
+    weir_status status = files_read_whole(file, path, most, out, length);
     close(file);
     return status;
 }

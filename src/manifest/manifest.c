@@ -31,7 +31,7 @@ static void clear(outcome *o, weir_status status)
     free(o);
 }
 
-static weir_status no_memory(const char *path)
+static weir_status manifest_no_memory(const char *path)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory to read %s", path);
 }
@@ -50,14 +50,14 @@ static weir_status read_json(outcome *o, const char *file, const char *folder, b
     wi_manifest_text(r, length);
     wi_problems_sort(&r->problems, r->text);
     free(text);
-    return r->problems.out_of_memory ? no_memory(o->shown) : WEIR_OK;
+    return r->problems.out_of_memory ? manifest_no_memory(o->shown) : WEIR_OK;
 }
 
-static weir_status read_manifest(outcome *o, const char *path)
+static weir_status manifest_read_manifest(outcome *o, const char *path)
 {
     char *folder = wi_path_folder(path);
     o->shown = strdup(path);
-    weir_status status = folder && o->shown ? read_json(o, path, folder, false) : no_memory(path);
+    weir_status status = folder && o->shown ? read_json(o, path, folder, false) : manifest_no_memory(path);
     free(folder);
     return status;
 }
@@ -72,23 +72,23 @@ static weir_status read_package(outcome *o, const char *path, const weir_manifes
     char *file = wi_path_in(folder, WI_PACKAGE_MANIFEST);
     if (asprintf(&o->shown, "%s/" WI_PACKAGE_MANIFEST, path) < 0)
         o->shown = NULL;
-    status = file && o->shown ? read_json(o, file, folder, true) : no_memory(path);
+    status = file && o->shown ? read_json(o, file, folder, true) : manifest_no_memory(path);
     free(file);
     free(folder);
     return status;
 }
 
-static weir_status read_model(outcome *o, const char *path, wi_file_kind kind)
+static weir_status manifest_read_model(outcome *o, const char *path, wi_file_kind kind)
 {
     char *model = wi_file_model(path, false, &kind);
     o->held->manifest.framework = wi_file_framework(kind);
     o->held->manifest.model_file = model ? wi_keep_text(&o->reading, model, strlen(model)) : NULL;
     o->shown = strdup(path);
     free(model);
-    return o->held->manifest.model_file && o->shown ? WEIR_OK : no_memory(path);
+    return o->held->manifest.model_file && o->shown ? WEIR_OK : manifest_no_memory(path);
 }
 
-static weir_status read_path(outcome *o, const char *path, const weir_manifest_options *options)
+static weir_status manifest_read_path(outcome *o, const char *path, const weir_manifest_options *options)
 {
     const char *why = NULL;
     wi_file_kind kind = wi_file_look(path, &why);
@@ -100,16 +100,16 @@ static weir_status read_path(outcome *o, const char *path, const weir_manifest_o
     case WI_FILE_REFUSED:
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s cannot be run: %s", path, why);
     case WI_FILE_MANIFEST:
-        return read_manifest(o, path);
+        return manifest_read_manifest(o, path);
     case WI_FILE_PACKAGE:
         return read_package(o, path, options);
     default:
-        return read_model(o, path, kind);
+        return manifest_read_model(o, path, kind);
     }
 }
 
-static weir_status begin(const char *call, const char *path, const weir_manifest_options *options, const void *out,
-                         outcome **o)
+static weir_status manifest_begin(const char *call, const char *path, const weir_manifest_options *options,
+                                  const void *out, outcome **o)
 {
     weir_manifest_options given = WEIR_INIT(weir_manifest_options);
     char stored[PATH_MAX];
@@ -123,14 +123,14 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
     if (!*o || !held) {
         free(*o);
         free(held);
-        return no_memory(path);
+        return manifest_no_memory(path);
     }
     snprintf((*o)->detail, sizeof(*o)->detail, "%s", weir_detail());
     held->manifest.struct_size = sizeof held->manifest;
     (*o)->held = (*o)->reading.held = held;
     path = wi_path_meant(path, stored);
     held->manifest.path = wi_keep_text(&(*o)->reading, path, strlen(path));
-    status = held->manifest.path ? read_path(*o, path, &given) : no_memory(path);
+    status = held->manifest.path ? manifest_read_path(*o, path, &given) : manifest_no_memory(path);
     if (status != WEIR_OK)
         clear(*o, status);
     return status;
@@ -141,7 +141,7 @@ static weir_status begin(const char *call, const char *path, const weir_manifest
 weir_status weir_manifest_read(const char *path, const weir_manifest_options *options, weir_manifest **out)
 {
     outcome *o;
-    weir_status status = begin("weir_manifest_read", path, options, out, &o);
+    weir_status status = manifest_begin("weir_manifest_read", path, options, out, &o);
     if (status != WEIR_OK)
         return status;
     const wi_problems *problems = &o->reading.problems;
@@ -168,14 +168,14 @@ void weir_manifest_destroy(weir_manifest *manifest)
 weir_status weir_manifest_check(const char *path, const weir_manifest_options *options, weir_manifest_problems **out)
 {
     outcome *o;
-    weir_status status = begin("weir_manifest_check", path, options, out, &o);
+    weir_status status = manifest_begin("weir_manifest_check", path, options, out, &o);
     if (status != WEIR_OK)
         return status;
     weir_manifest_problems *list = wi_problems_give(&o->reading.problems, o->shown);
     if (list)
         *out = list;
     else
-        status = no_memory(path);
+        status = manifest_no_memory(path);
     clear(o, status);
     return status;
 }

@@ -66,7 +66,7 @@ static bool is_content(const char *name)
 
 /* ---- folders in use ---------------------------------------------------------------------------------------------- */
 
-static bool is_named(int packages, int folder, const char *name)
+static bool package_store_is_named(int packages, int folder, const char *name)
 {
     struct stat here, there;
     return fstat(folder, &here) == 0 && fstatat(packages, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -81,7 +81,7 @@ int wi_store_use(int packages, const char *content)
     /* Without locks on the disk nothing is ever cleared there, so that it is safe all the same. */
     while (flock(folder, LOCK_SH) != 0 && errno == EINTR)
         ;
-    if (!is_named(packages, folder, content)) { /* it was cleared in between */
+    if (!package_store_is_named(packages, folder, content)) { /* it was cleared in between */
         close(folder);
         return -1;
     }
@@ -165,7 +165,7 @@ static void remove_tree(int parent, const char *name)
 }
 
 /* Takes away what processes that ended in the middle have left. One that is at work holds a lock on its folder. */
-static void sweep(int packages)
+static void package_store_sweep(int packages)
 {
     int again = openat(packages, ".", FOLDER);
     DIR *list = again >= 0 ? fdopendir(again) : NULL;
@@ -198,7 +198,7 @@ static bool fresh_name(const char *path, char name[WI_FRESH_NAME])
 }
 
 /* Whether nobody uses the folder of a content just now. */
-static bool is_idle(int packages, const char *content)
+static bool package_store_is_idle(int packages, const char *content)
 {
     int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
     bool idle = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0;
@@ -213,8 +213,8 @@ static bool remove_package(int packages, const char *path, const char *content)
 {
     char name[WI_FRESH_NAME];
     int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
-    bool gone = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0 && is_named(packages, folder, content) &&
-                fresh_name(path, name);
+    bool gone = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0 &&
+                package_store_is_named(packages, folder, content) && fresh_name(path, name);
     if (gone && renameat(packages, content, packages, name) != 0) {
         (void)unlinkat(packages, name, AT_REMOVEDIR);
         gone = false;
@@ -228,7 +228,7 @@ static bool remove_package(int packages, const char *path, const char *content)
 
 weir_status wi_store_begin(int packages, const char *path, wi_fresh *out)
 {
-    sweep(packages);
+    package_store_sweep(packages);
     bool made = fresh_name(path, out->name);
     out->folder = made ? openat(packages, out->name, FOLDER) : -1;
     if (made && out->folder >= 0 && fchmod(out->folder, 0755) == 0 && flock(out->folder, LOCK_EX | LOCK_NB) == 0)
@@ -313,7 +313,7 @@ uint64_t wi_packages_bytes_below(int parent, const char *name)
     return bytes;
 }
 
-static bool add(unpacked_list *list, int packages, const char *content, const struct stat *about)
+static bool package_store_add(unpacked_list *list, int packages, const char *content, const struct stat *about)
 {
     unpacked *more = realloc(list->all, (list->count + 1) * sizeof *more);
     if (!more)
@@ -344,7 +344,7 @@ static weir_status list_all(int packages, const char *path, unpacked_list *out)
         struct stat about;
         if (is_content(entry->d_name) && fstatat(packages, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISDIR(about.st_mode))
-            good = add(out, packages, entry->d_name, &about);
+            good = package_store_add(out, packages, entry->d_name, &about);
     }
     closedir(list);
     if (out->count > 0)
@@ -359,7 +359,7 @@ weir_status wi_packages_count(int packages, const char *path, wi_packages_there 
     *out = (wi_packages_there){0};
     for (size_t i = 0; i < list.count; i++) {
         out->bytes += list.all[i].bytes;
-        out->idle += is_idle(packages, list.all[i].content) ? list.all[i].bytes : 0;
+        out->idle += package_store_is_idle(packages, list.all[i].content) ? list.all[i].bytes : 0;
     }
     free(list.all);
     return status;

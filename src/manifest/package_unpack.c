@@ -46,7 +46,7 @@ static void end_gzip(gzip *g)
 }
 
 /* More of the file; 0 at its end. */
-static ssize_t fill(gzip *g, const char **words)
+static ssize_t package_unpack_fill(gzip *g, const char **words)
 {
     ssize_t got;
     do
@@ -72,7 +72,7 @@ static int next_member(gzip *g, const char **words)
             padding = true;
         if (s->avail_in > 0)
             break;
-        ssize_t got = fill(g, words);
+        ssize_t got = package_unpack_fill(g, words);
         if (got <= 0)
             return (int)got;
     }
@@ -93,7 +93,7 @@ static ssize_t read_gzip(gzip *g, void *out, size_t capacity, const char **words
         int found = g->inside ? 1 : next_member(g, words);
         if (found <= 0 && (found < 0 || g->members > 0))
             return found;
-        ssize_t got = found == 0 ? 0 : s->avail_in > 0 ? 1 : fill(g, words);
+        ssize_t got = found == 0 ? 0 : s->avail_in > 0 ? 1 : package_unpack_fill(g, words);
         if (got < 0)
             return got;
         if (got == 0) {
@@ -129,21 +129,21 @@ typedef struct unpacking {
     char tar[PIECE]; /* what of it was decompressed last */
 } unpacking;
 
-static weir_status refuse(const unpacking *u, const char *name, const char *why)
+static weir_status package_unpack_refuse(const unpacking *u, const char *name, const char *why)
 {
     wi_shown shown;
     return weir_fail(WEIR_ERR_CORRUPT, "the package %s holds \"%s\", %s; nothing of it was unpacked", u->package->path,
                      wi_show(&shown, name), why);
 }
 
-static weir_status broken(const unpacking *u)
+static weir_status package_unpack_broken(const unpacking *u)
 {
     const char *words = archive_error_string(u->archive);
     return weir_fail(WEIR_ERR_CORRUPT, "%s is no whole gzip tar, which a package is: %s", u->package->path,
                      words ? words : "it is empty");
 }
 
-static weir_status failed(const unpacking *u)
+static weir_status package_unpack_failed(const unpacking *u)
 {
     wi_shown shown;
     return weir_fail(WEIR_ERR_SYSTEM, "cannot unpack \"%s\" of %s: %s", wi_show(&shown, u->name), u->package->path,
@@ -172,8 +172,8 @@ static weir_status check_end(unpacking *u)
     la_ssize_t got = 1;
     for (uint64_t bytes = 0; got > 0 && (bytes <= PIECE || bytes <= u->package->limit); bytes += (uint64_t)got)
         if ((got = next_piece(u->archive, u, &piece)) < 0)
-            return broken(u);
-    return got == 0 ? WEIR_OK : refuse(u, u->name, "with far too much behind it");
+            return package_unpack_broken(u);
+    return got == 0 ? WEIR_OK : package_unpack_refuse(u, u->name, "with far too much behind it");
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -183,15 +183,15 @@ static weir_status take_name(unpacking *u, const char *name)
 {
     size_t used = 0, depth = 0;
     if (name[0] == '/')
-        return refuse(u, name, "a path from the root");
+        return package_unpack_refuse(u, name, "a path from the root");
     for (const char *part = name; *part;) {
         size_t length = strcspn(part, "/");
         bool up = length == 2 && strncmp(part, "..", 2) == 0, here = length == 1 && part[0] == '.';
         if (up)
-            return refuse(u, name, "a path that leads out of the package");
+            return package_unpack_refuse(u, name, "a path that leads out of the package");
         if (length > 0 && !here) {
             if (length > MOST_PART || used + length + 2 > MOST_NAME || ++depth > MOST_DEPTH)
-                return refuse(u, name, "a path that is too long");
+                return package_unpack_refuse(u, name, "a path that is too long");
             if (used > 0)
                 u->name[used++] = '/';
             memcpy(u->name + used, part, length);
@@ -202,7 +202,7 @@ static weir_status take_name(unpacking *u, const char *name)
     u->name[used] = '\0';
     for (size_t i = 0; i < used; i++)
         if ((unsigned char)u->name[i] < 0x20 || u->name[i] == 0x7f)
-            return refuse(u, name, "a name with control characters");
+            return package_unpack_refuse(u, name, "a name with control characters");
     return WEIR_OK;
 }
 
@@ -217,7 +217,8 @@ static weir_status make_folders(unpacking *u, bool whole)
             return WEIR_OK;
         at[length] = '\0';
         if (mkdirat(u->folder, u->name, 0777) != 0 && errno != EEXIST)
-            return errno == ENOTDIR ? refuse(u, u->name, "which lies in what is a file") : failed(u);
+            return errno == ENOTDIR ? package_unpack_refuse(u, u->name, "which lies in what is a file")
+                                    : package_unpack_failed(u);
         at[length] = after;
         if (after == '\0')
             break;
@@ -233,23 +234,23 @@ static weir_status write_piece(unpacking *u, int file, size_t length)
     for (size_t done = 0; done < length;) {
         ssize_t one = write(file, u->piece + done, length - done);
         if (one < 0 && errno != EINTR)
-            return failed(u);
+            return package_unpack_failed(u);
         done += one > 0 ? (size_t)one : 0;
     }
     return WEIR_OK;
 }
 
 /* No more than `bytes`, the size that the tar has named: the holes of a sparse entry may reach far beyond it. */
-static weir_status write_file(unpacking *u, int file, uint64_t bytes)
+static weir_status package_unpack_write_file(unpacking *u, int file, uint64_t bytes)
 {
     weir_status status = WEIR_OK;
     la_ssize_t got = 1;
     while (status == WEIR_OK && got > 0) {
         got = archive_read_data(u->archive, u->piece, sizeof u->piece);
         if (got < 0) {
-            status = broken(u);
+            status = package_unpack_broken(u);
         } else if ((uint64_t)got > bytes) {
-            status = refuse(u, u->name, "with more bytes than it says");
+            status = package_unpack_refuse(u, u->name, "with more bytes than it says");
         } else {
             status = write_piece(u, file, (size_t)got);
             bytes -= (uint64_t)got;
@@ -281,12 +282,12 @@ static weir_status unpack_file(unpacking *u, struct archive_entry *entry)
         return status;
     int file = openat(u->folder, u->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
     if (file < 0)
-        return errno == EEXIST    ? refuse(u, u->name, "twice")
-               : errno == ENOTDIR ? refuse(u, u->name, "which lies in what is a file")
-                                  : failed(u);
-    status = write_file(u, file, (uint64_t)archive_entry_size(entry));
+        return errno == EEXIST    ? package_unpack_refuse(u, u->name, "twice")
+               : errno == ENOTDIR ? package_unpack_refuse(u, u->name, "which lies in what is a file")
+                                  : package_unpack_failed(u);
+    status = package_unpack_write_file(u, file, (uint64_t)archive_entry_size(entry));
     if (close(file) != 0 && status == WEIR_OK)
-        status = failed(u);
+        status = package_unpack_failed(u);
     return status;
 }
 
@@ -299,19 +300,19 @@ static weir_status unpack_entry(unpacking *u, struct archive_entry *entry)
     if (!name)
         name = archive_entry_pathname(entry);
     if (!name)
-        return refuse(u, "?", "a name that is no text");
+        return package_unpack_refuse(u, "?", "a name that is no text");
     if (++u->entries > MOST_ENTRIES)
-        return refuse(u, name, "beyond the 10000 entries that a package may have");
+        return package_unpack_refuse(u, name, "beyond the 10000 entries that a package may have");
     if (archive_entry_hardlink(entry) || archive_entry_filetype(entry) == AE_IFLNK)
-        return refuse(u, name, "a link");
+        return package_unpack_refuse(u, name, "a link");
     mode_t type = archive_entry_filetype(entry);
     if (type != AE_IFREG && type != AE_IFDIR)
-        return refuse(u, name, "neither a file nor a folder");
+        return package_unpack_refuse(u, name, "neither a file nor a folder");
     weir_status status = take_name(u, name);
     if (status != WEIR_OK || (type == AE_IFDIR && u->name[0] == '\0'))
         return status;
     if (u->name[0] == '\0')
-        return refuse(u, name, "a file without a name");
+        return package_unpack_refuse(u, name, "a file without a name");
     return type == AE_IFDIR ? make_folders(u, true) : unpack_file(u, entry);
 }
 
@@ -323,7 +324,7 @@ static weir_status unpack_all(unpacking *u)
         if (code == ARCHIVE_EOF && u->entries > 0)
             return check_end(u);
         if (code < ARCHIVE_WARN || code == ARCHIVE_EOF)
-            return broken(u);
+            return package_unpack_broken(u);
         weir_status status = unpack_entry(u, entry);
         if (status != WEIR_OK)
             return status;
@@ -341,7 +342,8 @@ weir_status wi_package_unpack(const wi_package *package, int folder)
         u->folder = folder;
         status = begin_gzip(&u->gzip, package);
         if (status == WEIR_OK) {
-            status = archive_read_open(archive, u, NULL, next_piece, NULL) == ARCHIVE_OK ? unpack_all(u) : broken(u);
+            status = archive_read_open(archive, u, NULL, next_piece, NULL) == ARCHIVE_OK ? unpack_all(u)
+                                                                                         : package_unpack_broken(u);
             end_gzip(&u->gzip);
         }
     } else {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* What a file says must not speak to a terminal: control characters, also those of U+0080 to U+009F, become '?'. */
-static void clean(char *text)
+static void problems_clean(char *text)
 {
     for (unsigned char *c = (unsigned char *)text; *c; c++) {
         bool second = c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0;
@@ -34,13 +34,13 @@ void wi_problem_add(wi_problems *list, size_t at, const char *format, ...)
         list->out_of_memory = true;
         return;
     }
-    clean(found->text);
+    problems_clean(found->text);
     list->count++;
 }
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-static int by_place(const void *a, const void *b)
+static int problems_by_place(const void *a, const void *b)
 {
     const struct wi_found *x = a, *y = b;
     if (x->at != y->at)
@@ -52,7 +52,7 @@ void wi_problems_sort(wi_problems *list, const char *text)
 {
     uint32_t line = 1, column = 1;
     size_t at = 0;
-    qsort(list->found, list->count, sizeof *list->found, by_place);
+    qsort(list->found, list->count, sizeof *list->found, problems_by_place);
     for (size_t i = 0; i < list->count; i++) {
         for (; at < list->found[i].at; at++) {
             if (text[at] == '\n') {
@@ -108,6 +108,6 @@ const char *wi_show(wi_shown *shown, const char *text)
     }
     memcpy(shown->text, text, length);
     memcpy(shown->text + length, whole ? "" : cut, whole ? 1 : sizeof cut);
-    clean(shown->text);
+    problems_clean(shown->text);
     return shown->text;
 }

@@ -107,7 +107,7 @@ static void check_kind(wi_parse_context *r, wi_file_kind kind)
         wi_problem_add(&r->problems, r->value_at[WI_FORMAT], "format: model_file is in the format \"%s\"", format);
 }
 
-static void check_model(wi_parse_context *r)
+static void manifest_rules_check_model(wi_parse_context *r)
 {
     weir_manifest *m = &r->held->manifest;
     if (!r->given[WI_MODEL_FILE] && !r->several[WI_MODEL_FILE])
@@ -147,7 +147,7 @@ static const struct other {
 };
 enum { OTHERS = sizeof others / sizeof *others, BUCKETS = 0, GRANULARITY = 1, MAX_DIMS = 2 };
 
-static const struct other *find(const char *key)
+static const struct other *manifest_rules_find(const char *key)
 {
     for (size_t i = 0; i < OTHERS; i++)
         if (strcmp(others[i].theirs, key) == 0)
@@ -156,7 +156,7 @@ static const struct other *find(const char *key)
 }
 
 /* Where the setting of that key stands: itself, or its value. */
-static size_t place_of(wi_parse_context *r, const char *key, bool value)
+static size_t manifest_rules_place_of(wi_parse_context *r, const char *key, bool value)
 {
     wi_walk walk = wi_walk_into(r->text, r->value_at[WI_TUNING]);
     size_t at = r->value_at[WI_TUNING];
@@ -172,13 +172,13 @@ static size_t place_of(wi_parse_context *r, const char *key, bool value)
 static void bad_value(wi_parse_context *r, const struct other *it, const weir_setting *s, const char *wanted)
 {
     wi_shown shown;
-    wi_problem_add(&r->problems, place_of(r, it->theirs, true), "tuning: %s is \"%s\"; it has to be %s", it->theirs,
-                   wi_show(&shown, s->value), wanted);
+    wi_problem_add(&r->problems, manifest_rules_place_of(r, it->theirs, true), "tuning: %s is \"%s\"; it has to be %s",
+                   it->theirs, wi_show(&shown, s->value), wanted);
 }
 
 /* ---- for the engine onnx ----------------------------------------------------------------------------------------- */
 
-static void set_number(wi_parse_context *r, const struct other *it, weir_setting *s)
+static void manifest_rules_set_number(wi_parse_context *r, const struct other *it, weir_setting *s)
 {
     size_t digits = strspn(s->value, "0123456789");
     char text[24];
@@ -204,7 +204,7 @@ static void set_arena(wi_parse_context *r, const struct other *it, weir_setting 
         bad_value(r, it, s, "true or false");
 }
 
-static const weir_setting *given(const weir_manifest *m, const char *key)
+static const weir_setting *manifest_rules_given(const weir_manifest *m, const char *key)
 {
     for (size_t i = 0; i < m->setting_count; i++)
         if (m->settings[i].key && strcmp(m->settings[i].key, key) == 0)
@@ -215,22 +215,23 @@ static const weir_setting *given(const weir_manifest *m, const char *key)
 /* How shapes are put into buckets says nothing where there is one. */
 static bool has_buckets(const weir_manifest *m)
 {
-    const weir_setting *ours = given(m, others[BUCKETS].ours), *it = ours ? ours : given(m, others[BUCKETS].theirs);
+    const weir_setting *ours = manifest_rules_given(m, others[BUCKETS].ours),
+                       *it = ours ? ours : manifest_rules_given(m, others[BUCKETS].theirs);
     return it && it->value && strtol(it->value, NULL, 10) > 1;
 }
 
 static void translate_one(wi_parse_context *r, weir_setting *s, bool buckets)
 {
-    const struct other *it = s->key && s->value ? find(s->key) : NULL;
+    const struct other *it = s->key && s->value ? manifest_rules_find(s->key) : NULL;
     if (!it)
         return;
-    if (given(&r->held->manifest, it->ours))
-        wi_problem_add(&r->problems, place_of(r, it->theirs, false),
+    if (manifest_rules_given(&r->held->manifest, it->ours))
+        wi_problem_add(&r->problems, manifest_rules_place_of(r, it->theirs, false),
                        "tuning: %s says again what %s says; keep one of them", it->theirs, it->ours);
     else if (it->most == 0)
         set_arena(r, it, s);
     else
-        set_number(r, it, s);
+        manifest_rules_set_number(r, it, s);
     bool idle = it == &others[GRANULARITY] || it == &others[MAX_DIMS];
     if (idle && !buckets)
         s->key = NULL;
@@ -256,8 +257,8 @@ static void refuse_others(wi_parse_context *r)
 {
     const weir_manifest *m = &r->held->manifest;
     for (size_t i = 0; i < m->setting_count; i++)
-        if (m->settings[i].key && find(m->settings[i].key))
-            wi_problem_add(&r->problems, place_of(r, m->settings[i].key, false),
+        if (m->settings[i].key && manifest_rules_find(m->settings[i].key))
+            wi_problem_add(&r->problems, manifest_rules_place_of(r, m->settings[i].key, false),
                            "tuning: %s has no meaning for the engine %s, which has no sessions by shape; leave it out",
                            m->settings[i].key, m->framework);
 }
@@ -296,6 +297,6 @@ void wi_rules(wi_parse_context *r)
     check_shares(r);
     check_cpu(r);
     apply_precision(r);
-    check_model(r);
+    manifest_rules_check_model(r);
     check_tuning(r);
 }

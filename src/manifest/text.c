@@ -9,7 +9,7 @@
 
 /* Locations -------------------------------------------------------------------------------------------------------- */
 
-static size_t skip_space(const char *text, size_t at)
+static size_t manifest_text_skip_space(const char *text, size_t at)
 {
     return at + strspn(text + at, " \t\r\n");
 }
@@ -45,7 +45,7 @@ static size_t skip_value(const char *text, size_t at)
 
 size_t wi_location_first(const char *text)
 {
-    return skip_space(text, 0);
+    return manifest_text_skip_space(text, 0);
 }
 
 wi_walk wi_walk_into(const char *text, size_t at)
@@ -56,16 +56,16 @@ wi_walk wi_walk_into(const char *text, size_t at)
 bool wi_walk_next(wi_walk *walk, wi_location *out)
 {
     const char *text = walk->text;
-    size_t at = skip_space(text, walk->at);
+    size_t at = manifest_text_skip_space(text, walk->at);
     if (text[at] == ',')
-        at = skip_space(text, at + 1);
+        at = manifest_text_skip_space(text, at + 1);
     if (text[at] == '}' || text[at] == ']' || text[at] == '\0')
         return false;
     *out = (wi_location){.key = at, .key_end = at};
     if (walk->object) {
         out->key_end = skip_string(text, at);
-        at = skip_space(text, out->key_end); /* the colon */
-        at = skip_space(text, at + 1);
+        at = manifest_text_skip_space(text, out->key_end); /* the colon */
+        at = manifest_text_skip_space(text, at + 1);
     }
     out->value = at;
     out->value_end = walk->at = skip_value(text, at);
@@ -136,7 +136,7 @@ static void note_key(wi_parse_context *r, json_t *seen, const wi_location *place
     json_decref(decoded);
 }
 
-static void look_into(wi_parse_context *r, size_t at, unsigned depth)
+static void manifest_text_look_into(wi_parse_context *r, size_t at, unsigned depth)
 {
     json_t *seen = json_object();
     r->problems.out_of_memory |= !seen;
@@ -157,7 +157,7 @@ static void look_for_twins(wi_parse_context *r, size_t at, unsigned depth)
     if (depth == DEEPEST)
         wi_problem_add(&r->problems, at, "this is nested more than %d deep", (int)DEEPEST);
     else
-        look_into(r, at, depth);
+        manifest_text_look_into(r, at, depth);
 }
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */

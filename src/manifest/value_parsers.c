@@ -267,7 +267,7 @@ void wi_parse_jobs(wi_parse_context *r, const wi_value *v, void *to)
 
 enum { MOST_DEVICES = 64 };
 
-static weir_requirements *wanted(wi_parse_context *r)
+static weir_requirements *value_parsers_wanted(wi_parse_context *r)
 {
     return &r->held->manifest.requirements;
 }
@@ -311,8 +311,8 @@ void wi_parse_providers(wi_parse_context *r, const wi_value *v, void *to)
         wi_value one = {v->field, json_array_get(v->json, i), place.value, place.value_end};
         wi_parse_provider(r, &one, &list[i]);
     }
-    wanted(r)->fallback_providers = list;
-    wanted(r)->fallback_count = list ? json_array_size(v->json) : 0;
+    value_parsers_wanted(r)->fallback_providers = list;
+    value_parsers_wanted(r)->fallback_count = list ? json_array_size(v->json) : 0;
 }
 
 void wi_parse_cpu(wi_parse_context *r, const wi_value *v, void *to)
@@ -337,7 +337,7 @@ void wi_parse_coverage(wi_parse_context *r, const wi_value *v, void *to)
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-static bool read_device(wi_parse_context *r, const wi_value *v, int32_t *out)
+static bool value_parsers_read_device(wi_parse_context *r, const wi_value *v, int32_t *out)
 {
     if (!json_is_integer(v->json)) {
         wrong_type(r, v, "a whole number");
@@ -356,10 +356,10 @@ void wi_parse_device(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
     int32_t *device = wi_keep(r, sizeof *device);
-    if (!device || !read_device(r, v, device))
+    if (!device || !value_parsers_read_device(r, v, device))
         return;
-    wanted(r)->device_ids = device;
-    wanted(r)->device_count = 1;
+    value_parsers_wanted(r)->device_ids = device;
+    value_parsers_wanted(r)->device_count = 1;
 }
 
 void wi_parse_devices(wi_parse_context *r, const wi_value *v, void *to)
@@ -378,15 +378,15 @@ void wi_parse_devices(wi_parse_context *r, const wi_value *v, void *to)
     wi_location place;
     for (size_t i = 0; list && wi_walk_next(&walk, &place); i++) {
         wi_value one = {v->field, json_array_get(v->json, i), place.value, place.value_end};
-        if (!read_device(r, &one, &list[count]))
+        if (!value_parsers_read_device(r, &one, &list[count]))
             continue;
         for (size_t k = 0; k < count; k++)
             if (list[k] == list[count])
                 wi_problem_add(&r->problems, one.at, "gpu_device_ids: the device %d is there twice", (int)list[k]);
         count++;
     }
-    wanted(r)->device_ids = count > 0 ? list : NULL;
-    wanted(r)->device_count = count;
+    value_parsers_wanted(r)->device_ids = count > 0 ? list : NULL;
+    value_parsers_wanted(r)->device_count = count;
 }
 
 void wi_parse_strategy(wi_parse_context *r, const wi_value *v, void *to)

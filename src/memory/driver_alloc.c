@@ -147,7 +147,7 @@ static driver_alloc *driver_alloc_of(wi_resource *resource)
     return (driver_alloc *)resource;
 }
 
-static driver_piece *piece_of(wi_block *block)
+static driver_piece *driver_alloc_piece_of(wi_block *block)
 {
     return (driver_piece *)block;
 }
@@ -425,7 +425,7 @@ static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_str
 static weir_status driver_alloc_release(wi_resource *resource, wi_block *block)
 {
     driver_alloc *s = driver_alloc_of(resource);
-    driver_piece *p = piece_of(block);
+    driver_piece *p = driver_alloc_piece_of(block);
     uintptr_t start = (uintptr_t)block->pointer;
     weir_status status = p->returned ? WEIR_OK : driver_alloc_give(s, p, NULL);
     if (status != WEIR_OK)
@@ -441,17 +441,18 @@ static weir_status driver_alloc_release(wi_resource *resource, wi_block *block)
 
 static weir_status driver_alloc_hand_over(wi_resource *resource, wi_block *block, void *native)
 {
-    return driver_alloc_give(driver_alloc_of(resource), piece_of(block), native);
+    return driver_alloc_give(driver_alloc_of(resource), driver_alloc_piece_of(block), native);
 }
 
 /* Gives a discarded block back. True: the driver has it. */
 static bool driver_alloc_give_up(driver_alloc *s, wi_block *block, void *native)
 {
     wi_resource *r = &s->resource;
-    if (!r->driver->passed(r->device, block->freed) || driver_alloc_give(s, piece_of(block), native) != WEIR_OK)
+    if (!r->driver->passed(r->device, block->freed) ||
+        driver_alloc_give(s, driver_alloc_piece_of(block), native) != WEIR_OK)
         return false;
     driver_alloc_lock(s);
-    driver_alloc_drop(s, piece_of(block));
+    driver_alloc_drop(s, driver_alloc_piece_of(block));
     driver_alloc_unlock(s);
     driver_alloc_follow_pool(s);
     return true;
@@ -484,7 +485,7 @@ static uint64_t driver_alloc_release_kept(wi_resource *resource)
     s->unwanted = NULL;
     driver_alloc_unlock(s);
     for (wi_block *block = list, *next; block; block = next) {
-        uint64_t size = piece_bytes(piece_of(block));
+        uint64_t size = piece_bytes(driver_alloc_piece_of(block));
         next = block->pending_next;
         if (driver_alloc_give_up(s, block, NULL))
             bytes += size;
@@ -551,7 +552,8 @@ static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uin
                                      wi_shortage *shortage)
 {
     driver_alloc *s = driver_alloc_of(resource);
-    uint64_t charged = driver_alloc_charge(resource, block->before + bytes + block->after), own = piece_of(block)->own;
+    uint64_t charged = driver_alloc_charge(resource, block->before + bytes + block->after),
+             own = driver_alloc_piece_of(block)->own;
     (void)may_wait;
     (void)shortage;
     if (charged > own)
@@ -667,7 +669,7 @@ static void driver_alloc_destroy(wi_resource *resource)
     for (wi_block *block = s->unwanted, *next; block; block = next) {
         next = block->pending_next;
         wi_stream_uses_free(block->stream_uses);
-        free(piece_of(block));
+        free(driver_alloc_piece_of(block));
     }
     if (s->own && s->own->destroy && driver_alloc_enter(s) == WEIR_OK) {
         s->own->destroy(s->state);

@@ -36,7 +36,7 @@ static elastic *elastic_of(wi_resource *resource)
     return (elastic *)resource;
 }
 
-static wi_elastic_page *page_of(const wi_block *block)
+static wi_elastic_page *memory_elastic_page_of(const wi_block *block)
 {
     return (wi_elastic_page *)block;
 }
@@ -323,11 +323,11 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
 static void elastic_publish(wi_resource *resource, wi_block *block)
 {
     elastic *s = elastic_of(resource);
-    wi_elastic_range *range = page_of(block)->range;
+    wi_elastic_range *range = memory_elastic_page_of(block)->range;
     wi_resource_lock(resource);
     range->pending -= wi_block_phase_of(block) == WI_PENDING; /* it was taken back */
     wi_ledger_commit(resource->ledger, block);
-    page_of(block)->maker = NULL;
+    memory_elastic_page_of(block)->maker = NULL;
     range->live++;
     range->commits++;
     range->peak = wi_max(range->peak, range->live + range->pending);
@@ -339,7 +339,7 @@ static void elastic_publish(wi_resource *resource, wi_block *block)
 
 static bool elastic_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    wi_elastic_range *range = page_of(block)->range;
+    wi_elastic_range *range = memory_elastic_page_of(block)->range;
     (void)native, (void)past; /* the memory has to go back to the driver in any case */
     wi_resource_lock(resource);
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
@@ -373,7 +373,7 @@ static void elastic_reap(elastic *s, wi_elastic_page *page)
 static weir_status elastic_release(wi_resource *resource, wi_block *block)
 {
     elastic *s = elastic_of(resource);
-    wi_elastic_page *page = page_of(block);
+    wi_elastic_page *page = memory_elastic_page_of(block);
     wi_elastic_range *range = page->range;
     weir_status status = page_close(s, page);
     if (status != WEIR_OK)
@@ -395,7 +395,7 @@ static void elastic_discard(wi_resource *resource, wi_block *block, const wi_pla
 {
     elastic *s = elastic_of(resource);
     const wi_driver *driver = resource->driver;
-    wi_elastic_page *page = page_of(block);
+    wi_elastic_page *page = memory_elastic_page_of(block);
     if (p->native && driver->record(resource->device, p->native, &block->freed) != WEIR_OK)
         (void)driver->stream_synchronize(resource->device, p->native);
     wi_stream_uses_free(block->stream_uses);
@@ -533,14 +533,14 @@ wi_block *wi_elastic_pending(const wi_elastic_range *range, uint64_t index)
 
 void wi_elastic_renew(wi_block *block, weir_stream stream, const void *maker)
 {
-    page_of(block)->maker = maker;
+    memory_elastic_page_of(block)->maker = maker;
     wi_stream_uses_free(block->stream_uses); /* the stream is behind them */
     block->stream_uses = NULL;
     block->rung = WEIR_RUNG_FIT;
     block->previous = wi_account_owner(block->account);
     wi_store(block->stream.id, stream.id);
     atomic_store_explicit(&block->word, wi_new_generation() << WI_GENERATION_SHIFT | WI_PENDING, memory_order_release);
-    pthread_cond_broadcast(&elastic_of(page_of(block)->range->base)->changed);
+    pthread_cond_broadcast(&elastic_of(memory_elastic_page_of(block)->range->base)->changed);
 }
 
 bool wi_elastic_wait(wi_resource *base, uint64_t deadline)

@@ -23,7 +23,7 @@ bool wi_room_for(void **array, size_t each, size_t *room, size_t needed)
     return true;
 }
 
-static weir_status no_memory(void)
+static weir_status planner_buffers_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "a list of buffers to plan: no host memory");
 }
@@ -38,7 +38,7 @@ weir_status weir_buffers_create(weir_buffers **out)
     if (!out)
         return weir_fail(WEIR_ERR_INVALID, "weir_buffers_create: NULL");
     *out = calloc(1, sizeof **out);
-    return *out ? WEIR_OK : no_memory();
+    return *out ? WEIR_OK : planner_buffers_no_memory();
 }
 
 void weir_buffers_destroy(weir_buffers *buffers)
@@ -53,7 +53,7 @@ void weir_buffers_destroy(weir_buffers *buffers)
     free(buffers);
 }
 
-static void *copy_of(const void *from, size_t count, size_t each, bool *good)
+static void *planner_buffers_copy_of(const void *from, size_t count, size_t each, bool *good)
 {
     void *copy = count ? malloc(count * each) : NULL;
     if (copy)
@@ -69,12 +69,12 @@ weir_buffers *wi_buffers_copy(const weir_buffers *buffers)
         return NULL;
     bool good = true;
     *copy = *buffers;
-    copy->items = copy_of(buffers->items, copy->items_room = copy->count, sizeof *copy->items, &good);
-    copy->gaps = copy_of(buffers->gaps, copy->gaps_room = copy->gap_count, sizeof *copy->gaps, &good);
-    copy->conflicts =
-        copy_of(buffers->conflicts, copy->conflicts_room = copy->conflict_count, sizeof *copy->conflicts, &good);
-    copy->names = copy_of(buffers->names, copy->names_room = copy->names_length, 1, &good);
-    copy->schedule = copy_of(buffers->schedule, copy->schedule_steps, sizeof *copy->schedule, &good);
+    copy->items = planner_buffers_copy_of(buffers->items, copy->items_room = copy->count, sizeof *copy->items, &good);
+    copy->gaps = planner_buffers_copy_of(buffers->gaps, copy->gaps_room = copy->gap_count, sizeof *copy->gaps, &good);
+    copy->conflicts = planner_buffers_copy_of(buffers->conflicts, copy->conflicts_room = copy->conflict_count,
+                                              sizeof *copy->conflicts, &good);
+    copy->names = planner_buffers_copy_of(buffers->names, copy->names_room = copy->names_length, 1, &good);
+    copy->schedule = planner_buffers_copy_of(buffers->schedule, copy->schedule_steps, sizeof *copy->schedule, &good);
     if (good)
         return copy;
     weir_buffers_destroy(copy);
@@ -83,7 +83,7 @@ weir_buffers *wi_buffers_copy(const weir_buffers *buffers)
 
 /* Adding ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status bad(const char *name, const char *what)
+static weir_status planner_buffers_bad(const char *name, const char *what)
 {
     return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: %s", name, what);
 }
@@ -95,7 +95,7 @@ static weir_status check_pin(const char *name, uint64_t bytes, uint64_t alignmen
         return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: its fixed offset %llu is no multiple of its alignment %llu",
                          name, (unsigned long long)offset, (unsigned long long)alignment);
     if (__builtin_add_overflow(offset, bytes, &end))
-        return bad(name, "its fixed offset and its size add up to more than 64 bits");
+        return planner_buffers_bad(name, "its fixed offset and its size add up to more than 64 bits");
     return WEIR_OK;
 }
 
@@ -118,7 +118,7 @@ static weir_status check_view(const weir_buffers *buffers, const weir_buffer *b,
     const wi_buffer *of = &buffers->items[b->of];
     uint64_t end;
     if (b->fixed)
-        return bad(name, "a view lies where its buffer does and cannot be fixed itself");
+        return planner_buffers_bad(name, "a view lies where its buffer does and cannot be fixed itself");
     if (__builtin_add_overflow(b->view_offset, b->bytes, &end) || end > of->bytes)
         return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: bytes %llu + %llu are not all inside %.200s, which has %llu",
                          name, (unsigned long long)b->view_offset, (unsigned long long)b->bytes,
@@ -132,7 +132,7 @@ static weir_status check_view(const weir_buffers *buffers, const weir_buffer *b,
 static weir_status check_buffer(const weir_buffers *buffers, const weir_buffer *b, const char *name)
 {
     if (strnlen(name, NAME_MAX_BYTES + 1) > NAME_MAX_BYTES)
-        return bad(name, "its name is longer than 1023 bytes");
+        return planner_buffers_bad(name, "its name is longer than 1023 bytes");
     if (b->begin >= b->end || b->end > WEIR_STEPS_MAX)
         return weir_fail(WEIR_ERR_INVALID,
                          "buffer %.200s: it is live from step %llu until before step %llu; the second has to be the "
@@ -142,12 +142,12 @@ static weir_status check_buffer(const weir_buffers *buffers, const weir_buffer *
         return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: its alignment %llu is no power of two", name,
                          (unsigned long long)b->alignment);
     if ((unsigned)b->kind >= WEIR_KIND_COUNT || (unsigned)b->sharing > WEIR_SHARING_IN_PLACE)
-        return bad(name, "its kind of memory or of sharing is none");
+        return planner_buffers_bad(name, "its kind of memory or of sharing is none");
     if (b->sharing != WEIR_SHARING_NONE) {
         if (b->of >= buffers->count)
-            return bad(name, "the buffer that it shares with has to be added before it");
+            return planner_buffers_bad(name, "the buffer that it shares with has to be added before it");
         if (buffers->items[b->of].kind != b->kind)
-            return bad(name, "it shares with a buffer in another kind of memory");
+            return planner_buffers_bad(name, "it shares with a buffer in another kind of memory");
     }
     if (b->sharing == WEIR_SHARING_VIEW)
         return check_view(buffers, b, name);
@@ -160,7 +160,7 @@ static void extend(weir_buffers *buffers, uint64_t end)
         buffers->last_end = end;
 }
 
-static void append(weir_buffers *buffers, const weir_buffer *b, const char *name)
+static void planner_buffers_append(weir_buffers *buffers, const weir_buffer *b, const char *name)
 {
     uint32_t index = (uint32_t)buffers->count++;
     wi_buffer *item = &buffers->items[index];
@@ -210,10 +210,10 @@ weir_status weir_buffers_add(weir_buffers *buffers, const weir_buffer *buffer, u
         return status;
     if (!wi_room_for((void **)&buffers->items, sizeof *buffers->items, &buffers->items_room, buffers->count + 1) ||
         !wi_room_for((void **)&buffers->names, 1, &buffers->names_room, buffers->names_length + strlen(name) + 1))
-        return no_memory();
+        return planner_buffers_no_memory();
     if (index)
         *index = (uint32_t)buffers->count;
-    append(buffers, &b, name);
+    planner_buffers_append(buffers, &b, name);
     return WEIR_OK;
 }
 
@@ -247,21 +247,23 @@ weir_status weir_buffers_gap(weir_buffers *buffers, uint32_t index, uint64_t beg
         return status;
     wi_buffer *item = &buffers->items[index];
     if (item->sharing == WEIR_SHARING_VIEW || item->persistent)
-        return bad(wi_buffer_name(buffers, index), "a view, and what is live in all steps, has no gaps");
+        return planner_buffers_bad(wi_buffer_name(buffers, index),
+                                   "a view, and what is live in all steps, has no gaps");
     if (begin >= end || begin <= item->begin || end >= item->end)
         return weir_fail(WEIR_ERR_INVALID,
                          "buffer %.200s: the gap from step %llu until before %llu is not inside its lifetime",
                          wi_buffer_name(buffers, index), (unsigned long long)begin, (unsigned long long)end);
     if (item->gap != WI_NO_GAP && begin <= buffers->gaps[item->gap].end)
-        return bad(wi_buffer_name(buffers, index), "its gaps have to be told in their order, with steps between them");
+        return planner_buffers_bad(wi_buffer_name(buffers, index),
+                                   "its gaps have to be told in their order, with steps between them");
     uint32_t view = view_in(buffers, index, begin, end);
     if (view != WEIR_NO_BUFFER)
         return weir_fail(WEIR_ERR_INVALID, "buffer %.200s: its view %.200s is live in the gap from step %llu on",
                          wi_buffer_name(buffers, index), wi_buffer_name(buffers, view), (unsigned long long)begin);
     if (!wi_room_for((void **)&buffers->gaps, sizeof *buffers->gaps, &buffers->gaps_room, buffers->gap_count + 1))
-        return no_memory();
+        return planner_buffers_no_memory();
     if (buffers->gap_count >= WI_NO_GAP)
-        return bad(wi_buffer_name(buffers, index), "the list has as many gaps as it can have");
+        return planner_buffers_bad(wi_buffer_name(buffers, index), "the list has as many gaps as it can have");
     buffers->gaps[buffers->gap_count] = (wi_gap){begin, end, index, item->gap};
     item->gap = (uint32_t)buffers->gap_count++;
     return WEIR_OK;
@@ -280,7 +282,7 @@ weir_status weir_buffers_conflict(weir_buffers *buffers, uint32_t one, uint32_t 
                          wi_buffer_name(buffers, one), wi_buffer_name(buffers, other));
     if (!wi_room_for((void **)&buffers->conflicts, sizeof *buffers->conflicts, &buffers->conflicts_room,
                      buffers->conflict_count + 1))
-        return no_memory();
+        return planner_buffers_no_memory();
     buffers->conflicts[buffers->conflict_count++] = pair;
     return WEIR_OK;
 }
@@ -293,7 +295,8 @@ weir_status weir_buffers_pin(weir_buffers *buffers, uint32_t index, uint64_t off
     wi_buffer *item = &buffers->items[index];
     bool fixed = offset != UINT64_MAX;
     if (item->sharing == WEIR_SHARING_VIEW)
-        return bad(wi_buffer_name(buffers, index), "a view lies where its buffer does and cannot be fixed itself");
+        return planner_buffers_bad(wi_buffer_name(buffers, index),
+                                   "a view lies where its buffer does and cannot be fixed itself");
     if (fixed) {
         status = check_pin(wi_buffer_name(buffers, index), item->bytes, item->alignment, offset);
         if (status != WEIR_OK)
@@ -311,7 +314,7 @@ weir_status wi_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t step)
         return status;
     wi_buffer *item = &buffers->items[index];
     if (step >= WEIR_STEPS_MAX)
-        return bad(wi_buffer_name(buffers, index), "it is used at or beyond step 2^62");
+        return planner_buffers_bad(wi_buffer_name(buffers, index), "it is used at or beyond step 2^62");
     uint64_t begin = wi_min(item->begin, step), end = wi_max(item->end, step + 1);
     bool view = item->sharing == WEIR_SHARING_VIEW;
     if (in_gap(buffers, item->root, view ? begin : step, view ? end : step + 1))
@@ -331,9 +334,9 @@ weir_status weir_buffers_schedule(weir_buffers *buffers, const uint32_t *order, 
         return weir_fail(WEIR_ERR_INVALID, "a schedule of %zu steps, but a buffer is live until before step %llu",
                          steps, (unsigned long long)buffers->last_end);
     bool good = true;
-    uint32_t *copy = copy_of(order, order ? steps : 0, sizeof *order, &good);
+    uint32_t *copy = planner_buffers_copy_of(order, order ? steps : 0, sizeof *order, &good);
     if (!good)
-        return no_memory();
+        return planner_buffers_no_memory();
     free(buffers->schedule);
     buffers->schedule = copy;
     buffers->schedule_steps = copy ? steps : 0;

@@ -58,7 +58,7 @@ static bool next_field(const char **at, const char *end, const char **text, size
     return true;
 }
 
-static weir_status read_header(sheet *s)
+static weir_status csv_read_header(sheet *s)
 {
     static const char *const wanted[] = {[C_LOWER] = "lower", [C_SIZE] = "size"};
     bool seen[COLUMNS] = {false};
@@ -88,7 +88,7 @@ static weir_status read_header(sheet *s)
     return WEIR_OK;
 }
 
-static weir_status read_number(sheet *s, const char *what, const char *text, size_t length, uint64_t *out)
+static weir_status csv_read_number(sheet *s, const char *what, const char *text, size_t length, uint64_t *out)
 {
     return wi_lines_number(text, length, out) ? WEIR_OK
                                               : wi_lines_wrong(&s->lines, "%s \"%.*s\" is no whole number of 64 bits",
@@ -96,7 +96,7 @@ static weir_status read_number(sheet *s, const char *what, const char *text, siz
 }
 
 /* A whole name, or none. */
-static weir_status read_name(sheet *s, const char *text, size_t length, weir_buffer *b, char *name)
+static weir_status csv_read_name(sheet *s, const char *text, size_t length, weir_buffer *b, char *name)
 {
     if (length >= NAME_BYTES || memchr(text, '\0', length))
         return wi_lines_wrong(&s->lines, "the id \"%.*s…\" is longer than 1023 bytes, or has a 0 in it",
@@ -108,28 +108,28 @@ static weir_status read_name(sheet *s, const char *text, size_t length, weir_buf
 }
 
 /* Sets what one field tells. */
-static weir_status read_field(sheet *s, column c, const char *text, size_t length, weir_buffer *b, char *name)
+static weir_status csv_read_field(sheet *s, column c, const char *text, size_t length, weir_buffer *b, char *name)
 {
     weir_status status;
     switch (c) {
     case C_ID:
-        return read_name(s, text, length, b, name);
+        return csv_read_name(s, text, length, b, name);
     case C_LOWER:
-        return read_number(s, "lower", text, length, &b->begin);
+        return csv_read_number(s, "lower", text, length, &b->begin);
     case C_UPPER:
-        return read_number(s, "upper", text, length, &b->end);
+        return csv_read_number(s, "upper", text, length, &b->end);
     case C_END:
-        status = read_number(s, "end", text, length, &b->end);
+        status = csv_read_number(s, "end", text, length, &b->end);
         if (status == WEIR_OK && b->end++ == UINT64_MAX)
             status = wi_lines_wrong(&s->lines, "end is the largest number there is");
         return status;
     case C_SIZE:
-        return read_number(s, "size", text, length, &b->bytes);
+        return csv_read_number(s, "size", text, length, &b->bytes);
     case C_ALIGNMENT:
-        return length ? read_number(s, "alignment", text, length, &b->alignment) : WEIR_OK;
+        return length ? csv_read_number(s, "alignment", text, length, &b->alignment) : WEIR_OK;
     case C_OFFSET:
         b->fixed = length > 0;
-        return length ? read_number(s, "offset", text, length, &b->offset) : WEIR_OK;
+        return length ? csv_read_number(s, "offset", text, length, &b->offset) : WEIR_OK;
     default:
         return WEIR_OK;
     }
@@ -141,7 +141,7 @@ static int by_begin(const void *a, const void *b)
     return one->begin < other->begin ? -1 : one->begin > other->begin;
 }
 
-static weir_status read_gap(sheet *s, const char *text, size_t length, wi_gap *gap)
+static weir_status csv_read_gap(sheet *s, const char *text, size_t length, wi_gap *gap)
 {
     const char *dash = memchr(text, '-', length);
     if (memchr(text, '@', length))
@@ -155,7 +155,7 @@ static weir_status read_gap(sheet *s, const char *text, size_t length, wi_gap *g
 }
 
 /* Those of the buffer that was added last, in any order. */
-static weir_status read_gaps(sheet *s, const char *text, size_t length)
+static weir_status csv_read_gaps(sheet *s, const char *text, size_t length)
 {
     wi_gap *gaps = NULL;
     size_t count = 0, room = 0;
@@ -167,7 +167,7 @@ static weir_status read_gaps(sheet *s, const char *text, size_t length)
         if (i > begin && !wi_room_for((void **)&gaps, sizeof *gaps, &room, count + 1))
             status = weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", s->lines.name);
         else if (i > begin)
-            status = read_gap(s, text + begin, i - begin, &gaps[count++]);
+            status = csv_read_gap(s, text + begin, i - begin, &gaps[count++]);
         i++;
     }
     if (count > 0)
@@ -181,7 +181,7 @@ static weir_status read_gaps(sheet *s, const char *text, size_t length)
     return status;
 }
 
-static weir_status read_row(sheet *s)
+static weir_status csv_read_row(sheet *s)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
     char name[NAME_BYTES];
@@ -195,7 +195,7 @@ static weir_status read_row(sheet *s)
             gaps = text;
             gaps_length = length;
         } else {
-            status = read_field(s, s->columns[i], text, length, &b, name);
+            status = csv_read_field(s, s->columns[i], text, length, &b, name);
         }
     }
     if (status != WEIR_OK)
@@ -205,7 +205,7 @@ static weir_status read_row(sheet *s)
     status = weir_buffers_add(s->buffers, &b, NULL);
     if (status != WEIR_OK)
         return wi_lines_prefix(&s->lines, status);
-    return gaps ? read_gaps(s, gaps, gaps_length) : WEIR_OK;
+    return gaps ? csv_read_gaps(s, gaps, gaps_length) : WEIR_OK;
 }
 
 weir_status wi_buffers_parse_csv(const char *text, size_t bytes, const char *name, weir_buffers **out)
@@ -215,10 +215,10 @@ weir_status wi_buffers_parse_csv(const char *text, size_t bytes, const char *nam
     sheet s = {.lines = {.name = name ? name : "a list of buffers", .next = text, .end = text ? text + bytes : NULL}};
     weir_status status = weir_buffers_create(&s.buffers);
     if (status == WEIR_OK)
-        status = read_header(&s);
+        status = csv_read_header(&s);
     while (status == WEIR_OK && wi_lines_next(&s.lines))
         if (s.lines.length > 0)
-            status = read_row(&s);
+            status = csv_read_row(&s);
     if (status == WEIR_OK)
         *out = s.buffers;
     else

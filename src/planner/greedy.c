@@ -93,12 +93,12 @@ typedef struct node {
     uint32_t number, left, width;
 } node;
 
-static node half_of(node n, uint32_t which)
+static node greedy_half_of(node n, uint32_t which)
 {
     return (node){2 * n.number + which, n.left + which * (n.width / 2), n.width / 2};
 }
 
-static bool add_part(wi_placement_index *p, node n, wi_span part, uint64_t low, uint64_t high)
+static bool greedy_add_part(wi_placement_index *p, node n, wi_span part, uint64_t low, uint64_t high)
 {
     if (part.right <= n.left || part.left >= n.left + n.width)
         return true;
@@ -106,7 +106,8 @@ static bool add_part(wi_placement_index *p, node n, wi_span part, uint64_t low, 
         return false;
     if (part.left <= n.left && n.left + n.width <= part.right)
         return wi_interval_set_add(&p->throughout[n.number], low, high);
-    return add_part(p, half_of(n, 0), part, low, high) && add_part(p, half_of(n, 1), part, low, high);
+    return greedy_add_part(p, greedy_half_of(n, 0), part, low, high) &&
+           greedy_add_part(p, greedy_half_of(n, 1), part, low, high);
 }
 
 static bool add_stretches(wi_placement_index *p, wi_span part, uint64_t low, uint64_t high)
@@ -119,7 +120,7 @@ static bool add_stretches(wi_placement_index *p, wi_span part, uint64_t low, uin
     return good;
 }
 
-static bool look_at(wi_placement_index *p, const wi_interval_set *set)
+static bool greedy_look_at(wi_placement_index *p, const wi_interval_set *set)
 {
     if (set->count == 0)
         return true;
@@ -135,7 +136,7 @@ static bool meet_fullest(wi_placement_index *p, wi_span part)
     for (uint32_t i = fullest; i <= (part.right - 1) / p->stretch; i++)
         if (p->filled[i] > p->filled[fullest])
             fullest = i;
-    return look_at(p, &p->stretches[fullest]);
+    return greedy_look_at(p, &p->stretches[fullest]);
 }
 
 static bool meet_part(wi_placement_index *p, node n, wi_span part)
@@ -143,9 +144,9 @@ static bool meet_part(wi_placement_index *p, node n, wi_span part)
     if (part.right <= n.left || part.left >= n.left + n.width || p->anywhere[n.number].count == 0)
         return true;
     if (part.left <= n.left && n.left + n.width <= part.right)
-        return look_at(p, &p->anywhere[n.number]);
-    return look_at(p, &p->throughout[n.number]) && meet_part(p, half_of(n, 0), part) &&
-           meet_part(p, half_of(n, 1), part);
+        return greedy_look_at(p, &p->anywhere[n.number]);
+    return greedy_look_at(p, &p->throughout[n.number]) && meet_part(p, greedy_half_of(n, 0), part) &&
+           meet_part(p, greedy_half_of(n, 1), part);
 }
 
 static bool meet_conflicts(wi_placement_index *p, const wi_item *item)
@@ -157,7 +158,7 @@ static bool meet_conflicts(wi_placement_index *p, const wi_item *item)
         if (p->there[index] && !wi_interval_set_add(&p->conflicts, other->offset, other->offset + other->length))
             return false;
     }
-    return look_at(p, &p->conflicts);
+    return greedy_look_at(p, &p->conflicts);
 }
 
 /* Items ------------------------------------------------------------------------------------------------------------ */
@@ -178,7 +179,7 @@ bool wi_placement_index_add(wi_placement_index *index, uint32_t item)
     bool good = true;
     index->there[item] = true;
     for (uint32_t i = 0; i < count && good; i++)
-        good = add_part(index, (node){1, 0, index->leaves}, parts[i], it->offset, it->offset + it->length) &&
+        good = greedy_add_part(index, (node){1, 0, index->leaves}, parts[i], it->offset, it->offset + it->length) &&
                add_stretches(index, parts[i], it->offset, it->offset + it->length);
     return good;
 }
@@ -250,7 +251,7 @@ void wi_solve_bump(wi_problem *problem)
 /* Larger goes first. */
 enum { BY_SIZE, BY_AREA, BY_LIFETIME, ORDERS };
 
-static uint64_t rank(const wi_item *item, int order)
+static uint64_t greedy_rank(const wi_item *item, int order)
 {
     uint64_t width = item->right - item->left, area;
     if (order == BY_SIZE)
@@ -270,7 +271,7 @@ bool wi_solve_greedily(wi_problem *problem, wi_work *work, wi_best *best)
     bool good = keys && order && index;
     for (int by = 0; by < ORDERS && good && wi_work_goes_on(work); by++) {
         for (uint32_t i = 0; i < count; i++)
-            keys[i] = (wi_key){UINT64_MAX - rank(&problem->items[i], by), i};
+            keys[i] = (wi_key){UINT64_MAX - greedy_rank(&problem->items[i], by), i};
         wi_radix_sort(keys, keys + count, count);
         for (uint32_t i = 0; i < count; i++)
             order[i] = keys[i].value;

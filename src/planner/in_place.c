@@ -20,12 +20,12 @@ typedef struct joiner {
     size_t pin_count;
 } joiner;
 
-static bool is_root(const joiner *j, size_t i)
+static bool in_place_is_root(const joiner *j, size_t i)
 {
     return j->items[i].root == i && j->items[i].bytes > 0;
 }
 
-static uint64_t alignment_of(const joiner *j, size_t i)
+static uint64_t in_place_alignment_of(const joiner *j, size_t i)
 {
     return wi_max(j->items[i].alignment, j->stores->alignment);
 }
@@ -46,7 +46,7 @@ typedef struct segment_tree {
     int64_t *all, *most; /* by node; `most` has what is added to the node in it */
 } segment_tree;
 
-static int by_number(const void *a, const void *b)
+static int in_place_by_number(const void *a, const void *b)
 {
     uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
     return one < other ? -1 : one > other;
@@ -57,7 +57,7 @@ static int by_number(const void *a, const void *b)
 static bool make_tree(segment_tree *t, uint64_t *points, size_t count)
 {
     *t = (segment_tree){.points = points};
-    qsort(points, count, sizeof *points, by_number);
+    qsort(points, count, sizeof *points, in_place_by_number);
     for (size_t i = 0; i < count; i++)
         if (i == 0 || points[i] != points[i - 1])
             points[t->count++] = points[i];
@@ -77,7 +77,7 @@ typedef struct node {
     size_t number, low, high;
 } node;
 
-static node half_of(node n, size_t which)
+static node in_place_half_of(node n, size_t which)
 {
     size_t middle = (n.low + n.high) / 2;
     return which ? (node){2 * n.number + 1, middle, n.high} : (node){2 * n.number, n.low, middle};
@@ -92,8 +92,8 @@ static void add_below(segment_tree *t, node n, size_t from, size_t to, int64_t b
         t->most[n.number] += bytes;
         return;
     }
-    add_below(t, half_of(n, 0), from, to, bytes);
-    add_below(t, half_of(n, 1), from, to, bytes);
+    add_below(t, in_place_half_of(n, 0), from, to, bytes);
+    add_below(t, in_place_half_of(n, 1), from, to, bytes);
     int64_t a = t->most[2 * n.number], b = t->most[2 * n.number + 1];
     t->most[n.number] = t->all[n.number] + (a > b ? a : b);
 }
@@ -104,11 +104,11 @@ static int64_t most_below(const segment_tree *t, node n, size_t from, size_t to)
         return INT64_MIN;
     if (from <= n.low && n.high <= to)
         return t->most[n.number];
-    int64_t a = most_below(t, half_of(n, 0), from, to), b = most_below(t, half_of(n, 1), from, to);
+    int64_t a = most_below(t, in_place_half_of(n, 0), from, to), b = most_below(t, in_place_half_of(n, 1), from, to);
     return t->all[n.number] + (a > b ? a : b);
 }
 
-static size_t point_of(const segment_tree *t, uint64_t time)
+static size_t in_place_point_of(const segment_tree *t, uint64_t time)
 {
     size_t low = 0, high = t->count;
     while (low < high) {
@@ -125,13 +125,14 @@ static size_t point_of(const segment_tree *t, uint64_t time)
 static void add_load(segment_tree *t, uint64_t begin, uint64_t end, int64_t bytes)
 {
     if (begin < end)
-        add_below(t, (node){1, 0, t->count}, point_of(t, begin), point_of(t, end), bytes);
+        add_below(t, (node){1, 0, t->count}, in_place_point_of(t, begin), in_place_point_of(t, end), bytes);
 }
 
 /* The most from begin until before end; INT64_MIN for no time at all. */
 static int64_t most_loaded(const segment_tree *t, uint64_t begin, uint64_t end)
 {
-    return begin < end ? most_below(t, (node){1, 0, t->count}, point_of(t, begin), point_of(t, end)) : INT64_MIN;
+    return begin < end ? most_below(t, (node){1, 0, t->count}, in_place_point_of(t, begin), in_place_point_of(t, end))
+                       : INT64_MIN;
 }
 
 /* Overwrites ------------------------------------------------------------------------------------------------------- */
@@ -141,7 +142,7 @@ static int64_t most_loaded(const segment_tree *t, uint64_t begin, uint64_t end)
 static bool may_overwrite(const joiner *j, size_t i)
 {
     const wi_buffer *b = &j->items[i];
-    if (!is_root(j, i) || b->sharing != WEIR_SHARING_IN_PLACE)
+    if (!in_place_is_root(j, i) || b->sharing != WEIR_SHARING_IN_PLACE)
         return false;
     const wi_buffer *of = &j->items[b->of];
     const wi_storage *s = &j->all[i], *under = &j->all[of->root];
@@ -153,7 +154,8 @@ static bool may_overwrite(const joiner *j, size_t i)
 static bool can_join(const joiner *j, size_t i, uint32_t under)
 {
     const wi_storage *a = &j->all[i], *b = &j->all[under];
-    return a->length == b->length && !a->tied && !b->tied && alignment_of(j, i) <= alignment_of(j, under);
+    return a->length == b->length && !a->tied && !b->tied &&
+           in_place_alignment_of(j, i) <= in_place_alignment_of(j, under);
 }
 
 /* Of several that may be written over one the largest has it, so that the bound holds; of those the first that can be
@@ -185,7 +187,7 @@ static bool find_pins(joiner *j)
     j->pins = malloc((j->count + 1) * sizeof *j->pins);
     for (size_t i = 0; i < j->count && j->pins; i++) {
         const wi_storage *s = &j->all[i];
-        if (is_root(j, i) && s->fixed)
+        if (in_place_is_root(j, i) && s->fixed)
             j->pins[j->pin_count++] = (pin){s->offset, s->offset + s->length, s->begin, s->own_end, (uint32_t)i};
     }
     return j->pins;
@@ -193,7 +195,7 @@ static bool find_pins(joiner *j)
 
 /* Whether a fixed storage lies at the place while this is live, but for the one that it is written over and one that
  * will be written over it. */
-static bool is_taken(const joiner *j, size_t i, uint64_t low)
+static bool in_place_is_taken(const joiner *j, size_t i, uint64_t low)
 {
     const wi_storage *s = &j->all[i];
     uint64_t high = low + s->length;
@@ -216,7 +218,7 @@ static void join_fixed(joiner *j, size_t i)
     wi_storage *s = &j->all[i];
     const wi_storage *under = &j->all[s->over];
     uint64_t place = j->all[under->leader].offset + under->shift + from(j, i);
-    if (s->fixed ? s->offset != place : place % alignment_of(j, i) != 0 || is_taken(j, i, place))
+    if (s->fixed ? s->offset != place : place % in_place_alignment_of(j, i) != 0 || in_place_is_taken(j, i, place))
         return;
     if (s->length == under->length || s->end <= j->all[under->leader].end) {
         s->leader = under->leader;
@@ -234,7 +236,7 @@ static void join_equal_and_fixed(joiner *j)
 {
     for (size_t i = 0; i < j->count; i++) {
         wi_storage *s = &j->all[i];
-        if (!is_root(j, i) || s->over == WEIR_NO_BUFFER || s->tied || j->all[s->over].tied)
+        if (!in_place_is_root(j, i) || s->over == WEIR_NO_BUFFER || s->tied || j->all[s->over].tied)
             continue;
         const wi_storage *under = &j->all[s->over];
         if (j->all[under->leader].fixed) {
@@ -261,11 +263,11 @@ static uint32_t leader_of(const joiner *j, uint32_t i)
 static bool is_shorter(const joiner *j, size_t i, weir_kind kind)
 {
     const wi_storage *s = &j->all[i];
-    if (!is_root(j, i) || j->items[i].kind != kind || s->over == WEIR_NO_BUFFER || s->leader != i || s->fixed ||
-        s->tied || j->all[s->over].tied)
+    if (!in_place_is_root(j, i) || j->items[i].kind != kind || s->over == WEIR_NO_BUFFER || s->leader != i ||
+        s->fixed || s->tied || j->all[s->over].tied)
         return false;
     uint32_t leader = leader_of(j, s->over);
-    return !j->all[leader].fixed && alignment_of(j, i) <= alignment_of(j, leader);
+    return !j->all[leader].fixed && in_place_alignment_of(j, i) <= in_place_alignment_of(j, leader);
 }
 
 static size_t find_points(const joiner *j, weir_kind kind, uint64_t *points)
@@ -273,7 +275,7 @@ static size_t find_points(const joiner *j, weir_kind kind, uint64_t *points)
     const weir_buffers *buffers = j->stores->buffers;
     size_t count = 0;
     for (size_t i = 0; i < j->count; i++)
-        if (is_root(j, i) && j->items[i].kind == kind) {
+        if (in_place_is_root(j, i) && j->items[i].kind == kind) {
             points[count++] = j->all[i].begin;
             points[count++] = j->all[i].begin + 1;
             points[count++] = j->all[i].own_end;
@@ -287,12 +289,12 @@ static size_t find_points(const joiner *j, weir_kind kind, uint64_t *points)
 }
 
 /* As if everything were written in place that may be: the lower bound. */
-static void add_all(const joiner *j, weir_kind kind, segment_tree *loads)
+static void in_place_add_all(const joiner *j, weir_kind kind, segment_tree *loads)
 {
     const weir_buffers *buffers = j->stores->buffers;
     for (size_t i = 0; i < j->count; i++) {
         const wi_storage *s = &j->all[i];
-        if (is_root(j, i) && j->items[i].kind == kind)
+        if (in_place_is_root(j, i) && j->items[i].kind == kind)
             add_load(loads, s->begin + (s->over != WEIR_NO_BUFFER), s->own_end, (int64_t)s->length);
     }
     for (size_t i = 0; i < buffers->gap_count; i++) {
@@ -307,7 +309,7 @@ static void add_first_steps(const joiner *j, weir_kind kind, segment_tree *loads
 {
     for (size_t i = 0; i < j->count; i++) {
         const wi_storage *s = &j->all[i];
-        bool beside = is_root(j, i) && s->over != WEIR_NO_BUFFER && s->leader == i && !s->late;
+        bool beside = in_place_is_root(j, i) && s->over != WEIR_NO_BUFFER && s->leader == i && !s->late;
         if (beside && j->items[i].kind == kind)
             add_load(loads, s->begin, s->begin + 1, (int64_t)s->length);
     }
@@ -325,7 +327,7 @@ static void join_if_it_helps(joiner *j, size_t i, segment_tree *loads, int64_t e
     wi_storage *whole = &j->all[leader];
     int64_t empty = (int64_t)(whole->length - s->length), here = most_loaded(loads, s->begin, s->begin + 1);
     int64_t later = most_loaded(loads, s->begin + 1, s->end);
-    if (here <= enough || shift % alignment_of(j, i) != 0 || (s->begin + 1 < s->end && later + empty >= here))
+    if (here <= enough || shift % in_place_alignment_of(j, i) != 0 || (s->begin + 1 < s->end && later + empty >= here))
         return;
     add_load(loads, s->begin, s->begin + 1, -(int64_t)s->length);
     add_load(loads, s->begin + 1, s->end, empty);
@@ -346,7 +348,7 @@ static weir_status join_shorter(joiner *j, weir_kind kind)
     segment_tree loads = {.points = NULL};
     bool good = points && make_tree(&loads, points, find_points(j, kind, points));
     if (good) {
-        add_all(j, kind, &loads);
+        in_place_add_all(j, kind, &loads);
         int64_t bound = most_loaded(&loads, 0, UINT64_MAX);
         add_first_steps(j, kind, &loads);
         for (size_t i = first; i < j->count; i++)
@@ -365,7 +367,7 @@ static void resolve(joiner *j)
 {
     for (size_t i = 0; i < j->count; i++) {
         wi_storage *s = &j->all[i];
-        if (!is_root(j, i) || s->leader == i)
+        if (!in_place_is_root(j, i) || s->leader == i)
             continue;
         s->shift += j->all[s->leader].shift;
         s->root = j->all[s->leader].root;

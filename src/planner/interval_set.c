@@ -39,14 +39,14 @@ static bool room_for_one(void **array, size_t each, uint32_t count, uint32_t *ro
 
 /* Pieces ----------------------------------------------------------------------------------------------------------- */
 
-static void measure(wi_interval_piece *piece)
+static void interval_set_measure(wi_interval_piece *piece)
 {
     piece->widest = 0;
     for (uint32_t i = 1; i < piece->count; i++)
         piece->widest = wi_max(piece->widest, piece->intervals[i].low - piece->intervals[i - 1].high);
 }
 
-static uint64_t end_of(const wi_interval_piece *piece)
+static uint64_t interval_set_end_of(const wi_interval_piece *piece)
 {
     return piece->intervals[piece->count - 1].high;
 }
@@ -82,7 +82,7 @@ static bool insert_interval(wi_interval_piece *piece, uint32_t at, interval r)
     return true;
 }
 
-static bool split(wi_interval_set *set, uint32_t index)
+static bool interval_set_split(wi_interval_set *set, uint32_t index)
 {
     wi_interval_piece *behind = insert_piece(set, index + 1);
     bool good = behind != NULL;
@@ -97,8 +97,8 @@ static bool split(wi_interval_set *set, uint32_t index)
         return false;
     }
     piece->count = half;
-    measure(piece);
-    measure(behind);
+    interval_set_measure(piece);
+    interval_set_measure(behind);
     return true;
 }
 
@@ -110,7 +110,7 @@ static uint32_t piece_ending_at(const wi_interval_set *set, uint32_t first, uint
     uint32_t low = first, high = set->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (end_of(&set->pieces[middle]) < address)
+        if (interval_set_end_of(&set->pieces[middle]) < address)
             low = middle + 1;
         else
             high = middle;
@@ -134,14 +134,14 @@ static uint32_t interval_ending_at(const wi_interval_piece *piece, uint64_t addr
 uint64_t wi_interval_set_gap(const wi_interval_set *set, uint32_t *piece, uint64_t at, uint64_t length,
                              uint64_t alignment)
 {
-    if (*piece < set->count && end_of(&set->pieces[*piece]) <= at)
+    if (*piece < set->count && interval_set_end_of(&set->pieces[*piece]) <= at)
         *piece = piece_ending_at(set, *piece + 1, at + 1);
     for (uint32_t i = *piece; i < set->count; i++) {
         const wi_interval_piece *p = &set->pieces[i];
         if (p->intervals[0].low >= at + length)
             break;
         if (p->widest < length) {
-            at = wi_max(at, wi_round_up(end_of(p), alignment));
+            at = wi_max(at, wi_round_up(interval_set_end_of(p), alignment));
             continue;
         }
         for (uint32_t k = interval_ending_at(p, at + 1); k < p->count; k++) {
@@ -168,7 +168,7 @@ static void swallow(wi_interval_set *set, uint32_t index, uint32_t at)
         if (end > from)
             memmove(&piece->intervals[from], &piece->intervals[end], (piece->count - end) * sizeof *grown);
         piece->count -= end - from;
-        measure(piece);
+        interval_set_measure(piece);
         if (piece->count == 0)
             remove_piece(set, i);
         else
@@ -201,8 +201,8 @@ bool wi_interval_set_add(wi_interval_set *set, uint64_t low, uint64_t high)
         if (piece->count == 0) /* a piece has a interval */
             remove_piece(set, index);
         else
-            measure(piece);
+            interval_set_measure(piece);
         return good;
     }
-    return split(set, index) && wi_interval_set_add(set, low, high);
+    return interval_set_split(set, index) && wi_interval_set_add(set, low, high);
 }

@@ -50,7 +50,7 @@ bool wi_lines_number(const char *text, size_t length, uint64_t *out)
     return length > 0;
 }
 
-static weir_status read_all(FILE *file, const char *path, char **text, size_t *bytes)
+static weir_status planner_lines_read_all(FILE *file, const char *path, char **text, size_t *bytes)
 {
     size_t room = 1 << 16, length = 0;
     char *content = malloc(room);
@@ -79,7 +79,7 @@ weir_status wi_lines_read_file(const char *path, char **text, size_t *bytes)
     FILE *file = fopen(path, "rbe");
     if (!file)
         return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
-    weir_status status = read_all(file, path, text, bytes);
+    weir_status status = planner_lines_read_all(file, path, text, bytes);
     fclose(file);
     return status;
 }

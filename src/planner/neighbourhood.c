@@ -61,7 +61,7 @@ static void sort_by_bottom(lns *r)
 }
 
 /* Lets everything sink as far as it goes. */
-static void sink(lns *r)
+static void neighbourhood_sink(lns *r)
 {
     sort_by_bottom(r);
     r->height = 0;
@@ -83,24 +83,24 @@ static void turn_over(lns *r)
 {
     for (uint32_t i = 0; i < r->search->count; i++)
         r->bottoms[i] = r->height - r->bottoms[i] - r->search->items[i].height;
-    sink(r);
+    neighbourhood_sink(r);
 }
 
-static int64_t part_of(lns *r, int64_t whole)
+static int64_t neighbourhood_part_of(lns *r, int64_t whole)
 {
     return (int64_t)((unsigned __int128)wi_search_random(r->search) * (uint64_t)(whole + 1) >> 64);
 }
 
 /* Everywhere the same one time in four. */
-static void cut(lns *r)
+static void neighbourhood_cut(lns *r)
 {
     uint32_t sections = r->search->sections;
-    int64_t low = part_of(r, r->search->cap), high = low;
+    int64_t low = neighbourhood_part_of(r, r->search->cap), high = low;
     uint32_t left = 0, right = sections;
-    if (part_of(r, 3) > 0) {
-        left = (uint32_t)part_of(r, sections - 1);
-        right = left + 1 + (uint32_t)part_of(r, sections / 2);
-        high = part_of(r, 1) ? r->search->cap : low + part_of(r, r->search->cap - low);
+    if (neighbourhood_part_of(r, 3) > 0) {
+        left = (uint32_t)neighbourhood_part_of(r, sections - 1);
+        right = left + 1 + (uint32_t)neighbourhood_part_of(r, sections / 2);
+        high = neighbourhood_part_of(r, 1) ? r->search->cap : low + neighbourhood_part_of(r, r->search->cap - low);
     }
     for (uint32_t s = 0; s < sections; s++)
         r->cuts[s] = s >= left && s < right ? low : high;
@@ -108,23 +108,23 @@ static void cut(lns *r)
 
 static wi_strategy random_strategy(lns *r)
 {
-    return (wi_strategy){.height = (int8_t)part_of(r, 2),
-                         .width = (int8_t)(part_of(r, 3) - 1),
-                         .edges = (int8_t)part_of(r, 2),
-                         .noise = (int8_t)(1 + part_of(r, 1)),
-                         .weighted = part_of(r, 1),
+    return (wi_strategy){.height = (int8_t)neighbourhood_part_of(r, 2),
+                         .width = (int8_t)(neighbourhood_part_of(r, 3) - 1),
+                         .edges = (int8_t)neighbourhood_part_of(r, 2),
+                         .noise = (int8_t)(1 + neighbourhood_part_of(r, 1)),
+                         .weighted = neighbourhood_part_of(r, 1),
                          .nodes = (uint64_t)NODES_PER_NEIGHBOUR * r->search->count};
 }
 
 static void start_lns(lns *r, int64_t low)
 {
-    sink(r);
+    neighbourhood_sink(r);
     r->step = r->height - low;
     r->failures = 0;
 }
 
 /* The step is halved when nothing is found for a while, and grows with each success. */
-static void learn(lns *r, bool found)
+static void neighbourhood_learn(lns *r, bool found)
 {
     r->failures = found ? 0 : r->failures + 1;
     if (found)
@@ -138,27 +138,27 @@ static void learn(lns *r, bool found)
 static wi_search_result try_neighbour(lns *r, int64_t low, wi_work *work)
 {
     wi_search *search = r->search;
-    if (part_of(r, 1))
+    if (neighbourhood_part_of(r, 1))
         turn_over(r);
     if (r->height <= low)
         return WI_SEARCH_NONE;
     int64_t height = r->height, lower = height - r->step;
-    bool sideways = r->wanders && part_of(r, SIDEWAYS - 1) == 0;
+    bool sideways = r->wanders && neighbourhood_part_of(r, SIDEWAYS - 1) == 0;
     if (sideways)
         wi_search_limit_once(search, height);
     else
         wi_search_limit(search, lower > low ? lower : low);
-    cut(r);
+    neighbourhood_cut(r);
     wi_search_kept kept = {r->bottoms, r->order, r->cuts};
     wi_strategy strategy = random_strategy(r);
     wi_search_result result = wi_search_try(search, &strategy, &kept, work);
     if (result == WI_SEARCH_FOUND) {
         memcpy(r->bottoms, search->bottoms, search->count * sizeof *r->bottoms);
-        sink(r);
+        neighbourhood_sink(r);
     }
     bool better = r->height < height;
     if (better || !sideways)
-        learn(r, better);
+        neighbourhood_learn(r, better);
     return result == WI_SEARCH_FOUND && !better ? WI_SEARCH_GAVE_UP : result;
 }
 
@@ -195,7 +195,7 @@ static wi_strategy next_strategy(climb *c)
     return strategy;
 }
 
-static void keep(climb *c, const int64_t *bottoms, const char *by)
+static void neighbourhood_keep(climb *c, const int64_t *bottoms, const char *by)
 {
     for (uint32_t i = 0; i < c->problem->count; i++)
         c->problem->items[c->search->items[i].source].offset = (uint64_t)bottoms[i] * c->search->unit;
@@ -219,12 +219,12 @@ static wi_search_result try_cap(climb *c, int64_t cap, uint64_t nodes)
         result = wi_search_try(c->search, &strategy, NULL, c->work);
     }
     if (result == WI_SEARCH_FOUND)
-        keep(c, c->search->bottoms, "search");
+        neighbourhood_keep(c, c->search->bottoms, "search");
     return result;
 }
 
 /* Searches again for parts of the best plan so far, until the nodes are spent. */
-static wi_search_result improve(climb *c, int64_t low, uint64_t nodes)
+static wi_search_result neighbourhood_improve(climb *c, int64_t low, uint64_t nodes)
 {
     int64_t *bottoms = c->lns->bottoms;
     wi_search_result result = WI_SEARCH_GAVE_UP;
@@ -236,7 +236,7 @@ static wi_search_result improve(climb *c, int64_t low, uint64_t nodes)
            wi_work_spend(c->work, 1)) {
         result = try_neighbour(c->lns, low, c->work);
         if (result == WI_SEARCH_FOUND || result == WI_SEARCH_NONE)
-            keep(c, bottoms, "neighbourhood search");
+            neighbourhood_keep(c, bottoms, "neighbourhood search");
     }
     return result;
 }
@@ -250,7 +250,7 @@ static int64_t lowest_cap(const climb *c)
     return low;
 }
 
-static bool begin(climb *c, const uint64_t *offsets)
+static bool neighbourhood_begin(climb *c, const uint64_t *offsets)
 {
     c->search = wi_search_create(c->problem);
     c->lns = c->search ? create_lns(c->search) : NULL;
@@ -262,7 +262,7 @@ static bool begin(climb *c, const uint64_t *offsets)
     return true;
 }
 
-static void end(climb *c)
+static void neighbourhood_end(climb *c)
 {
     destroy_lns(c->lns);
     wi_search_destroy(c->search);
@@ -279,7 +279,7 @@ static wi_search_result climb_once(climb *c, int64_t goal)
     for (; c->work->spent < until && wi_work_spend(c->work, 1); share *= 2) {
         result = try_cap(c, goal, share);
         if (result == WI_SEARCH_GAVE_UP)
-            result = improve(c, goal, share);
+            result = neighbourhood_improve(c, goal, share);
         if (result == WI_SEARCH_NO_MEMORY || result == WI_SEARCH_NONE)
             return result;
         if ((uint64_t)goal * c->search->unit >= c->best->height)
@@ -297,12 +297,12 @@ static wi_search_result climb_again(climb *first, const uint64_t *start, unsigne
     while (result == WI_SEARCH_GAVE_UP && first->work->spent < until && wi_work_spend(first->work, 1)) {
         climb c = {.problem = first->problem, .work = first->work, .best = first->best};
         result = WI_SEARCH_NO_MEMORY;
-        if (begin(&c, start)) {
+        if (neighbourhood_begin(&c, start)) {
             c.search->random += ++*number;
             c.lns->wanders = true;
             result = climb_once(&c, goal);
         }
-        end(&c);
+        neighbourhood_end(&c);
     }
     return result;
 }
@@ -324,7 +324,7 @@ static bool climb_up(climb *c, const uint64_t *start)
         if ((uint64_t)goal * unit >= c->best->height || result == WI_SEARCH_NO_MEMORY)
             return result != WI_SEARCH_NO_MEMORY;
         if (share < (uint64_t)CLIMB / 2 * c->problem->count)
-            result = improve(c, goal, share);
+            result = neighbourhood_improve(c, goal, share);
         else
             result = climb_again(c, start, &climbs, goal, 3 * share);
         if (result == WI_SEARCH_NONE && (uint64_t)goal * unit < c->best->height)
@@ -340,13 +340,13 @@ bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best)
 {
     climb c = {.problem = problem, .work = work, .best = best};
     uint64_t *start = malloc(problem->count * sizeof *start);
-    bool good = start && begin(&c, best->offsets);
+    bool good = start && neighbourhood_begin(&c, best->offsets);
     work->arena = work->others + best->height;
     if (good) {
         memcpy(start, best->offsets, problem->count * sizeof *start);
         good = climb_up(&c, start);
     }
-    end(&c);
+    neighbourhood_end(&c);
     free(start);
     return good;
 }

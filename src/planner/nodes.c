@@ -18,29 +18,29 @@ typedef struct builder {
     bool *kept;        /* by root: it or a view of it is an output */
 } builder;
 
-static weir_status read_node(const builder *b, size_t i, weir_node *node)
+static weir_status nodes_read_node(const builder *b, size_t i, weir_node *node)
 {
     const char *from = (const char *)b->nodes + i * b->stride;
     return wi_copy_in(node, sizeof *node, from, b->stride, "weir_buffers_from_nodes", "weir_node");
 }
 
-static weir_node node_at(const builder *b, size_t i)
+static weir_node nodes_node_at(const builder *b, size_t i)
 {
     weir_node node = {0};
-    (void)read_node(b, i, &node);
+    (void)nodes_read_node(b, i, &node);
     return node;
 }
 
-static weir_status check_sizes(const builder *b)
+static weir_status nodes_check_sizes(const builder *b)
 {
     weir_node node;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < b->count && status == WEIR_OK; i++)
-        status = read_node(b, i, &node);
+        status = nodes_read_node(b, i, &node);
     return status;
 }
 
-static weir_status bad(size_t i, const weir_node *node, const char *what)
+static weir_status nodes_bad(size_t i, const weir_node *node, const char *what)
 {
     return weir_fail(WEIR_ERR_INVALID, "node %zu (%.200s): %s", i, node->name ? node->name : "without a name", what);
 }
@@ -48,30 +48,30 @@ static weir_status bad(size_t i, const weir_node *node, const char *what)
 static weir_status check_node(const builder *b, size_t i, const weir_node *node)
 {
     if ((unsigned)node->kind >= WEIR_NODE_COUNT)
-        return bad(i, node, "its kind is none");
+        return nodes_bad(i, node, "its kind is none");
     if (node->elements < 0)
-        return bad(i, node, "its shape is not known; a plan needs every size");
+        return nodes_bad(i, node, "its shape is not known; a plan needs every size");
     if (wi_type_bytes(node->type) == 0)
-        return bad(i, node, "its type is none");
+        return nodes_bad(i, node, "its type is none");
     if (!node->inputs && node->input_count > 0)
-        return bad(i, node, "its inputs are NULL");
+        return nodes_bad(i, node, "its inputs are NULL");
     for (size_t k = 0; k < node->input_count; k++)
         if (node->inputs[k] >= i)
-            return bad(i, node, "it reads what only a later node makes");
+            return nodes_bad(i, node, "it reads what only a later node makes");
     if (node->in_place > node->input_count)
-        return bad(i, node, "it may be written over an input that it does not have");
+        return nodes_bad(i, node, "it may be written over an input that it does not have");
     bool view = node->kind == WEIR_NODE_RESHAPE || node->kind == WEIR_NODE_CAST || node->kind == WEIR_NODE_NARROW;
     if (view && node->input_count == 0)
-        return bad(i, node, "it has no input");
+        return nodes_bad(i, node, "it has no input");
     if (node->kind == WEIR_NODE_FURTHER) {
-        weir_node_kind before = i > 0 ? node_at(b, i - 1).kind : WEIR_NODE_INPUT;
+        weir_node_kind before = i > 0 ? nodes_node_at(b, i - 1).kind : WEIR_NODE_INPUT;
         if (before != WEIR_NODE_COMPUTE && before != WEIR_NODE_FURTHER)
-            return bad(i, node, "a further result stands behind a computation");
+            return nodes_bad(i, node, "a further result stands behind a computation");
     }
     return WEIR_OK;
 }
 
-static bool is_view(const builder *b, const weir_node *node)
+static bool nodes_is_view(const builder *b, const weir_node *node)
 {
     if (node->kind == WEIR_NODE_RESHAPE)
         return true;
@@ -79,12 +79,12 @@ static bool is_view(const builder *b, const weir_node *node)
         return !b->rules.uniform;
     if (node->kind != WEIR_NODE_CAST)
         return false;
-    weir_node input = node_at(b, node->inputs[0]);
+    weir_node input = nodes_node_at(b, node->inputs[0]);
     bool same_bytes = wi_type_bytes(input.type) == wi_type_bytes(node->type);
     return b->rules.uniform || input.type == node->type || (b->rules.cast_views && same_bytes);
 }
 
-static bool is_given(const weir_node *node)
+static bool nodes_is_given(const weir_node *node)
 {
     return node->kind == WEIR_NODE_INPUT || node->kind == WEIR_NODE_PARAMETER || node->kind == WEIR_NODE_CONSTANT;
 }
@@ -92,16 +92,17 @@ static bool is_given(const weir_node *node)
 static void find_steps(builder *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        weir_node node = node_at(b, i);
-        bool runs = b->rules.uniform ? node.kind != WEIR_NODE_FURTHER
-                                     : !is_given(&node) && !is_view(b, &node) && node.kind != WEIR_NODE_FURTHER;
+        weir_node node = nodes_node_at(b, i);
+        bool runs = b->rules.uniform
+                        ? node.kind != WEIR_NODE_FURTHER
+                        : !nodes_is_given(&node) && !nodes_is_view(b, &node) && node.kind != WEIR_NODE_FURTHER;
         if (runs) {
             b->step_of[i] = b->steps;
             b->order[b->steps++] = (uint32_t)i;
-        } else if (is_view(b, &node)) {
+        } else if (nodes_is_view(b, &node)) {
             b->step_of[i] = b->step_of[node.inputs[0]];
         } else {
-            b->step_of[i] = b->steps > 0 && !is_given(&node) ? b->steps - 1 : 0;
+            b->step_of[i] = b->steps > 0 && !nodes_is_given(&node) ? b->steps - 1 : 0;
         }
     }
 }
@@ -110,8 +111,8 @@ static void find_steps(builder *b)
 static void find_outputs(builder *b)
 {
     for (size_t i = 0; i < b->count; i++) {
-        weir_node node = node_at(b, i);
-        b->roots[i] = is_view(b, &node) ? b->roots[node.inputs[0]] : (uint32_t)i;
+        weir_node node = nodes_node_at(b, i);
+        b->roots[i] = nodes_is_view(b, &node) ? b->roots[node.inputs[0]] : (uint32_t)i;
         b->kept[b->roots[i]] |= node.output;
     }
 }
@@ -128,27 +129,27 @@ static weir_status measure_view(const builder *b, size_t i, const weir_node *nod
     }
     if (node->kind == WEIR_NODE_NARROW) {
         if (__builtin_mul_overflow(node->start, each, &out->view_offset))
-            return bad(i, node, "it begins beyond 64 bits");
-    } else if (node->elements != node_at(b, node->inputs[0]).elements) {
-        return bad(i, node, "it has another number of elements than what it is a view of");
+            return nodes_bad(i, node, "it begins beyond 64 bits");
+    } else if (node->elements != nodes_node_at(b, node->inputs[0]).elements) {
+        return nodes_bad(i, node, "it has another number of elements than what it is a view of");
     }
     if (b->elsewhere[node->inputs[0]])
         out->bytes = out->view_offset = 0;
     return WEIR_OK;
 }
 
-static weir_status add_node(builder *b, size_t i)
+static weir_status nodes_add_node(builder *b, size_t i)
 {
-    weir_node node = node_at(b, i);
+    weir_node node = nodes_node_at(b, i);
     weir_status status = WEIR_OK;
     weir_buffer buffer = {
         .struct_size = sizeof buffer, .name = node.name, .begin = b->step_of[i], .end = b->step_of[i] + 1};
     uint64_t each = b->rules.uniform ? 4 : wi_type_bytes(node.type);
     if (__builtin_mul_overflow((uint64_t)node.elements, each, &buffer.bytes))
-        return bad(i, &node, "its bytes are beyond 64 bits");
-    buffer.persistent = is_given(&node);
+        return nodes_bad(i, &node, "its bytes are beyond 64 bits");
+    buffer.persistent = nodes_is_given(&node);
     b->elsewhere[i] = node.elsewhere;
-    if (is_view(b, &node)) {
+    if (nodes_is_view(b, &node)) {
         status = measure_view(b, i, &node, &buffer);
         b->elsewhere[i] = b->elsewhere[node.inputs[0]];
     } else if (node.elsewhere) {
@@ -159,7 +160,7 @@ static weir_status add_node(builder *b, size_t i)
     }
     if (status == WEIR_OK)
         status = weir_buffers_add(b->list, &buffer, NULL);
-    for (size_t k = 0; k < node.input_count && status == WEIR_OK && !is_view(b, &node); k++)
+    for (size_t k = 0; k < node.input_count && status == WEIR_OK && !nodes_is_view(b, &node); k++)
         status = wi_buffers_use(b->list, node.inputs[k], b->step_of[i]);
     if (status == WEIR_OK && node.output && b->steps > 0)
         status = wi_buffers_use(b->list, (uint32_t)i, b->steps - 1);
@@ -170,7 +171,7 @@ static weir_status build(builder *b)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < b->count && status == WEIR_OK; i++) {
-        weir_node node = node_at(b, i);
+        weir_node node = nodes_node_at(b, i);
         status = check_node(b, i, &node);
     }
     if (status != WEIR_OK)
@@ -178,7 +179,7 @@ static weir_status build(builder *b)
     find_steps(b);
     find_outputs(b);
     for (size_t i = 0; i < b->count && status == WEIR_OK; i++)
-        status = add_node(b, i);
+        status = nodes_add_node(b, i);
     return status == WEIR_OK && b->steps > 0 ? weir_buffers_schedule(b->list, b->order, b->steps) : status;
 }
 
@@ -190,7 +191,7 @@ weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count, const 
     builder b = {.nodes = nodes, .count = count, .stride = count ? nodes[0].struct_size : sizeof *nodes};
     weir_status status = WI_COPY_OPTIONS_IN(weir_node_rules, &b.rules, rules, "weir_buffers_from_nodes");
     if (status == WEIR_OK)
-        status = check_sizes(&b);
+        status = nodes_check_sizes(&b);
     if (status != WEIR_OK)
         return status;
     b.order = calloc(count + 1, sizeof *b.order);

@@ -205,7 +205,7 @@ static weir_status solve_problem(wi_problem *problem, wi_work *work, wi_best *be
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status read_options(const weir_plan_options *given, weir_plan_options *out)
+static weir_status planner_plan_read_options(const weir_plan_options *given, weir_plan_options *out)
 {
     *out = (weir_plan_options){.struct_size = sizeof *out};
     weir_status status = WI_COPY_OPTIONS_IN(weir_plan_options, out, given, "weir_plan_create");
@@ -307,7 +307,7 @@ weir_status weir_plan_create(const weir_buffers *buffers, const weir_plan_option
     wi_work work;
     if (!buffers || !out)
         return weir_fail(WEIR_ERR_INVALID, "weir_plan_create: NULL");
-    weir_status status = read_options(options, &all);
+    weir_status status = planner_plan_read_options(options, &all);
     wi_work_begin(&work, &all);
     if (status == WEIR_OK)
         status = wi_stores_make(buffers, all.alignment, &stores);

@@ -20,7 +20,7 @@ typedef struct looker {
     size_t stay_count;
 } looker;
 
-static weir_status wrong(const looker *l, uint32_t buffer, const char *what)
+static weir_status plan_check_wrong(const looker *l, uint32_t buffer, const char *what)
 {
     return weir_fail(WEIR_ERR_CORRUPT, "a plan that does not serve its buffers: %.200s %s",
                      wi_buffer_name(l->list, buffer), what);
@@ -48,21 +48,22 @@ static weir_status check_slot(const looker *l, uint32_t i)
     const wi_buffer *b = &l->list->items[i];
     uint64_t offset = plan->offsets[i], end;
     if (plan->buffers->items[i].bytes != b->bytes || plan->buffers->items[i].kind != b->kind)
-        return wrong(l, i, "has another size or kind of memory in it");
+        return plan_check_wrong(l, i, "has another size or kind of memory in it");
     if (b->bytes == 0)
         return WEIR_OK;
     uint64_t length = wi_plan_length(plan, i);
     if (length < b->bytes || __builtin_add_overflow(offset, length, &end) || end > plan->arenas[b->kind])
-        return wrong(l, i, "does not lie inside its arena");
+        return plan_check_wrong(l, i, "does not lie inside its arena");
     if (b->alignment > 1 && offset % b->alignment != 0)
-        return wrong(l, i, "is not aligned as it wants");
+        return plan_check_wrong(l, i, "is not aligned as it wants");
     if (!lies_in_root(plan, l->list, i))
-        return wrong(l, i, "does not lie in its root");
+        return plan_check_wrong(l, i, "does not lie in its root");
     if (b->sharing == WEIR_SHARING_VIEW)
-        return offset == plan->offsets[b->of] + b->view_offset ? WEIR_OK : wrong(l, i, "is a view of another place");
+        return offset == plan->offsets[b->of] + b->view_offset ? WEIR_OK
+                                                               : plan_check_wrong(l, i, "is a view of another place");
     if (offset % plan->summary.alignment != 0)
-        return wrong(l, i, "is not aligned as the plan wants");
-    return !b->fixed || offset == b->offset ? WEIR_OK : wrong(l, i, "is fixed, and lies elsewhere");
+        return plan_check_wrong(l, i, "is not aligned as the plan wants");
+    return !b->fixed || offset == b->offset ? WEIR_OK : plan_check_wrong(l, i, "is fixed, and lies elsewhere");
 }
 
 static weir_status check_arenas(const looker *l)
@@ -81,7 +82,7 @@ static weir_status check_arenas(const looker *l)
 
 /* Lifetimes -------------------------------------------------------------------------------------------------------- */
 
-static uint32_t storage_of(const weir_buffers *list, uint32_t i)
+static uint32_t plan_check_storage_of(const weir_buffers *list, uint32_t i)
 {
     while (list->items[i].sharing == WEIR_SHARING_VIEW)
         i = list->items[i].of;
@@ -93,7 +94,7 @@ static void find_lifetimes(looker *l)
     uint64_t steps = wi_buffers_steps(l->list);
     for (uint32_t i = 0; i < l->list->count; i++) {
         const wi_buffer *b = &l->list->items[i];
-        uint32_t s = storage_of(l->list, i);
+        uint32_t s = plan_check_storage_of(l->list, i);
         uint64_t begin = b->persistent ? 0 : b->begin, end = b->persistent ? steps : b->end;
         l->begins[s] = s == i ? begin : wi_min(l->begins[s], begin);
         l->ends[s] = s == i ? end : wi_max(l->ends[s], end);
@@ -107,7 +108,7 @@ static bool lies_over(looker *l, uint32_t i)
     const wi_buffer *b = &l->list->items[i];
     if (b->sharing != WEIR_SHARING_IN_PLACE || b->bytes == 0)
         return false;
-    uint32_t under = storage_of(l->list, b->of);
+    uint32_t under = plan_check_storage_of(l->list, b->of);
     uint64_t low = plan->offsets[under];
     if (l->list->items[under].bytes == 0 || l->written_over[under] || l->ends[under] != l->begins[i] + 1 ||
         l->begins[under] >= l->begins[i] || l->list->items[under].persistent || b->persistent ||
@@ -186,13 +187,13 @@ static void raise_to(skyline *s, size_t node, size_t low, size_t high, size_t fr
     raise_to(s, 2 * node + 1, middle, high, from, to, address);
 }
 
-static int by_number(const void *a, const void *b)
+static int plan_check_by_number(const void *a, const void *b)
 {
     uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
     return one < other ? -1 : one > other;
 }
 
-static int by_address(const void *a, const void *b)
+static int plan_check_by_address(const void *a, const void *b)
 {
     const stay *one = a, *other = b;
     if (one->low != other->low)
@@ -200,7 +201,7 @@ static int by_address(const void *a, const void *b)
     return one->buffer < other->buffer ? -1 : one->buffer > other->buffer;
 }
 
-static size_t point_of(const skyline *s, uint64_t time)
+static size_t plan_check_point_of(const skyline *s, uint64_t time)
 {
     size_t low = 0, high = s->count;
     while (low < high) {
@@ -235,17 +236,17 @@ static weir_status check_stays(looker *l, skyline *s)
         s->points[points++] = l->stays[i].begin;
         s->points[points++] = l->stays[i].end;
     }
-    qsort(s->points, points, sizeof *s->points, by_number);
+    qsort(s->points, points, sizeof *s->points, plan_check_by_number);
     s->count = 0;
     for (size_t i = 0; i < points; i++)
         if (i == 0 || s->points[i] != s->points[i - 1])
             s->points[s->count++] = s->points[i];
     memset(s->most, 0, 4 * (s->count + 1) * sizeof *s->most);
     memset(s->all, 0, 4 * (s->count + 1) * sizeof *s->all);
-    qsort(l->stays, l->stay_count, sizeof *l->stays, by_address);
+    qsort(l->stays, l->stay_count, sizeof *l->stays, plan_check_by_address);
     for (size_t i = 0; i < l->stay_count; i++) {
         const stay *a = &l->stays[i];
-        size_t from = point_of(s, a->begin), to = point_of(s, a->end);
+        size_t from = plan_check_point_of(s, a->begin), to = plan_check_point_of(s, a->end);
         if (highest(s, 1, 0, s->count, from, to) > a->low)
             return shared_bytes(l, i);
         raise_to(s, 1, 0, s->count, from, to, a->high);

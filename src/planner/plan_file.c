@@ -41,7 +41,7 @@ typedef struct reader {
     uint64_t count, alignment, proven;
 } reader;
 
-static weir_status no_memory(const reader *r)
+static weir_status plan_file_no_memory(const reader *r)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", r->lines.name);
 }
@@ -69,12 +69,12 @@ static weir_status read_numbers(reader *r, uint64_t *numbers, size_t count)
     return WEIR_OK;
 }
 
-static int digit(char c)
+static int plan_file_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static weir_status read_name(reader *r, char *name)
+static weir_status plan_file_read_name(reader *r, char *name)
 {
     const char *word;
     size_t length, out = 0;
@@ -83,7 +83,8 @@ static weir_status read_name(reader *r, char *name)
     for (size_t i = 1; i < length; i++) {
         char c = word[i];
         if (c == '%') {
-            int high = i + 1 < length ? digit(word[i + 1]) : -1, low = i + 2 < length ? digit(word[i + 2]) : -1;
+            int high = i + 1 < length ? plan_file_digit(word[i + 1]) : -1,
+                low = i + 2 < length ? plan_file_digit(word[i + 2]) : -1;
             if (high < 0 || low < 0)
                 return wi_lines_wrong(&r->lines, "an escape in a name is none");
             c = (char)(high * 16 + low);
@@ -110,7 +111,7 @@ static weir_status read_buffer(reader *r)
     char name[NAME_BYTES];
     weir_status status = read_numbers(r, n, COUNT);
     if (status == WEIR_OK)
-        status = read_name(r, name);
+        status = plan_file_read_name(r, name);
     if (status != WEIR_OK)
         return status;
     if (n[BYTES] > INT64_MAX || n[PLACE] > INT64_MAX - n[BYTES] || (n[BYTES] == 0 && n[PLACE] > 0))
@@ -128,12 +129,12 @@ static weir_status read_buffer(reader *r)
     b.of = (uint32_t)n[OF];
     b.view_offset = n[VIEW];
     if (!wi_room_for((void **)&r->slots, sizeof *r->slots, &r->slots_room, r->buffers->count + 1))
-        return no_memory(r);
+        return plan_file_no_memory(r);
     r->slots[r->buffers->count] = (slot){n[PLACE], (uint32_t)n[ROOT]};
     return through(r, weir_buffers_add(r->buffers, &b, NULL));
 }
 
-static weir_status read_gap(reader *r)
+static weir_status plan_file_read_gap(reader *r)
 {
     uint64_t n[3] = {0};
     weir_status status = read_numbers(r, n, 3);
@@ -154,7 +155,7 @@ static weir_status read_conflict(reader *r)
                : wi_lines_wrong(&r->lines, "a conflict with a buffer that is not there");
 }
 
-static weir_status read_steps(reader *r)
+static weir_status plan_file_read_steps(reader *r)
 {
     uint64_t n;
     while (r->at < r->end) {
@@ -164,18 +165,21 @@ static weir_status read_steps(reader *r)
         if (n > UINT32_MAX)
             return wi_lines_wrong(&r->lines, "a number is larger than it can be");
         if (!wi_room_for((void **)&r->schedule, sizeof *r->schedule, &r->schedule_room, r->steps + 1))
-            return no_memory(r);
+            return plan_file_no_memory(r);
         r->schedule[r->steps++] = (uint32_t)n;
     }
     return WEIR_OK;
 }
 
-static weir_status read_line(reader *r, const char *word, size_t length)
+static weir_status plan_file_read_line(reader *r, const char *word, size_t length)
 {
     static const struct {
         const char *word;
         weir_status (*read)(reader *r);
-    } kinds[] = {{"buffer", read_buffer}, {"gap", read_gap}, {"conflict", read_conflict}, {"schedule", read_steps}};
+    } kinds[] = {{"buffer", read_buffer},
+                 {"gap", plan_file_read_gap},
+                 {"conflict", read_conflict},
+                 {"schedule", plan_file_read_steps}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strlen(kinds[i].word) == length && memcmp(kinds[i].word, word, length) == 0) {
             weir_status status = kinds[i].read(r);
@@ -189,7 +193,7 @@ static bool line_is(const reader *r, const char *text)
     return r->lines.length == strlen(text) && memcmp(r->lines.text, text, r->lines.length) == 0;
 }
 
-static weir_status read_head(reader *r)
+static weir_status plan_file_read_head(reader *r)
 {
     uint64_t n[3] = {0};
     const char *word;
@@ -226,11 +230,11 @@ static weir_status read_sum(const reader *r, const char *text)
     return r->lines.next == r->lines.end ? WEIR_OK : wi_lines_wrong(&r->lines, "something comes behind the sum");
 }
 
-static weir_status read_text(reader *r, const char *text)
+static weir_status plan_file_read_text(reader *r, const char *text)
 {
     const char *word;
     size_t length;
-    weir_status status = read_head(r);
+    weir_status status = plan_file_read_head(r);
     while (status == WEIR_OK) {
         if (!wi_lines_next(&r->lines))
             return wi_lines_wrong(&r->lines, "it ends without the line \"sum\"");
@@ -240,7 +244,7 @@ static weir_status read_text(reader *r, const char *text)
             return wi_lines_wrong(&r->lines, "an empty line");
         if (length == 3 && memcmp(word, "sum", 3) == 0)
             break;
-        status = read_line(r, word, length);
+        status = plan_file_read_line(r, word, length);
     }
     if (status == WEIR_OK)
         status = read_sum(r, text);
@@ -294,10 +298,10 @@ weir_status wi_plan_parse(const char *text, size_t bytes, const char *name, weir
     weir_plan *plan = NULL;
     weir_status status = weir_buffers_create(&r.buffers);
     if (status == WEIR_OK)
-        status = read_text(&r, text);
+        status = plan_file_read_text(&r, text);
     if (status == WEIR_OK) {
         plan = wi_plan_create(r.buffers);
-        status = plan ? make_plan(&r, plan) : no_memory(&r);
+        status = plan ? make_plan(&r, plan) : plan_file_no_memory(&r);
     }
     weir_buffers_destroy(r.buffers);
     free(r.slots);
@@ -331,7 +335,7 @@ typedef struct text {
     bool full; /* without host memory */
 } text;
 
-static void add(text *t, const char *bytes, size_t length)
+static void plan_file_add(text *t, const char *bytes, size_t length)
 {
     t->full = t->full || !wi_room_for((void **)&t->bytes, 1, &t->room, t->length + length);
     if (t->full)
@@ -340,68 +344,68 @@ static void add(text *t, const char *bytes, size_t length)
     t->length += length;
 }
 
-static void WEIR_PRINTF(2, 3) print(text *t, const char *format, ...)
+static void WEIR_PRINTF(2, 3) plan_file_print(text *t, const char *format, ...)
 {
     char line[256];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    add(t, line, wi_min((uint64_t)length, sizeof line - 1));
+    plan_file_add(t, line, wi_min((uint64_t)length, sizeof line - 1));
 }
 
 /* What would end a field or a line, and what the escape begins with, as % and two digits. */
-static void add_name(text *t, const char *name)
+static void plan_file_add_name(text *t, const char *name)
 {
-    add(t, " =", 2);
+    plan_file_add(t, " =", 2);
     for (; *name; name++) {
         unsigned char c = (unsigned char)*name;
         if (c <= ' ' || c == '%' || c == 0x7f)
-            print(t, "%%%02x", c);
+            plan_file_print(t, "%%%02x", c);
         else
-            add(t, name, 1);
+            plan_file_add(t, name, 1);
     }
-    add(t, "\n", 1);
+    plan_file_add(t, "\n", 1);
 }
 
 static void add_buffer(text *t, const weir_plan *plan, uint32_t i)
 {
     const wi_buffer *b = &plan->buffers->items[i];
-    print(t, "buffer %llu %llu %llu %llu %u %u %u %llu", (unsigned long long)b->bytes, (unsigned long long)b->begin,
-          (unsigned long long)b->end, (unsigned long long)b->alignment, b->kind, b->persistent, b->fixed,
-          (unsigned long long)b->offset);
-    print(t, " %u %llu %llu %llu %u", b->sharing, b->sharing ? (unsigned long long)b->of : 0ULL,
-          (unsigned long long)b->view_offset, (unsigned long long)plan->offsets[i], plan->roots[i]);
-    add_name(t, wi_buffer_name(plan->buffers, i));
+    plan_file_print(t, "buffer %llu %llu %llu %llu %u %u %u %llu", (unsigned long long)b->bytes,
+                    (unsigned long long)b->begin, (unsigned long long)b->end, (unsigned long long)b->alignment, b->kind,
+                    b->persistent, b->fixed, (unsigned long long)b->offset);
+    plan_file_print(t, " %u %llu %llu %llu %u", b->sharing, b->sharing ? (unsigned long long)b->of : 0ULL,
+                    (unsigned long long)b->view_offset, (unsigned long long)plan->offsets[i], plan->roots[i]);
+    plan_file_add_name(t, wi_buffer_name(plan->buffers, i));
 }
 
 static void add_schedule(text *t, const weir_buffers *buffers)
 {
     for (size_t i = 0; i < buffers->schedule_steps; i++)
-        print(t, i % STEPS_A_LINE == 0 ? "%sschedule %u" : "%s %u", i > 0 && i % STEPS_A_LINE == 0 ? "\n" : "",
-              buffers->schedule[i]);
+        plan_file_print(t, i % STEPS_A_LINE == 0 ? "%sschedule %u" : "%s %u",
+                        i > 0 && i % STEPS_A_LINE == 0 ? "\n" : "", buffers->schedule[i]);
     if (buffers->schedule_steps > 0)
-        add(t, "\n", 1);
+        plan_file_add(t, "\n", 1);
 }
 
 static void add_plan(text *t, const weir_plan *plan)
 {
     const weir_buffers *buffers = plan->buffers;
-    print(t, "%s\nplan %zu %llu %u\n", WI_PLAN_FIRST_LINE, buffers->count, (unsigned long long)plan->summary.alignment,
-          plan->summary.proven || plan->summary.said_proven);
+    plan_file_print(t, "%s\nplan %zu %llu %u\n", WI_PLAN_FIRST_LINE, buffers->count,
+                    (unsigned long long)plan->summary.alignment, plan->summary.proven || plan->summary.said_proven);
     for (uint32_t i = 0; i < buffers->count; i++)
         add_buffer(t, plan, i);
     for (size_t i = 0; i < buffers->gap_count; i++)
-        print(t, "gap %u %llu %llu\n", buffers->gaps[i].buffer, (unsigned long long)buffers->gaps[i].begin,
-              (unsigned long long)buffers->gaps[i].end);
+        plan_file_print(t, "gap %u %llu %llu\n", buffers->gaps[i].buffer, (unsigned long long)buffers->gaps[i].begin,
+                        (unsigned long long)buffers->gaps[i].end);
     for (size_t i = 0; i < buffers->conflict_count; i++)
-        print(t, "conflict %u %u\n", buffers->conflicts[i].one, buffers->conflicts[i].other);
+        plan_file_print(t, "conflict %u %u\n", buffers->conflicts[i].one, buffers->conflicts[i].other);
     add_schedule(t, buffers);
-    print(t, "sum %016llx\n", (unsigned long long)wi_plan_text_sum(t->bytes, t->length));
+    plan_file_print(t, "sum %016llx\n", (unsigned long long)wi_plan_text_sum(t->bytes, t->length));
 }
 
 /* Answers 0, or the error number of what failed first: closing may set another. */
-static int write_file(const char *path, const text *t)
+static int plan_file_write_file(const char *path, const text *t)
 {
     FILE *file = fopen(path, "wbe");
     if (!file)
@@ -422,7 +426,7 @@ static weir_status replace_file(const char *path, const text *t)
     snprintf(beside, length, "%s.%lu.%llu.new", path, (unsigned long)getpid(),
              (unsigned long long)atomic_fetch_add(&writers, 1));
     weir_status status = WEIR_OK;
-    int error = write_file(beside, t);
+    int error = plan_file_write_file(beside, t);
     if (error == 0 && rename(beside, path) != 0)
         error = errno;
     if (error != 0) {

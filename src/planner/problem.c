@@ -6,7 +6,7 @@
 
 /* Roots ------------------------------------------------------------------------------------------------------------ */
 
-static bool is_root(const weir_buffers *buffers, size_t i)
+static bool problem_is_root(const weir_buffers *buffers, size_t i)
 {
     return buffers->items[i].root == i && buffers->items[i].bytes > 0;
 }
@@ -19,14 +19,14 @@ static weir_status too_large(void)
 
 /* What all of them could take one behind the other, and behind what is fixed, has to be a number, so that no solver has
  * to look again. */
-static weir_status measure(wi_stores *stores)
+static weir_status problem_measure(wi_stores *stores)
 {
     const weir_buffers *buffers = stores->buffers;
     uint64_t sum = 0, pinned[WEIR_KIND_COUNT] = {0};
     for (size_t i = 0; i < buffers->count; i++) {
         const wi_buffer *b = &buffers->items[i];
         uint64_t alignment = wi_max(b->alignment, stores->alignment), padded;
-        if (!is_root(buffers, i))
+        if (!problem_is_root(buffers, i))
             continue;
         if (__builtin_add_overflow(b->bytes, 2 * (alignment - 1), &padded) ||
             __builtin_add_overflow(sum, padded, &sum) || sum > INT64_MAX ||
@@ -87,7 +87,7 @@ typedef struct events {
     size_t count;
 } events;
 
-static void add_part(events *e, uint32_t part, uint64_t begin, uint64_t end)
+static void problem_add_part(events *e, uint32_t part, uint64_t begin, uint64_t end)
 {
     e->keys[e->count++] = (wi_key){begin * 2 + 1, part};
     e->keys[e->count++] = (wi_key){end * 2, part};
@@ -123,10 +123,10 @@ static void make_parts(const wi_stores *stores, weir_kind kind, const wi_key *ga
         item->first_span = parts;
         for (; g < buffers->gap_count && gaps[g].key == i; g++) {
             const wi_gap *gap = &buffers->gaps[gaps[g].value];
-            add_part(e, parts++, begin, gap->begin);
+            problem_add_part(e, parts++, begin, gap->begin);
             begin = gap->end;
         }
-        add_part(e, parts++, begin, s->end);
+        problem_add_part(e, parts++, begin, s->end);
         item->spans = parts - item->first_span;
     }
 }
@@ -210,11 +210,11 @@ static uint64_t most_live(const wi_stores *stores, weir_kind kind, const wi_key 
         for (; g < buffers->gap_count && gaps[g].key == i; g++) {
             const wi_gap *gap = &buffers->gaps[gaps[g].value];
             if (begin < gap->begin)
-                add_part(e, (uint32_t)i, begin, gap->begin);
+                problem_add_part(e, (uint32_t)i, begin, gap->begin);
             begin = gap->end;
         }
         if (begin < s->own_end)
-            add_part(e, (uint32_t)i, begin, s->own_end);
+            problem_add_part(e, (uint32_t)i, begin, s->own_end);
     }
     wi_radix_sort(e->keys, e->spare, e->count);
     uint64_t live = 0, most = 0;
@@ -255,7 +255,7 @@ static weir_status make_sections(wi_stores *stores, weir_kind kind)
 
 static bool leads(const wi_stores *stores, size_t i)
 {
-    return is_root(stores->buffers, i) && stores->all[i].leader == i;
+    return problem_is_root(stores->buffers, i) && stores->all[i].leader == i;
 }
 
 static weir_status fill_problem(wi_stores *stores, weir_kind kind)
@@ -293,7 +293,7 @@ weir_status wi_stores_make(const weir_buffers *buffers, uint64_t alignment, wi_s
     out->all = calloc(buffers->count ? buffers->count : 1, sizeof *out->all);
     weir_status status = out->all ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "planning: no host memory");
     if (status == WEIR_OK)
-        status = measure(out);
+        status = problem_measure(out);
     if (status == WEIR_OK) {
         join_views(out);
         status = wi_in_place_join(out);

@@ -29,7 +29,7 @@ static void mark_changed(wi_search *search, uint32_t left, uint32_t right)
 }
 
 /* There is always room for the items; lifts make more when they need it. */
-static void put(wi_search *search, uint32_t item, int64_t level)
+static void search_put(wi_search *search, uint32_t item, int64_t level)
 {
     const wi_search_item *it = &search->items[item];
     search->waiting[item / 64] &= ~(UINT64_C(1) << (item % 64));
@@ -146,7 +146,7 @@ static uint32_t next_waiting(const wi_search *search, uint32_t i, uint32_t end)
     return end;
 }
 
-static bool waits(const wi_search *search, uint32_t item)
+static bool search_waits(const wi_search *search, uint32_t item)
 {
     return search->waiting[item / 64] >> (item % 64) & 1;
 }
@@ -154,7 +154,7 @@ static bool waits(const wi_search *search, uint32_t item)
 /* Of equal items the first that waits stands for all. */
 static bool stands_for_others(const wi_search *search, uint32_t i)
 {
-    return !search->items[i].twin || !waits(search, i - 1);
+    return !search->items[i].twin || !search_waits(search, i - 1);
 }
 
 static void find_runs(wi_search *search, uint32_t left, uint32_t right)
@@ -300,7 +300,7 @@ static propagation do_forced(wi_search *search, const run *r)
             uint32_t item = item_covering(search, r, s, search->first[r->left]);
             if (item == search->first[s + 1] || !lies_free(search, &search->items[item], r->level))
                 return stuck(search, s);
-            put(search, item, r->level);
+            search_put(search, item, r->level);
         } else if (!lift(search, s, x->lifted[s])) {
             return OUT_OF_MEMORY;
         }
@@ -472,24 +472,24 @@ void wi_search_limit_once(wi_search *search, int64_t cap)
     search->salt = wi_search_random(search) | 1;
 }
 
-static uint64_t mix(uint64_t x)
+static uint64_t search_mix(uint64_t x)
 {
     x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
     return x ^ x >> 32;
 }
 
-static void add(state *sum, uint64_t number, uint64_t salt)
+static void search_add(state *sum, uint64_t number, uint64_t salt)
 {
-    uint64_t mixed = mix(number);
+    uint64_t mixed = search_mix(number);
     sum->key += mixed;
     sum->check += mixed * (salt | 1);
 }
 
-static state state_of(const wi_search *search, uint32_t left, uint32_t right)
+static state search_state_of(const wi_search *search, uint32_t left, uint32_t right)
 {
     state sum = {left + 1 + search->salt, right};
     for (uint32_t s = left; s < right; s++)
-        add(&sum, search->level_keys[s] + (uint64_t)search->levels[s], search->level_keys[s]);
+        search_add(&sum, search->level_keys[s] + (uint64_t)search->levels[s], search->level_keys[s]);
     uint32_t i = search->first[left], end = search->first[right];
     while (i < end) {
         uint64_t bits = search->waiting[i / 64] >> (i % 64);
@@ -499,7 +499,7 @@ static state state_of(const wi_search *search, uint32_t left, uint32_t right)
         }
         i += (uint32_t)__builtin_ctzll(bits);
         if (i < end)
-            add(&sum, search->items[i].key, search->items[i].key >> 7);
+            search_add(&sum, search->items[i].key, search->items[i].key >> 7);
         i++;
     }
     return sum;
@@ -510,7 +510,7 @@ static state *bucket_of(const wi_search *search, state sought)
     return &search->failed->states[(sought.key >> (64 - TABLE_BITS)) & ~(uint64_t)(BUCKET - 1)];
 }
 
-static bool failed_before(const wi_search *search, state sought)
+static bool search_failed_before(const wi_search *search, state sought)
 {
     const state *bucket = bucket_of(search, sought);
     for (int i = 0; i < BUCKET; i++)
@@ -555,7 +555,7 @@ typedef struct descent {
 
 typedef enum outcome { ENTER, SOLVED, FAILED, NO_MEMORY } outcome;
 
-static bool push(descent *d, frame f)
+static bool search_push(descent *d, frame f)
 {
     if (!wi_room_for((void **)&d->frames, sizeof f, &d->frames_room, d->frame_count + 1))
         return false;
@@ -581,13 +581,13 @@ static outcome next_option(descent *d)
     d->left = top->left;
     d->right = top->right;
     if (next->item != UINT32_MAX)
-        put(d->search, next->item, next->level);
+        search_put(d->search, next->item, next->level);
     else if (!lift(d->search, top->at, next->level))
         return NO_MEMORY;
     return ENTER;
 }
 
-static outcome enter(descent *d)
+static outcome search_enter(descent *d)
 {
     uint32_t section;
     switch (propagate(d->search, d->strategy, d->left, d->right, &section)) {
@@ -596,7 +596,7 @@ static outcome enter(descent *d)
     case STUCK:
         return FAILED;
     case SPLIT:
-        if (!push(d, (frame){.at = section, .split = true}))
+        if (!search_push(d, (frame){.at = section, .split = true}))
             return NO_MEMORY;
         d->right = section;
         return ENTER;
@@ -605,10 +605,10 @@ static outcome enter(descent *d)
     default:
         return NO_MEMORY;
     }
-    state now = state_of(d->search, d->left, d->right);
-    if (failed_before(d->search, now))
+    state now = search_state_of(d->search, d->left, d->right);
+    if (search_failed_before(d->search, now))
         return FAILED;
-    if (!push(d, (frame){.state = now, .at = section}) ||
+    if (!search_push(d, (frame){.state = now, .at = section}) ||
         !add_options(d->search, d->strategy, section, &d->options, &d->option_count, &d->options_room))
         return NO_MEMORY;
     return next_option(d);
@@ -642,12 +642,12 @@ static wi_search_result descend(descent *d, wi_work *work)
         }
         if (nodes++ >= d->limit || !wi_work_spend(work, 1))
             return WI_SEARCH_GAVE_UP;
-        turn = enter(d);
+        turn = search_enter(d);
     }
     return turn == SOLVED ? WI_SEARCH_FOUND : turn == FAILED ? WI_SEARCH_NONE : WI_SEARCH_NO_MEMORY;
 }
 
-static bool is_kept(const wi_search_item *item, int64_t bottom, int64_t *cuts)
+static bool search_is_kept(const wi_search_item *item, int64_t bottom, int64_t *cuts)
 {
     bool stays = true;
     for (uint32_t s = item->left; s < item->right; s++)
@@ -665,12 +665,12 @@ static bool keep_below(wi_search *search, const wi_search_kept *kept)
         uint32_t index = kept->order[k];
         const wi_search_item *item = &search->items[index];
         int64_t bottom = kept->bottoms[index];
-        if (!is_kept(item, bottom, kept->cuts))
+        if (!search_is_kept(item, bottom, kept->cuts))
             continue;
         for (uint32_t s = item->left; s < item->right; s++)
             if (search->levels[s] != bottom && !lift(search, s, bottom))
                 return false;
-        put(search, index, bottom);
+        search_put(search, index, bottom);
     }
     for (uint32_t s = 0; s < search->sections; s++)
         if (search->levels[s] + search->rest[s] > search->cap)
@@ -725,7 +725,7 @@ static int32_t logarithm(uint64_t number)
     return log;
 }
 
-static int in_order(const void *a, const void *b)
+static int search_in_order(const void *a, const void *b)
 {
     const wi_search_item *one = a, *other = b;
     if (one->left != other->left)
@@ -746,7 +746,7 @@ static void fill_items(wi_search *c, const wi_problem *problem)
         c->items[i] = (wi_search_item){
             .height = (int64_t)(item->length / c->unit), .left = item->left, .right = item->right, .source = i};
     }
-    qsort(c->items, c->count, sizeof *c->items, in_order);
+    qsort(c->items, c->count, sizeof *c->items, search_in_order);
     for (uint32_t i = 0; i < c->count; i++) {
         wi_search_item *item = &c->items[i];
         const wi_search_item *before = i > 0 ? item - 1 : NULL;

@@ -119,7 +119,7 @@ static void make_run(skyline *s, uint32_t left, uint32_t right, uint64_t level)
     heap_push(s, (wi_key){level, left});
 }
 
-static void place(skyline *s, uint32_t left, uint32_t right, uint32_t index)
+static void skyline_place(skyline *s, uint32_t left, uint32_t right, uint32_t index)
 {
     wi_item *item = &s->problem->items[index];
     uint64_t level = s->levels[left];
@@ -161,7 +161,7 @@ enum { PUTS_BETWEEN_LOOKS = 64 };
 
 /* Each item that is placed and each run that is raised pushes at most three entries; a raise ends a run, an item makes
  * two. */
-static void fill(skyline *s, wi_work *work)
+static void skyline_fill(skyline *s, wi_work *work)
 {
     uint32_t waiting = s->problem->count;
     s->heap_count = 0;
@@ -179,7 +179,7 @@ static void fill(skyline *s, wi_work *work)
             raise_run(s, left, right);
             continue;
         }
-        place(s, left, right, s->of_rank[rank]);
+        skyline_place(s, left, right, s->of_rank[rank]);
         if (--waiting % PUTS_BETWEEN_LOOKS == 0 && !wi_work_goes_on(work)) {
             pile_up(s);
             return;
@@ -233,7 +233,7 @@ static uint64_t worth(const wi_problem *problem, const uint64_t *loads, const wi
     }
 }
 
-static void rank(skyline *s, const uint64_t *loads, wi_key *keys, int order)
+static void skyline_rank(skyline *s, const uint64_t *loads, wi_key *keys, int order)
 {
     uint32_t count = s->problem->count;
     for (uint32_t i = 0; i < count; i++)
@@ -263,7 +263,7 @@ static void sort_by_left(skyline *s, wi_key *keys)
     }
 }
 
-static bool make_room(skyline *s)
+static bool skyline_make_room(skyline *s)
 {
     size_t count = s->problem->count, sections = (size_t)s->problem->sections + 1;
     s->leaves = 1;
@@ -290,15 +290,15 @@ bool wi_solve_from_below(wi_problem *problem, wi_work *work, wi_best *best)
     skyline s = {.problem = problem};
     wi_key *keys = malloc(2 * (size_t)problem->count * sizeof *keys);
     uint64_t *loads = malloc(((size_t)problem->sections + 1) * sizeof *loads);
-    bool good = make_room(&s) && keys && loads;
+    bool good = skyline_make_room(&s) && keys && loads;
     if (good) {
         sort_by_left(&s, keys);
         find_loads(problem, loads);
     }
     for (int order = 0; order < ORDERS && good && wi_work_goes_on(work); order++) {
-        rank(&s, loads, keys, order);
+        skyline_rank(&s, loads, keys, order);
         build_tree(&s);
-        fill(&s, work);
+        skyline_fill(&s, work);
         if (wi_best_keep(problem, best, names[order]))
             break;
     }

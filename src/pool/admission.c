@@ -34,13 +34,13 @@ void wp_admission_destroy(wp_admission *it)
 }
 
 /* The time never goes back. Deadlines that have passed are met before anything else. */
-static void come_to(wp_admission *it, uint64_t now)
+static void admission_come_to(wp_admission *it, uint64_t now)
 {
     it->now = wi_max(it->now, now);
     wp_expire(it);
 }
 
-static wp_row *row_of(wp_admission *it, wp_model model)
+static wp_row *admission_row_of(wp_admission *it, wp_model model)
 {
     return model < it->count && it->rows[model].there ? &it->rows[model] : NULL;
 }
@@ -74,7 +74,7 @@ static void take_spec(wp_row *row, const wp_spec *spec)
 bool wp_add(wp_admission *it, uint64_t now, const wp_spec *spec, wp_model *out)
 {
     wi_assert(spec->device < it->device_count);
-    come_to(it, now);
+    admission_come_to(it, now);
     uint32_t at = 0;
     while (at < it->count && it->rows[at].there)
         at++;
@@ -98,8 +98,8 @@ static void refuse_nevers_of(wp_admission *it, const wp_row *row)
 
 void wp_change(wp_admission *it, uint64_t now, wp_model model, const wp_spec *spec)
 {
-    come_to(it, now);
-    wp_row *row = row_of(it, model);
+    admission_come_to(it, now);
+    wp_row *row = admission_row_of(it, model);
     if (!row)
         return;
     wp_spec old = row->spec;
@@ -132,8 +132,8 @@ static void stop_load(wp_admission *it, wp_row *row)
 
 void wp_remove(wp_admission *it, uint64_t now, wp_model model)
 {
-    come_to(it, now);
-    wp_row *row = row_of(it, model);
+    admission_come_to(it, now);
+    wp_row *row = admission_row_of(it, model);
     if (!row)
         return;
     row->removed = true;
@@ -146,7 +146,7 @@ void wp_remove(wp_admission *it, uint64_t now, wp_model model)
 
 void wp_ceiling(wp_admission *it, uint64_t now, uint32_t device, uint64_t bytes)
 {
-    come_to(it, now);
+    admission_come_to(it, now);
     wi_assert(device < it->device_count);
     it->devices[device].ceiling = bytes;
     it->devices[device].dirty = true;
@@ -157,7 +157,7 @@ void wp_ceiling(wp_admission *it, uint64_t now, uint32_t device, uint64_t bytes)
 /* What is asked ---------------------------------------------------------------------------------------------------- */
 
 /* Refused at once, as far as that does not depend on the queue. */
-static bool refused(const wp_admission *it, const wp_row *row, const wp_request *request, wp_answer *answer)
+static bool admission_refused(const wp_admission *it, const wp_row *row, const wp_request *request, wp_answer *answer)
 {
     if (!row || row->removed) {
         answer->cause = WP_REMOVED;
@@ -216,13 +216,13 @@ static wp_answer wait_in_line(wp_admission *it, wp_row *row, uint32_t job)
 
 wp_answer wp_ask(wp_admission *it, uint64_t now, const wp_request *request)
 {
-    come_to(it, now);
+    admission_come_to(it, now);
     wp_decide(it);
     wp_answer answer = {0};
-    wp_row *row = row_of(it, request->model);
+    wp_row *row = admission_row_of(it, request->model);
     if (row)
         wp_arrived(&row->arrivals, it->now);
-    if (refused(it, row, request, &answer))
+    if (admission_refused(it, row, request, &answer))
         return answer;
     bool granted = at_once(it, row, request->bytes);
     if (!granted && no_place(it, request, &answer))
@@ -240,7 +240,7 @@ wp_answer wp_ask(wp_admission *it, uint64_t now, const wp_request *request)
 
 void wp_done(wp_admission *it, uint64_t now, wp_ticket ticket)
 {
-    come_to(it, now);
+    admission_come_to(it, now);
     uint32_t job = wp_job_find(it, ticket);
     if (job && it->jobs[job].granted) {
         const wp_job *one = &it->jobs[job];
@@ -259,7 +259,7 @@ void wp_done(wp_admission *it, uint64_t now, wp_ticket ticket)
 
 bool wp_cancel(wp_admission *it, uint64_t now, wp_ticket ticket, bool stops)
 {
-    come_to(it, now);
+    admission_come_to(it, now);
     uint32_t job = wp_job_find(it, ticket);
     bool waits = job && !it->jobs[job].granted;
     if (waits) {
@@ -330,9 +330,9 @@ static bool want_away(wp_admission *it, wp_row *row, wp_state state, wp_answer *
 
 bool wp_want(wp_admission *it, uint64_t now, wp_model model, wp_state state, wp_answer *why)
 {
-    come_to(it, now);
+    admission_come_to(it, now);
     wp_decide(it);
-    wp_row *row = row_of(it, model);
+    wp_row *row = admission_row_of(it, model);
     *why = (wp_answer){0};
     bool will = false;
     if (!row || row->removed)
@@ -356,7 +356,7 @@ static void learn_time(wp_row *row, int which, uint64_t *time, uint64_t took)
     row->measured[which] = true;
 }
 
-static void release_host(wp_admission *it, wp_row *row)
+static void admission_release_host(wp_admission *it, wp_row *row)
 {
     if (row->host == 0)
         return;
@@ -375,7 +375,7 @@ static uint64_t back_off(const wp_admission *it, uint32_t failed)
 }
 
 /* It is here. The request that it came for is granted before all others, as its bytes were reserved with it. */
-static void arrive(wp_admission *it, wp_row *row, uint64_t resident)
+static void admission_arrive(wp_admission *it, wp_row *row, uint64_t resident)
 {
     wp_device *device = wp_device_of(it, row);
     wp_set_bytes(it, row, resident);
@@ -393,10 +393,10 @@ static void arrive(wp_admission *it, wp_row *row, uint64_t resident)
     wp_refuse_nevers(it, row->device);
 }
 
-static wp_row *moved(wp_admission *it, uint64_t now, wp_model model, wp_state state)
+static wp_row *admission_moved(wp_admission *it, uint64_t now, wp_model model, wp_state state)
 {
-    come_to(it, now);
-    wp_row *row = row_of(it, model);
+    admission_come_to(it, now);
+    wp_row *row = admission_row_of(it, model);
     return row && row->state == state ? row : NULL;
 }
 
@@ -418,11 +418,11 @@ static bool lacked(wp_admission *it, wp_row *row, uint64_t wanted)
 
 void wp_loaded(wp_admission *it, uint64_t now, wp_model model, bool ok, uint64_t resident, uint64_t took)
 {
-    wp_row *row = moved(it, now, model, WP_LOADING);
+    wp_row *row = admission_moved(it, now, model, WP_LOADING);
     if (row && ok) {
         row->counts.loads++;
         learn_time(row, 0, &row->spec.load_time, took);
-        arrive(it, row, resident);
+        admission_arrive(it, row, resident);
     } else if (row && resident > 0 && lacked(it, row, resident)) {
         row->counts.failures++;
     } else if (row) {
@@ -440,7 +440,7 @@ void wp_loaded(wp_admission *it, uint64_t now, wp_model model, bool ok, uint64_t
 
 void wp_stopped(wp_admission *it, uint64_t now, wp_model model)
 {
-    wp_row *row = moved(it, now, model, WP_LOADING);
+    wp_row *row = admission_moved(it, now, model, WP_LOADING);
     if (row) {
         wp_set_bytes(it, row, 0);
         wp_set_state(it, row, WP_UNLOADED);
@@ -452,12 +452,12 @@ void wp_stopped(wp_admission *it, uint64_t now, wp_model model)
 
 void wp_resumed(wp_admission *it, uint64_t now, wp_model model, bool ok, uint64_t resident, uint64_t took)
 {
-    wp_row *row = moved(it, now, model, WP_RESUMING);
+    wp_row *row = admission_moved(it, now, model, WP_RESUMING);
     if (row && ok) {
         row->counts.resumes++;
         learn_time(row, 1, &row->spec.resume_time, took);
-        release_host(it, row);
-        arrive(it, row, resident);
+        admission_release_host(it, row);
+        admission_arrive(it, row, resident);
     } else if (row) {
         row->counts.failures++;
         wp_set_bytes(it, row, row->stayed);
@@ -471,7 +471,7 @@ void wp_resumed(wp_admission *it, uint64_t now, wp_model model, bool ok, uint64_
 
 void wp_suspended(wp_admission *it, uint64_t now, wp_model model, bool ok, uint64_t stays, uint64_t took)
 {
-    wp_row *row = moved(it, now, model, WP_SUSPENDING);
+    wp_row *row = admission_moved(it, now, model, WP_SUSPENDING);
     if (row) {
         uint64_t had = row->bytes;
         if (ok) {
@@ -483,7 +483,7 @@ void wp_suspended(wp_admission *it, uint64_t now, wp_model model, bool ok, uint6
             row->counts.failures++;
             row->state = WP_LOADED;
             row->no_suspend = back_off(it, 1);
-            release_host(it, row);
+            admission_release_host(it, row);
         }
         wp_freed(it, row, ok ? wp_less(had, stays) : 0);
         wp_device_of(it, row)->dirty = true;
@@ -501,12 +501,12 @@ static void set_residue(wp_admission *it, wp_row *row, uint64_t residue)
 
 void wp_unloaded(wp_admission *it, uint64_t now, wp_model model, uint64_t residue)
 {
-    wp_row *row = moved(it, now, model, WP_UNLOADING);
+    wp_row *row = admission_moved(it, now, model, WP_UNLOADING);
     if (row) {
         uint64_t had = wp_sum(row->bytes, row->residue);
         wp_set_bytes(it, row, 0);
         set_residue(it, row, residue);
-        release_host(it, row);
+        admission_release_host(it, row);
         wp_set_state(it, row, WP_UNLOADED);
         wp_freed(it, row, wp_less(had, residue));
         wp_touch(it, row);
@@ -516,8 +516,8 @@ void wp_unloaded(wp_admission *it, uint64_t now, wp_model model, uint64_t residu
 
 void wp_measured(wp_admission *it, uint64_t now, wp_model model, uint64_t resident)
 {
-    come_to(it, now);
-    wp_row *row = row_of(it, model);
+    admission_come_to(it, now);
+    wp_row *row = admission_row_of(it, model);
     if (row && (row->state == WP_UNLOADED || row->state == WP_FAILED)) {
         set_residue(it, row, resident);
         if (resident > 0 && row->claim.state && row->claim.device != row->device)
@@ -539,7 +539,7 @@ void wp_measured(wp_admission *it, uint64_t now, wp_model model, uint64_t reside
 
 void wp_tick(wp_admission *it, uint64_t now)
 {
-    come_to(it, now);
+    admission_come_to(it, now);
     wp_idle_times(it);
     for (uint32_t d = 0; d < it->device_count; d++)
         it->devices[d].dirty = true;

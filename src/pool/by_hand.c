@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* Begins a call on a model of that name: the lock is held, and the caller a user of the entry. */
-static weir_status begin(weir_pool *pool, const char *name, const char *call, wi_pool_entry **out)
+static weir_status by_hand_begin(weir_pool *pool, const char *name, const char *call, wi_pool_entry **out)
 {
     weir_status status = name ? wi_pool_enter(pool, call) : weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     if (status != WEIR_OK)
@@ -22,7 +22,7 @@ static weir_status begin(weir_pool *pool, const char *name, const char *call, wi
     return status;
 }
 
-static weir_status end(wi_pool_entry *entry, weir_status status)
+static weir_status by_hand_end(wi_pool_entry *entry, weir_status status)
 {
     weir_pool *pool = entry->pool;
     wi_pool_drop(entry);
@@ -30,7 +30,7 @@ static weir_status end(wi_pool_entry *entry, weir_status status)
     return status;
 }
 
-static bool want(wi_pool_entry *entry, wp_state state, wp_answer *why)
+static bool by_hand_want(wi_pool_entry *entry, wp_state state, wp_answer *why)
 {
     wp_event event = {.kind = WP_EVENT_WANT, .model = entry->id, .state = state};
     wi_pool_decide(entry->pool, &event);
@@ -69,7 +69,7 @@ static weir_status no_room(const wi_pool_entry *entry, const wp_answer *why)
         weir_size_format(why->limit, limit, sizeof limit), wp_cause_name(why->cause));
 }
 
-static weir_status failed(const wi_pool_entry *entry)
+static weir_status by_hand_failed(const wi_pool_entry *entry)
 {
     return weir_fail(entry->failed != WEIR_OK ? entry->failed : WEIR_ERR_ENGINE, "%s could not be loaded: %s",
                      entry->name, entry->why);
@@ -86,11 +86,11 @@ weir_status wi_pool_load_entry(wi_pool_entry *entry, uint64_t until)
         if (state == WP_LOADED)
             return WEIR_OK;
         if (entry->failures > failures)
-            return failed(entry);
+            return by_hand_failed(entry);
         bool moves = state == WP_LOADING || state == WP_RESUMING || state == WP_SUSPENDING || state == WP_UNLOADING;
-        if (!moves && !want(entry, WP_LOADED, &why)) {
+        if (!moves && !by_hand_want(entry, WP_LOADED, &why)) {
             if (why.cause == WP_LOAD_FAILED)
-                return failed(entry);
+                return by_hand_failed(entry);
             if (why.cause == WP_NEVER_FITS || why.cause == WP_WAITS_ROOM)
                 return no_room(entry, &why);
         }
@@ -105,13 +105,13 @@ weir_status weir_pool_load(weir_pool *pool, const char *name, uint64_t wait)
     WI_ENTER();
     for (uint32_t i = 0; pool && i < pool->device_count; i++)
         wi_pool_look(pool, i, true);
-    weir_status status = begin(pool, name, "weir_pool_load", &entry);
-    return status == WEIR_OK ? end(entry, wi_pool_load_entry(entry, wi_pool_until(pool, wait))) : status;
+    weir_status status = by_hand_begin(pool, name, "weir_pool_load", &entry);
+    return status == WEIR_OK ? by_hand_end(entry, wi_pool_load_entry(entry, wi_pool_until(pool, wait))) : status;
 }
 
 /* Suspending ------------------------------------------------------------------------------------------------------- */
 
-static weir_status suspend(wi_pool_entry *entry, uint64_t until)
+static weir_status by_hand_suspend(wi_pool_entry *entry, uint64_t until)
 {
     uint64_t failures = entry->failures;
     wp_answer why;
@@ -125,7 +125,7 @@ static weir_status suspend(wi_pool_entry *entry, uint64_t until)
         if (entry->failures > failures)
             return weir_fail(entry->failed, "%s could not be suspended: %s", entry->name, entry->why);
         if (state == WP_LOADED)
-            (void)want(entry, WP_SUSPENDED, &why); /* in use: again when that has changed */
+            (void)by_hand_want(entry, WP_SUSPENDED, &why); /* in use: again when that has changed */
         if (!wait_change(entry->pool, until))
             return too_long(entry, "suspended");
     }
@@ -135,8 +135,8 @@ weir_status weir_pool_suspend(weir_pool *pool, const char *name, uint64_t wait)
 {
     wi_pool_entry *entry;
     WI_ENTER();
-    weir_status status = begin(pool, name, "weir_pool_suspend", &entry);
-    return status == WEIR_OK ? end(entry, suspend(entry, wi_pool_until(pool, wait))) : status;
+    weir_status status = by_hand_begin(pool, name, "weir_pool_suspend", &entry);
+    return status == WEIR_OK ? by_hand_end(entry, by_hand_suspend(entry, wi_pool_until(pool, wait))) : status;
 }
 
 /* Unloading -------------------------------------------------------------------------------------------------------- */
@@ -159,11 +159,11 @@ weir_status weir_pool_remove(weir_pool *pool, const char *name, uint64_t wait, w
 {
     wi_pool_entry *entry;
     WI_ENTER();
-    weir_status status = begin(pool, name, "weir_pool_remove", &entry);
+    weir_status status = by_hand_begin(pool, name, "weir_pool_remove", &entry);
     if (status != WEIR_OK)
         return status;
     wi_pool_retire(entry, NULL);
-    return end(entry, wait_gone(entry, wait ? wi_pool_until(pool, wait) : 0, receipt));
+    return by_hand_end(entry, wait_gone(entry, wait ? wi_pool_until(pool, wait) : 0, receipt));
 }
 
 weir_status weir_pool_unload(weir_pool *pool, const char *name, uint64_t wait, weir_pool_receipt *receipt)
@@ -171,23 +171,23 @@ weir_status weir_pool_unload(weir_pool *pool, const char *name, uint64_t wait, w
     wi_pool_entry *entry;
     weir_pool_receipt none = {.struct_size = sizeof none, .complete = true};
     WI_ENTER();
-    weir_status status = begin(pool, name, "weir_pool_unload", &entry);
+    weir_status status = by_hand_begin(pool, name, "weir_pool_unload", &entry);
     if (status != WEIR_OK)
         return status;
     wp_state state = wi_pool_see(entry).state;
     if (state == WP_UNLOADED || state == WP_FAILED) {
         if (receipt)
             (void)wi_copy_out(receipt, receipt->struct_size, &none, sizeof none);
-        return end(entry, WEIR_OK);
+        return by_hand_end(entry, WEIR_OK);
     }
     if (!wi_pool_renew(entry))
-        return end(entry, weir_fail(WEIR_ERR_SYSTEM, "no host memory to unload %s", entry->name));
-    return end(entry, wait_gone(entry, wi_pool_until(pool, wait), receipt));
+        return by_hand_end(entry, weir_fail(WEIR_ERR_SYSTEM, "no host memory to unload %s", entry->name));
+    return by_hand_end(entry, wait_gone(entry, wi_pool_until(pool, wait), receipt));
 }
 
 /* Pinning, keeping ------------------------------------------------------------------------------------------------- */
 
-static void change(weir_pool *pool, wi_pool_entry *entry)
+static void by_hand_change(weir_pool *pool, wi_pool_entry *entry)
 {
     wp_event event = {.kind = WP_EVENT_CHANGE, .model = entry->id, .spec = entry->spec};
     wi_pool_decide(pool, &event);
@@ -197,22 +197,22 @@ weir_status weir_pool_pin(weir_pool *pool, const char *name, bool pinned)
 {
     wi_pool_entry *entry;
     WI_ENTER();
-    weir_status status = begin(pool, name, "weir_pool_pin", &entry);
+    weir_status status = by_hand_begin(pool, name, "weir_pool_pin", &entry);
     if (status != WEIR_OK)
         return status;
     entry->spec.pinned = pinned;
-    change(pool, entry);
-    return end(entry, WEIR_OK);
+    by_hand_change(pool, entry);
+    return by_hand_end(entry, WEIR_OK);
 }
 
 weir_status weir_pool_keep(weir_pool *pool, const char *name, uint64_t keep_alive)
 {
     wi_pool_entry *entry;
     WI_ENTER();
-    weir_status status = begin(pool, name, "weir_pool_keep", &entry);
+    weir_status status = by_hand_begin(pool, name, "weir_pool_keep", &entry);
     if (status != WEIR_OK)
         return status;
     entry->spec.keep_alive = keep_alive; /* WEIR_POOL_NONE is WP_FOREVER */
-    change(pool, entry);
-    return end(entry, WEIR_OK);
+    by_hand_change(pool, entry);
+    return by_hand_end(entry, WEIR_OK);
 }

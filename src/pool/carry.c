@@ -26,7 +26,7 @@ static bool nobody_wants(void *user)
 
 /* Loading ---------------------------------------------------------------------------------------------------------- */
 
-static void on_progress(double fraction, void *user)
+static void carry_on_progress(double fraction, void *user)
 {
     wi_pool_entry *entry = user;
     atomic_store(&entry->progress, (unsigned)((fraction > 1 ? 1 : fraction > 0 ? fraction : 0) * WI_POOL_PROGRESS));
@@ -45,7 +45,7 @@ static weir_status load_path(wi_pool_entry *entry, const wi_pool_settings *setti
                                   .maximum = source->maximum,
                                   .settings = settings->all,
                                   .setting_count = settings->count,
-                                  .progress = on_progress,
+                                  .progress = carry_on_progress,
                                   .progress_user = entry,
                                   .stops = nobody_wants};
     return weir_model_create(source->path, &options, out);
@@ -70,7 +70,7 @@ static weir_status load_manifest(wi_pool_entry *entry, const wi_pool_settings *s
                                     .no_fallback = true,
                                     .guaranteed = wi_max(entry->order_bytes, source->guaranteed),
                                     .maximum = source->maximum,
-                                    .progress = on_progress,
+                                    .progress = carry_on_progress,
                                     .user = entry,
                                     .stops = nobody_wants};
     weir_manifest manifest = source->manifest;
@@ -78,7 +78,7 @@ static weir_status load_manifest(wi_pool_entry *entry, const wi_pool_settings *s
     return weir_model_create_chosen(&manifest, &options, out);
 }
 
-static weir_status make(wi_pool_entry *entry, weir_model **out)
+static weir_status carry_make(wi_pool_entry *entry, weir_model **out)
 {
     const wi_pool_settings *settings = &entry->source->settings[entry->settings_of[entry->order_variant]];
     wi_client_own_next(entry->pool);
@@ -95,7 +95,7 @@ static void disown(weir_client *client)
     wi_client_disown(client);
 }
 
-static void give_up(weir_model *model)
+static void carry_give_up(weir_model *model)
 {
     wi_kept_detail why;
     wi_detail_keep(&why);
@@ -106,7 +106,7 @@ static void give_up(weir_model *model)
 }
 
 /* The guarantee goes from what was predicted to what is there. */
-static weir_status commit(const wi_pool_entry *entry, weir_model *model, wi_pool_carried *out)
+static weir_status carry_commit(const wi_pool_entry *entry, weir_model *model, wi_pool_carried *out)
 {
     weir_client_stats stats;
     uint64_t bytes = wi_max(wi_pool_measure(model, &stats), entry->source->guaranteed);
@@ -120,23 +120,23 @@ static weir_status commit(const wi_pool_entry *entry, weir_model *model, wi_pool
     return WEIR_OK;
 }
 
-static weir_status was_stopped(const wi_pool_entry *entry)
+static weir_status carry_was_stopped(const wi_pool_entry *entry)
 {
     return atomic_load(&entry->stop)
                ? weir_fail(WEIR_ERR_CANCELLED, "the load of %s was stopped: nobody waits for it", entry->name)
                : WEIR_OK;
 }
 
-static weir_status warm_up(const wi_pool_entry *entry, weir_model *model)
+static weir_status carry_warm_up(const wi_pool_entry *entry, weir_model *model)
 {
-    weir_status status = was_stopped(entry);
+    weir_status status = carry_was_stopped(entry);
     if (status == WEIR_OK && entry->source->first_run)
         status = weir_model_warm_up(model);
     return status == WEIR_ERR_UNSUPPORTED ? WEIR_OK : status; /* the first request is the first run then */
 }
 
 /* What the refusal of this thread says, if it is of this load: more than was reserved for it. */
-static uint64_t wanted_by(const wi_pool_entry *entry)
+static uint64_t carry_wanted_by(const wi_pool_entry *entry)
 {
     weir_refusal refusal = WEIR_INIT(weir_refusal);
     uint64_t wanted;
@@ -158,7 +158,7 @@ static uint32_t runs_beside(const wi_pool_entry *entry)
 }
 
 /* Until fewer run, as memory comes back then, or for a while, as it may come back before. */
-static void wait_for_runs(wi_pool_entry *entry, uint32_t runs, uint64_t until)
+static void carry_wait_for_runs(wi_pool_entry *entry, uint32_t runs, uint64_t until)
 {
     enum { A_WHILE_NS = 100000000, LOOK_NS = 5000000 };
     uint64_t began = wi_now(), end = wi_min(until, began + A_WHILE_NS);
@@ -176,14 +176,14 @@ static weir_status make_in_time(wi_pool_entry *entry, weir_model **out, wi_pool_
     uint64_t until = wi_pool_until(entry->pool, 0);
     for (;;) {
         uint32_t runs = runs_beside(entry);
-        weir_status status = make(entry, out);
-        carried->wanted = status == WEIR_ERR_OUT_OF_MEMORY ? wanted_by(entry) : 0;
+        weir_status status = carry_make(entry, out);
+        carried->wanted = status == WEIR_ERR_OUT_OF_MEMORY ? carry_wanted_by(entry) : 0;
         uint64_t now = wi_now();
         if (status != WEIR_ERR_OUT_OF_MEMORY || carried->wanted || runs == 0 || now >= until)
             return status;
-        wait_for_runs(entry, runs, until);
+        carry_wait_for_runs(entry, runs, until);
         carried->waited += wi_now() - now;
-        status = was_stopped(entry);
+        status = carry_was_stopped(entry);
         if (status != WEIR_OK)
             return status;
     }
@@ -192,7 +192,7 @@ static weir_status make_in_time(wi_pool_entry *entry, weir_model **out, wi_pool_
 weir_status wi_pool_carry_load(wi_pool_entry *entry, wi_pool_carried *out)
 {
     weir_model *model = NULL;
-    weir_status status = was_stopped(entry);
+    weir_status status = carry_was_stopped(entry);
     if (status != WEIR_OK)
         return status;
     atomic_store(&entry->progress, 0);
@@ -203,11 +203,11 @@ weir_status wi_pool_carry_load(wi_pool_entry *entry, wi_pool_carried *out)
     status = make_in_time(entry, &model, out);
     if (status != WEIR_OK)
         return status;
-    status = warm_up(entry, model);
+    status = carry_warm_up(entry, model);
     if (status == WEIR_OK)
-        status = commit(entry, model, out);
+        status = carry_commit(entry, model, out);
     if (status != WEIR_OK)
-        give_up(model);
+        carry_give_up(model);
     return status;
 }
 
@@ -238,7 +238,7 @@ weir_status wi_pool_carry_resume(const wi_pool_entry *entry, wi_pool_carried *ou
     weir_status status = weir_model_resume(entry->model, WEIR_STREAM_HOST);
     out->lost = status != WEIR_OK && is_back(entry->model);
     if (out->lost)
-        give_up(entry->model);
+        carry_give_up(entry->model);
     if (status == WEIR_OK)
         out->bytes = wi_max(wi_pool_measure(entry->model, &stats), entry->source->guaranteed);
     return status;

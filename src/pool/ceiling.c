@@ -28,7 +28,7 @@ static weir_client_stats *clients_of(weir_runtime *runtime, size_t *count)
     }
 }
 
-static uint64_t has(const weir_client_stats *client)
+static uint64_t ceiling_has(const weir_client_stats *client)
 {
     return client->live + client->pending + client->promised;
 }
@@ -44,7 +44,7 @@ static bool ceiling_of(const weir_pool *pool, weir_runtime *runtime, uint64_t *o
     uint64_t left = details.budget;
     for (size_t i = 0; i < count; i++)
         if (wi_client_owner(all[i].client) != pool)
-            left -= wi_min(left, wi_max(has(&all[i]), all[i].guaranteed));
+            left -= wi_min(left, wi_max(ceiling_has(&all[i]), all[i].guaranteed));
     free(all);
     *out = left;
     return good;

@@ -54,7 +54,7 @@ bool wp_still(const wp_row *row)
 }
 
 /* Whether the asker goes before that model's requests. Without a request of its own it goes before none. */
-static bool goes_before(const wp_admission *it, const wp_asker *asker, const wp_row *row)
+static bool claims_goes_before(const wp_admission *it, const wp_asker *asker, const wp_row *row)
 {
     uint32_t first = row->first;
     if (!asker->job)
@@ -78,8 +78,8 @@ static bool may_leave(const wp_admission *it, const wp_asker *asker, const wp_ro
     if (stays && asker->row->spec.priority <= row->spec.priority && !row->removed)
         return false;
     if (row->running > 0)
-        return asker->drains && (row->removed || goes_before(it, asker, row));
-    return !row->tree || goes_before(it, asker, row);
+        return asker->drains && (row->removed || claims_goes_before(it, asker, row));
+    return !row->tree || claims_goes_before(it, asker, row);
 }
 
 enum { MOST_COST = 52 }; /* bits */
@@ -93,7 +93,7 @@ static uint64_t cost_of(uint64_t time, uint64_t chance, uint64_t sure)
  * wanted, what is sure, and one more, so that no set has a victim that it does not need. A suspend's own time is part of coming
  * back that way: if it were sure, what is not wanted soon would be evicted for its sake, and take a whole load later, beside
  * memory of the host's that nothing else wants. */
-static bool candidate_of(const wp_admission *it, const wp_row *row, bool suspended_only, wp_candidate *out)
+static bool claims_candidate_of(const wp_admission *it, const wp_row *row, bool suspended_only, wp_candidate *out)
 {
     const wp_spec *spec = &row->spec;
     uint64_t chance = wp_chance(&row->arrivals, it->now);
@@ -111,14 +111,14 @@ static bool candidate_of(const wp_admission *it, const wp_row *row, bool suspend
 }
 
 /* Fills it->candidates. The bytes that all of them together free, at most. */
-static uint64_t collect(wp_admission *it, const wp_asker *asker, uint32_t *count)
+static uint64_t claims_collect(wp_admission *it, const wp_asker *asker, uint32_t *count)
 {
     uint64_t most = 0;
     bool only = !(asker->steps >> WP_STEP_EVICT & 1);
     *count = 0;
     for (uint32_t i = 0; i < it->count; i++) {
         wp_candidate *c = &it->candidates[*count];
-        if (!may_leave(it, asker, &it->rows[i]) || !candidate_of(it, &it->rows[i], only, c))
+        if (!may_leave(it, asker, &it->rows[i]) || !claims_candidate_of(it, &it->rows[i], only, c))
             continue;
         most = wp_sum(most, c->count > 1 ? wi_max(c->ways[0].frees, c->ways[1].frees) : c->ways[0].frees);
         ++*count;
@@ -169,7 +169,7 @@ bool wp_suspend(wp_admission *it, wp_row *row, wp_ticket why)
     return true;
 }
 
-static void let_go(wp_admission *it, wp_model by)
+static void claims_let_go(wp_admission *it, wp_model by)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         wp_row *row = &it->rows[i];
@@ -179,7 +179,7 @@ static void let_go(wp_admission *it, wp_model by)
 }
 
 /* Sends those away that can go: all that are evicted, and those that are suspended as the host has room. */
-static void send(wp_admission *it, wp_model by, uint32_t device, wp_ticket why)
+static void claims_send(wp_admission *it, wp_model by, uint32_t device, wp_ticket why)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         wp_row *row = &it->rows[i];
@@ -193,7 +193,7 @@ static void send(wp_admission *it, wp_model by, uint32_t device, wp_ticket why)
 }
 
 /* Marks the chosen ones of it->candidates. */
-static void mark(wp_admission *it, uint32_t count, wp_model by)
+static void claims_mark(wp_admission *it, uint32_t count, wp_model by)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (it->chosen[i] == 0)
@@ -239,7 +239,7 @@ void wp_dissolve(wp_admission *it, wp_row *row)
 }
 
 /* The bytes are there: a load, a resume, or the request itself. */
-static void start(wp_admission *it, wp_row *row, uint32_t variant, uint64_t need, wp_ticket why)
+static void claims_start(wp_admission *it, wp_row *row, uint32_t variant, uint64_t need, wp_ticket why)
 {
     wi_assert(need <= wp_spare(wp_device_of(it, row)));
     if (row->state == WP_LOADED) {
@@ -278,7 +278,7 @@ static wp_ticket ticket_of(const wp_admission *it, const wp_asker *asker)
     return asker->job ? it->jobs[asker->job].ticket : 0;
 }
 
-static uint64_t need_of(const wp_admission *it, const wp_asker *asker, uint32_t variant)
+static uint64_t claims_need_of(const wp_admission *it, const wp_asker *asker, uint32_t variant)
 {
     return wp_need(asker->row, variant, asker->job ? it->jobs[asker->job].bytes : 0);
 }
@@ -292,11 +292,11 @@ static bool barred(const wp_admission *it, const wp_asker *asker)
 static bool plan_free(wp_admission *it, wp_asker *asker, uint32_t variant)
 {
     asker->device = wp_way_device(asker->row, variant);
-    uint64_t need = need_of(it, asker, variant);
+    uint64_t need = claims_need_of(it, asker, variant);
     if (barred(it, asker) || need > wp_spare(&it->devices[asker->device]))
         return false;
     asker->row->device = asker->device;
-    start(it, asker->row, variant, need, ticket_of(it, asker));
+    claims_start(it, asker->row, variant, need, ticket_of(it, asker));
     return true;
 }
 
@@ -306,9 +306,9 @@ static bool find_victims(wp_admission *it, wp_asker *asker, uint32_t variant, ui
 {
     asker->device = wp_way_device(asker->row, variant);
     const wp_device *device = &it->devices[asker->device];
-    uint64_t need = need_of(it, asker, variant), spare = wp_spare(device);
-    if (barred(it, asker) || device->taken > device->ceiling || collect(it, asker, count) < wp_less(need, spare) ||
-        need <= spare)
+    uint64_t need = claims_need_of(it, asker, variant), spare = wp_spare(device);
+    if (barred(it, asker) || device->taken > device->ceiling ||
+        claims_collect(it, asker, count) < wp_less(need, spare) || need <= spare)
         return false;
     wp_set set = wp_victims(it->solver, it->candidates, *count, need - spare, wp_host_spare(it), it->chosen);
     *cost = set.cost;
@@ -318,9 +318,9 @@ static bool find_victims(wp_admission *it, wp_asker *asker, uint32_t variant, ui
 static void take_victims(wp_admission *it, const wp_asker *asker, uint32_t variant, uint32_t count)
 {
     wp_row *row = asker->row;
-    claim_begin(it, asker, WP_CLAIM_LEAVES, variant, need_of(it, asker, variant));
-    mark(it, count, wp_number(it, row));
-    send(it, wp_number(it, row), asker->device, ticket_of(it, asker));
+    claim_begin(it, asker, WP_CLAIM_LEAVES, variant, claims_need_of(it, asker, variant));
+    claims_mark(it, count, wp_number(it, row));
+    claims_send(it, wp_number(it, row), asker->device, ticket_of(it, asker));
 }
 
 /* Variants from `first` on that give up the same, on several devices. */
@@ -362,7 +362,7 @@ static bool plan_all(wp_admission *it, wp_asker *asker)
 }
 
 /* Whether a step can change anything: most models have one device, and no variants. */
-static bool counts(const wp_row *row, wp_step step)
+static bool claims_counts(const wp_row *row, wp_step step)
 {
     if (step == WP_STEP_SUSPEND || step == WP_STEP_EVICT)
         return true;
@@ -382,7 +382,7 @@ bool wp_plan(wp_admission *it, wp_row *row, uint32_t job)
         return true;
     for (uint32_t i = 0; i < count; i++) {
         asker.steps |= UINT32_C(1) << steps[i];
-        if (counts(row, steps[i]) && plan_all(it, &asker))
+        if (claims_counts(row, steps[i]) && plan_all(it, &asker))
             return true;
     }
     return false;
@@ -435,7 +435,7 @@ static bool find_busy(wp_admission *it, const wp_asker *asker, uint64_t lack, ui
     if (lack == 0)
         return true;
     return asker->steps & (UINT32_C(1) << WP_STEP_SUSPEND | UINT32_C(1) << WP_STEP_EVICT) &&
-           collect(it, asker, count) >= lack &&
+           claims_collect(it, asker, count) >= lack &&
            wp_victims(it->solver, it->candidates, *count, lack, wp_host_spare(it), it->chosen).found;
 }
 
@@ -450,7 +450,7 @@ bool wp_drain(wp_admission *it, wp_row *row, uint32_t job)
         if (!wp_way_allowed(row, v, steps) || barred(it, &asker) || device->taken > device->ceiling ||
             wp_waits_for_drain(it, row, job, d))
             continue;
-        uint64_t need = need_of(it, &asker, v);
+        uint64_t need = claims_need_of(it, &asker, v);
         uint64_t most = wp_sum(wp_spare(device) + (other ? other->claim.has : 0), coming(it, d));
         if (!find_busy(it, &asker, wp_less(need, most), &count))
             continue;
@@ -470,7 +470,7 @@ bool wp_drain(wp_admission *it, wp_row *row, uint32_t job)
 }
 
 /* Whether that model will be out of the way before the deadline, if nothing new comes. */
-static bool may_go(const wp_admission *it, const wp_asker *asker, const wp_row *row)
+static bool claims_may_go(const wp_admission *it, const wp_asker *asker, const wp_row *row)
 {
     const wp_job *job = &it->jobs[asker->job];
     if (row->spec.pinned && !row->removed)
@@ -495,7 +495,7 @@ bool wp_hopes(const wp_admission *it, const wp_row *row, uint32_t job, uint32_t 
         if (other == row)
             stays += other->bytes;
         else
-            stays += may_go(it, &asker, other) ? wp_stays(it, other) : other->bytes;
+            stays += claims_may_go(it, &asker, other) ? wp_stays(it, other) : other->bytes;
     }
     return need != UINT64_MAX && wp_sum(need, stays) <= it->devices[device].ceiling;
 }
@@ -518,7 +518,7 @@ static bool start_claimed(wp_admission *it, wp_row *row)
         return false;
     claim_end(it, row);
     row->device = claim.device;
-    start(it, row, claim.variant, claim.need, claim.why);
+    claims_start(it, row, claim.variant, claim.need, claim.why);
     return true;
 }
 
@@ -530,12 +530,12 @@ static bool advance_draining(wp_admission *it, wp_row *row)
     uint32_t count;
     if (start_claimed(it, row))
         return true;
-    uint64_t lack = claim.need - claim.has, most = collect(it, &asker, &count);
+    uint64_t lack = claim.need - claim.has, most = claims_collect(it, &asker, &count);
     if (most >= lack && wp_victims(it->solver, it->candidates, count, lack, wp_host_spare(it), it->chosen).found) {
-        let_go(it, wp_number(it, row));
+        claims_let_go(it, wp_number(it, row));
         row->claim.state = WP_CLAIM_LEAVES;
-        mark(it, count, wp_number(it, row));
-        send(it, wp_number(it, row), claim.device, claim.why);
+        claims_mark(it, count, wp_number(it, row));
+        claims_send(it, wp_number(it, row), claim.device, claim.why);
         return true;
     }
     for (uint32_t i = 0; i < it->count; i++)
@@ -550,7 +550,7 @@ static bool advance_draining(wp_admission *it, wp_row *row)
 /* Its victims may have left less than was thought: what is free now completes it, or it begins again. */
 static bool advance_leaving(wp_admission *it, wp_row *row)
 {
-    send(it, wp_number(it, row), row->claim.device, row->claim.why);
+    claims_send(it, wp_number(it, row), row->claim.device, row->claim.why);
     if (start_claimed(it, row))
         return true;
     if (on_their_way(it, wp_number(it, row)) > 0)
@@ -595,7 +595,7 @@ static bool could_come(wp_admission *it, wp_row *row, uint32_t device)
     for (uint32_t v = 0, count; v < row->spec.variant_count && asker.job && row->residue == 0; v++) {
         if (wp_way_device(row, v) != device || !wp_way_listed(row, v, asker.steps))
             continue;
-        bool room = !barred(it, &asker) && need_of(it, &asker, v) <= wp_spare(&it->devices[device]);
+        bool room = !barred(it, &asker) && claims_need_of(it, &asker, v) <= wp_spare(&it->devices[device]);
         if (room || find_victims(it, &asker, v, &count, &cost))
             return true;
     }
@@ -663,14 +663,14 @@ static bool choose_for_ceiling(wp_admission *it, const wp_device *device, uint64
         const wp_row *row = &it->rows[i];
         bool here = row->there && (row->state == WP_LOADED || row->state == WP_SUSPENDED) && row->victim_of == WP_NONE;
         if (here && &it->devices[row->device] == device && (busy || row->running == 0) &&
-            (!row->spec.pinned || row->removed) && candidate_of(it, row, false, &it->candidates[count]))
+            (!row->spec.pinned || row->removed) && claims_candidate_of(it, row, false, &it->candidates[count]))
             count++;
     }
     bool found = wp_victims(it->solver, it->candidates, count, lack, wp_host_spare(it), it->chosen).found;
     for (uint32_t i = 0; i < count && !found && busy; i++)
         it->chosen[i] = (uint8_t)it->candidates[i].count;
     if (found || busy)
-        mark(it, count, WP_CEILING_OF);
+        claims_mark(it, count, WP_CEILING_OF);
     return found;
 }
 
@@ -691,5 +691,5 @@ void wp_relieve(wp_admission *it, wp_device *device)
     uint64_t over = device->taken - device->ceiling, going = leaving(it, device);
     if (over > going && !choose_for_ceiling(it, device, over - going, false))
         (void)choose_for_ceiling(it, device, over - going, true);
-    send(it, WP_CEILING_OF, number, 0);
+    claims_send(it, WP_CEILING_OF, number, 0);
 }

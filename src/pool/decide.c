@@ -62,7 +62,7 @@ static void trace(const wi_pool_news *news)
                       .object = evicted ? WEIR_POOL_EVICTED : actions[news->kind].action);
 }
 
-static void tell(const weir_pool *pool, const wi_pool_news *news)
+static void decide_tell(const weir_pool *pool, const wi_pool_news *news)
 {
     trace(news);
     if (!pool->event)
@@ -99,7 +99,7 @@ void wi_pool_tell(weir_pool *pool)
         pthread_mutex_unlock(&pool->lock);
         for (wi_pool_news *next; first; first = next) {
             next = first->next;
-            tell(pool, first);
+            decide_tell(pool, first);
             free(first);
         }
         if (lost)
@@ -124,7 +124,7 @@ static void note_line(weir_pool *pool, const wp_event *event)
 
 /* Orders ----------------------------------------------------------------------------------------------------------- */
 
-static void order(weir_pool *pool, const wp_action *action)
+static void decide_order(weir_pool *pool, const wp_action *action)
 {
     wi_pool_entry *entry = pool->by_id[action->model];
     wi_pool_entry **link = &pool->first_ordered;
@@ -147,7 +147,7 @@ static void order(weir_pool *pool, const wp_action *action)
     pthread_cond_broadcast(&pool->work);
 }
 
-static void grant(weir_pool *pool, const wi_pool_waiter *waiter)
+static void decide_grant(weir_pool *pool, const wi_pool_waiter *waiter)
 {
     waiter->entry->leases++;
     waiter->entry->grants++;
@@ -171,11 +171,11 @@ static void end_wait(weir_pool *pool, const wp_action *action)
     waiter->over = true;
     waiter->answer = action->answer;
     if (action->kind == WP_GRANT)
-        grant(pool, waiter);
+        decide_grant(pool, waiter);
     pthread_cond_signal(&waiter->ended);
 }
 
-static bool waits(wp_cause cause)
+static bool decide_waits(wp_cause cause)
 {
     return cause >= WP_WAITS_BUSY && cause <= WP_WAITS_TURN;
 }
@@ -187,9 +187,9 @@ static void begin_wait(weir_pool *pool, const wp_event *event)
     pool->asking = NULL;
     waiter->ticket = event->answer.ticket;
     waiter->answer = event->answer;
-    waiter->over = !waits(event->answer.cause);
+    waiter->over = !decide_waits(event->answer.cause);
     if (event->answer.cause == WP_GRANTED)
-        grant(pool, waiter);
+        decide_grant(pool, waiter);
     if (waiter->over)
         return;
     waiter->next = pool->waiters;
@@ -213,7 +213,7 @@ void wi_pool_decide(weir_pool *pool, wp_event *event)
         else if (action.kind == WP_STOP)
             atomic_store(&pool->by_id[action.model]->stop, true);
         else
-            order(pool, &action);
+            decide_order(pool, &action);
     }
     wi_assert(wp_invariants(pool->admission));
     pthread_cond_broadcast(&pool->changed);

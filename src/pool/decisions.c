@@ -117,12 +117,12 @@ enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 /* Written ---------------------------------------------------------------------------------------------------------- */
 
-static size_t write_number(uint64_t value, char *text, size_t room)
+static size_t decisions_write_number(uint64_t value, char *text, size_t room)
 {
     return (size_t)(value == WP_FOREVER ? snprintf(text, room, "forever") : snprintf(text, room, "%" PRIu64, value));
 }
 
-static size_t write_name(const char *name, char *text, size_t room)
+static size_t decisions_write_name(const char *name, char *text, size_t room)
 {
     size_t used = 0;
     for (const unsigned char *c = (const unsigned char *)name; *c; c++)
@@ -158,7 +158,7 @@ static size_t write_value(const wp_event *event, const pair *of, char *text, siz
     const char *at = (const char *)event + of->at;
     switch (of->type) {
     case U64:
-        return write_number(*(const uint64_t *)at, text, room);
+        return decisions_write_number(*(const uint64_t *)at, text, room);
     case U32:
         return (size_t)snprintf(text, room, "%" PRIu32, *(const uint32_t *)at);
     case I32:
@@ -166,7 +166,7 @@ static size_t write_value(const wp_event *event, const pair *of, char *text, siz
     case FLAG:
         return (size_t)snprintf(text, room, "%d", *(const bool *)at);
     case NAME:
-        return write_name(at, text, room);
+        return decisions_write_name(at, text, room);
     case VARIANTS:
         return write_variants((const wp_spec *)at, text, room);
     case STEPS:
@@ -194,7 +194,7 @@ size_t wp_event_write(const wp_event *event, char *text, size_t capacity)
 /* Read ------------------------------------------------------------------------------------------------------------- */
 
 /* Reads digits up to `end`; *text is behind them afterwards. */
-static bool read_number(const char **text, const char *end, uint64_t most, uint64_t *out)
+static bool decisions_read_number(const char **text, const char *end, uint64_t most, uint64_t *out)
 {
     const char *at = *text;
     uint64_t value = 0;
@@ -213,23 +213,24 @@ static bool read_signed(const char **text, const char *end, int32_t *out)
     uint64_t value;
     bool negative = *text < end && **text == '-';
     *text += negative;
-    if (!read_number(text, end, negative ? UINT64_C(1) << 31 : INT32_MAX, &value))
+    if (!decisions_read_number(text, end, negative ? UINT64_C(1) << 31 : INT32_MAX, &value))
         return false;
     *out = (int32_t)(negative ? -(int64_t)value : (int64_t)value);
     return true;
 }
 
-static int digit(char c)
+static int decisions_digit(char c)
 {
     const char *digits = "0123456789abcdef", *found = c ? strchr(digits, c) : NULL;
     return found ? (int)(found - digits) : -1;
 }
 
-static bool read_name(const char *at, const char *end, char *out)
+static bool decisions_read_name(const char *at, const char *end, char *out)
 {
     size_t used = 0;
     while (at < end) {
-        int high = *at == '%' && end - at > 2 ? digit(at[1]) : -1, low = high >= 0 ? digit(at[2]) : -1;
+        int high = *at == '%' && end - at > 2 ? decisions_digit(at[1]) : -1,
+            low = high >= 0 ? decisions_digit(at[2]) : -1;
         if ((*at == '%' && low < 0) || used + 1 >= WP_NAME)
             return false;
         out[used++] = (char)(*at == '%' ? high * 16 + low : *at);
@@ -274,14 +275,14 @@ static bool read_step(const char **at, const char *end, wp_step *out)
     return true;
 }
 
-static bool read_variant(const char **at, const char *end, wp_variant *v)
+static bool decisions_read_variant(const char **at, const char *end, wp_variant *v)
 {
     uint64_t context, on;
-    if (!read_number(at, end, UINT64_MAX, &v->peak) || !passes(at, end, '/') ||
-        !read_number(at, end, UINT64_MAX, &v->resident) || !passes(at, end, '/') ||
-        !read_number(at, end, UINT32_MAX, &context) || !passes(at, end, '/') || !read_signed(at, end, &v->layers) ||
-        !passes(at, end, '/') || !read_number(at, end, UINT32_MAX, &on) || !passes(at, end, '/') ||
-        !read_step(at, end, &v->gives))
+    if (!decisions_read_number(at, end, UINT64_MAX, &v->peak) || !passes(at, end, '/') ||
+        !decisions_read_number(at, end, UINT64_MAX, &v->resident) || !passes(at, end, '/') ||
+        !decisions_read_number(at, end, UINT32_MAX, &context) || !passes(at, end, '/') ||
+        !read_signed(at, end, &v->layers) || !passes(at, end, '/') ||
+        !decisions_read_number(at, end, UINT32_MAX, &on) || !passes(at, end, '/') || !read_step(at, end, &v->gives))
         return false;
     v->context = (uint32_t)context;
     v->on = (uint32_t)on;
@@ -296,13 +297,13 @@ static bool read_variants(const char *at, const char *end, wp_spec *out)
 {
     out->variant_count = 0;
     do {
-        if (!read_variant(&at, end, &out->variants[out->variant_count++]))
+        if (!decisions_read_variant(&at, end, &out->variants[out->variant_count++]))
             return false;
     } while (out->variant_count < WP_VARIANTS && passes(&at, end, ','));
     return at == end;
 }
 
-static bool read_steps(const char *at, const char *end, wp_spec *out)
+static bool decisions_read_steps(const char *at, const char *end, wp_spec *out)
 {
     out->step_count = 0;
     if (end - at == 1 && *at == '-')
@@ -314,7 +315,7 @@ static bool read_steps(const char *at, const char *end, wp_spec *out)
     return at == end;
 }
 
-static bool read_value(const pair *of, const char *at, const char *end, wp_event *out)
+static bool decisions_read_value(const pair *of, const char *at, const char *end, wp_event *out)
 {
     char *to = (char *)out + of->at;
     uint64_t value = WP_FOREVER;
@@ -322,30 +323,30 @@ static bool read_value(const pair *of, const char *at, const char *end, wp_event
     switch (of->type) {
     case U64:
         if ((size_t)(end - at) != strlen("forever") || memcmp(at, "forever", strlen("forever")) != 0) {
-            if (!read_number(&at, end, UINT64_MAX, &value) || at != end)
+            if (!decisions_read_number(&at, end, UINT64_MAX, &value) || at != end)
                 return false;
         }
         *(uint64_t *)to = value;
         return true;
     case U32:
         *(uint32_t *)to = 0;
-        if (!read_number(&at, end, UINT32_MAX, &value) || at != end)
+        if (!decisions_read_number(&at, end, UINT32_MAX, &value) || at != end)
             return false;
         *(uint32_t *)to = (uint32_t)value;
         return true;
     case I32:
         return read_signed(&at, end, (int32_t *)to) && at == end;
     case FLAG:
-        if (!read_number(&at, end, 1, &value) || at != end)
+        if (!decisions_read_number(&at, end, 1, &value) || at != end)
             return false;
         *(bool *)to = value == 1;
         return true;
     case NAME:
-        return read_name(at, end, to);
+        return decisions_read_name(at, end, to);
     case VARIANTS:
         return read_variants(at, end, (wp_spec *)to);
     case STEPS:
-        return read_steps(at, end, (wp_spec *)to);
+        return decisions_read_steps(at, end, (wp_spec *)to);
     case STATE:
         if (!read_word(at, end, states, WP_STATES, &word))
             return false;
@@ -360,7 +361,7 @@ static bool read_value(const pair *of, const char *at, const char *end, wp_event
     return false;
 }
 
-static const char *end_of(const char *line)
+static const char *decisions_end_of(const char *line)
 {
     size_t length = strlen(line);
     while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
@@ -371,7 +372,7 @@ static const char *end_of(const char *line)
 /* The kind's own pairs, each once and in their order. */
 bool wp_event_read(const char *line, wp_event *out)
 {
-    const char *end = end_of(line), *at = line;
+    const char *end = decisions_end_of(line), *at = line;
     size_t kind;
     *out = (wp_event){0};
     for (at += at < end && *at == '>' ? 2 : 0; at < end && *at != ' ';)
@@ -389,7 +390,7 @@ bool wp_event_read(const char *line, wp_event *out)
         const char *value = at + length + 1;
         for (at = value; at < end && *at != ' ';)
             at++;
-        if (!read_value(&pairs[i], value, at, out))
+        if (!decisions_read_value(&pairs[i], value, at, out))
             return false;
     }
     return at == end;

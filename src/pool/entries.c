@@ -148,7 +148,7 @@ wi_pool_entry *wi_pool_renew(wi_pool_entry *entry)
 
 /* Adding ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status check_free(const weir_pool *pool, const wi_pool_entry *entry)
+static weir_status entries_check_free(const weir_pool *pool, const wi_pool_entry *entry)
 {
     for (const wi_pool_entry *other = pool->entries; other; other = other->next) {
         if (strcmp(other->name, entry->name) != 0 || other->retired)
@@ -170,10 +170,10 @@ static bool in_use(const wi_pool_entry *entry)
 }
 
 /* With the lock. The entry is listed, or freed. */
-static weir_status add(wi_pool_entry *entry, bool load_now)
+static weir_status entries_add(wi_pool_entry *entry, bool load_now)
 {
     weir_pool *pool = entry->pool;
-    weir_status status = check_free(pool, entry);
+    weir_status status = entries_check_free(pool, entry);
     if (status == WEIR_OK)
         status = enter_entry(entry);
     if (status != WEIR_OK) {
@@ -229,7 +229,7 @@ weir_status weir_pool_add(weir_pool *pool, const weir_pool_spec *given)
         wi_pool_entry_free(entry);
         return status;
     }
-    status = add(entry, spec.load_now);
+    status = entries_add(entry, spec.load_now);
     wi_pool_leave(pool);
     return status;
 }

@@ -33,7 +33,7 @@ static uint64_t expires(const wi_pool_entry *entry, const wp_view *view)
     return __builtin_add_overflow(at, after, &at) ? WEIR_POOL_NONE : at - wi_min(at, now);
 }
 
-static void describe(const wi_pool_entry *entry, weir_pool_entry *out)
+static void list_describe(const wi_pool_entry *entry, weir_pool_entry *out)
 {
     wp_view view = wi_pool_see(entry);
     *out = (weir_pool_entry){.state = (weir_pool_state)view.state,
@@ -79,7 +79,7 @@ weir_status weir_pool_list(weir_pool *pool, weir_pool_entry *entries, size_t cap
         if (found >= capacity)
             continue;
         char *to = (char *)entries + found * stride;
-        describe(entry, &now);
+        list_describe(entry, &now);
         memcpy(to, &stride, sizeof stride);
         (void)wi_copy_out(to, stride, &now, sizeof now);
     }

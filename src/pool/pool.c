@@ -83,7 +83,7 @@ static weir_status open_devices(weir_pool *pool, const weir_pool_options *o)
     return WEIR_OK;
 }
 
-static uint64_t or_default(uint64_t given, uint64_t usual)
+static uint64_t pool_or_default(uint64_t given, uint64_t usual)
 {
     return given == WEIR_POOL_NONE ? 0 : given ? given : usual;
 }
@@ -91,17 +91,17 @@ static uint64_t or_default(uint64_t given, uint64_t usual)
 static void read_limits(weir_pool *pool, const weir_pool_options *o)
 {
     const uint64_t second = 1000000000;
-    pool->limits = (wp_limits){.queue = (uint32_t)wi_min(or_default(o->queue, 512), UINT32_MAX),
+    pool->limits = (wp_limits){.queue = (uint32_t)wi_min(pool_or_default(o->queue, 512), UINT32_MAX),
                                .queue_bytes = o->queue_bytes ? o->queue_bytes : WP_FOREVER,
                                .longest = o->longest_wait ? o->longest_wait : 60 * second,
-                               .retry = or_default(o->retry, 5 * second),
-                               .host = or_default(o->host_bytes, WP_FOREVER),
-                               .passing = or_default(o->passing, second)};
+                               .retry = pool_or_default(o->retry, 5 * second),
+                               .host = pool_or_default(o->host_bytes, WP_FOREVER),
+                               .passing = pool_or_default(o->passing, second)};
     pool->event = o->event;
     pool->user = o->user;
 }
 
-static weir_status start(weir_pool *pool, uint32_t threads)
+static weir_status pool_start(weir_pool *pool, uint32_t threads)
 {
     sigset_t all, before;
     pool->threads = calloc(threads, sizeof *pool->threads);
@@ -118,7 +118,7 @@ static weir_status start(weir_pool *pool, uint32_t threads)
     return pool->thread_count > 0 ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no thread for a pool: %s", strerror(failure));
 }
 
-static weir_status begin(weir_pool *pool, const weir_pool_options *o)
+static weir_status pool_begin(weir_pool *pool, const weir_pool_options *o)
 {
     enum { THREADS = 4, MOST_THREADS = 64 };
     weir_status status = open_devices(pool, o);
@@ -136,7 +136,7 @@ static weir_status begin(weir_pool *pool, const weir_pool_options *o)
     }
     for (uint32_t i = 0; i < pool->device_count; i++)
         wi_pool_look(pool, i, true);
-    return start(pool, (uint32_t)wi_min(o->threads ? o->threads : THREADS, MOST_THREADS));
+    return pool_start(pool, (uint32_t)wi_min(o->threads ? o->threads : THREADS, MOST_THREADS));
 }
 
 static void free_pool(weir_pool *pool)
@@ -179,7 +179,7 @@ weir_status weir_pool_create(const weir_pool_options *options, weir_pool **out)
     pthread_cond_init(&pool->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pool->news_end = &pool->news;
-    status = begin(pool, &o);
+    status = pool_begin(pool, &o);
     if (status != WEIR_OK)
         free_pool(pool);
     else {
@@ -192,7 +192,7 @@ weir_status weir_pool_create(const weir_pool_options *options, weir_pool **out)
 /* Ending ----------------------------------------------------------------------------------------------------------- */
 
 /* With the lock: those that wait are told, and calls leave. */
-static void empty(weir_pool *pool)
+static void pool_empty(weir_pool *pool)
 {
     pool->ending = true;
     while (pool->waiters) {
@@ -218,7 +218,7 @@ static void retire_all(weir_pool *pool)
 }
 
 /* With the lock: what its engines have kept, of those that go from here on. WEIR_ERR_BUSY: some have not gone yet. */
-static weir_status unload_all(weir_pool *pool)
+static weir_status pool_unload_all(weir_pool *pool)
 {
     char kept[256] = "";
     retire_all(pool);
@@ -252,8 +252,8 @@ weir_status weir_pool_destroy(weir_pool *pool)
         pthread_mutex_unlock(&pool->lock);
         return weir_fail(WEIR_ERR_BUSY, "the pool has %zu leases that are not released", leases);
     }
-    empty(pool);
-    weir_status status = unload_all(pool);
+    pool_empty(pool);
+    weir_status status = pool_unload_all(pool);
     if (status == WEIR_ERR_BUSY) {
         pthread_mutex_unlock(&pool->lock);
         return status;

@@ -128,7 +128,7 @@ void wp_job_forget(wp_admission *it, uint32_t job)
 
 /* Order of a model's ----------------------------------------------------------------------------------------------- */
 
-static bool goes_before(const wp_job *a, int64_t priority, wp_ticket ticket)
+static bool queue_goes_before(const wp_job *a, int64_t priority, wp_ticket ticket)
 {
     return a->priority != priority ? a->priority > priority : a->ticket < ticket;
 }
@@ -140,7 +140,7 @@ static uint64_t tree_rank(const wp_job *job)
     return (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
 }
 
-static uint32_t size_of(const wp_admission *it, uint32_t tree)
+static uint32_t queue_size_of(const wp_admission *it, uint32_t tree)
 {
     return tree ? it->jobs[tree].size : 0;
 }
@@ -148,68 +148,68 @@ static uint32_t size_of(const wp_admission *it, uint32_t tree)
 static void count_again(wp_admission *it, uint32_t tree)
 {
     wp_job *job = &it->jobs[tree];
-    job->size = 1 + size_of(it, job->left) + size_of(it, job->right);
+    job->size = 1 + queue_size_of(it, job->left) + queue_size_of(it, job->right);
 }
 
 /* Cuts a tree into what goes before the request and what follows. */
-static void cut(wp_admission *it, uint32_t tree, const wp_job *at, uint32_t *before, uint32_t *after)
+static void queue_cut(wp_admission *it, uint32_t tree, const wp_job *at, uint32_t *before, uint32_t *after)
 {
     if (tree == 0) {
         *before = *after = 0;
         return;
     }
     wp_job *job = &it->jobs[tree];
-    if (goes_before(job, at->priority, at->ticket)) {
-        cut(it, job->right, at, &job->right, after);
+    if (queue_goes_before(job, at->priority, at->ticket)) {
+        queue_cut(it, job->right, at, &job->right, after);
         *before = tree;
     } else {
-        cut(it, job->left, at, before, &job->left);
+        queue_cut(it, job->left, at, before, &job->left);
         *after = tree;
     }
     count_again(it, tree);
 }
 
-static uint32_t join(wp_admission *it, uint32_t before, uint32_t after)
+static uint32_t queue_join(wp_admission *it, uint32_t before, uint32_t after)
 {
     if (before == 0 || after == 0)
         return before + after;
     uint32_t top = before;
     if (tree_rank(&it->jobs[before]) > tree_rank(&it->jobs[after])) {
-        it->jobs[before].right = join(it, it->jobs[before].right, after);
+        it->jobs[before].right = queue_join(it, it->jobs[before].right, after);
     } else {
-        it->jobs[after].left = join(it, before, it->jobs[after].left);
+        it->jobs[after].left = queue_join(it, before, it->jobs[after].left);
         top = after;
     }
     count_again(it, top);
     return top;
 }
 
-static uint32_t enter(wp_admission *it, uint32_t tree, uint32_t new)
+static uint32_t queue_enter(wp_admission *it, uint32_t tree, uint32_t new)
 {
     wp_job *job = &it->jobs[new];
     if (tree == 0 || tree_rank(job) > tree_rank(&it->jobs[tree])) {
-        cut(it, tree, job, &job->left, &job->right);
+        queue_cut(it, tree, job, &job->left, &job->right);
         count_again(it, new);
         return new;
     }
     wp_job *top = &it->jobs[tree];
-    if (goes_before(top, job->priority, job->ticket))
-        top->right = enter(it, top->right, new);
+    if (queue_goes_before(top, job->priority, job->ticket))
+        top->right = queue_enter(it, top->right, new);
     else
-        top->left = enter(it, top->left, new);
+        top->left = queue_enter(it, top->left, new);
     count_again(it, tree);
     return tree;
 }
 
-static uint32_t without(wp_admission *it, uint32_t tree, uint32_t old)
+static uint32_t queue_without(wp_admission *it, uint32_t tree, uint32_t old)
 {
     if (tree == old)
-        return join(it, it->jobs[old].left, it->jobs[old].right);
+        return queue_join(it, it->jobs[old].left, it->jobs[old].right);
     wp_job *top = &it->jobs[tree];
-    if (goes_before(top, it->jobs[old].priority, it->jobs[old].ticket))
-        top->right = without(it, top->right, old);
+    if (queue_goes_before(top, it->jobs[old].priority, it->jobs[old].ticket))
+        top->right = queue_without(it, top->right, old);
     else
-        top->left = without(it, top->left, old);
+        top->left = queue_without(it, top->left, old);
     count_again(it, tree);
     return tree;
 }
@@ -229,7 +229,7 @@ static bool earlier(const wp_admission *it, uint32_t a, uint32_t b)
     return x->deadline != y->deadline ? x->deadline < y->deadline : x->ticket < y->ticket;
 }
 
-static void put(wp_admission *it, uint32_t place, uint32_t job)
+static void queue_put(wp_admission *it, uint32_t place, uint32_t job)
 {
     it->heap[place] = job;
     it->jobs[job].heap = place;
@@ -238,27 +238,27 @@ static void put(wp_admission *it, uint32_t place, uint32_t job)
 static void rise(wp_admission *it, uint32_t place, uint32_t job)
 {
     for (; place > 1 && earlier(it, job, it->heap[place / 2]); place /= 2)
-        put(it, place, it->heap[place / 2]);
-    put(it, place, job);
+        queue_put(it, place, it->heap[place / 2]);
+    queue_put(it, place, job);
 }
 
-static void sink(wp_admission *it, uint32_t place, uint32_t job)
+static void queue_sink(wp_admission *it, uint32_t place, uint32_t job)
 {
     for (uint32_t child = 2 * place; child <= it->waiting; child = 2 * place) {
         if (child < it->waiting && earlier(it, it->heap[child + 1], it->heap[child]))
             child++;
         if (!earlier(it, it->heap[child], job))
             break;
-        put(it, place, it->heap[child]);
+        queue_put(it, place, it->heap[child]);
         place = child;
     }
-    put(it, place, job);
+    queue_put(it, place, job);
 }
 
 void wp_job_wait(wp_admission *it, uint32_t job)
 {
     wp_row *row = &it->rows[it->jobs[job].model];
-    row->tree = enter(it, row->tree, job);
+    row->tree = queue_enter(it, row->tree, job);
     row->first = leftmost(it, row->tree);
     it->waiting++;
     it->waiting_bytes += it->jobs[job].bytes;
@@ -268,13 +268,13 @@ void wp_job_wait(wp_admission *it, uint32_t job)
 void wp_job_leave(wp_admission *it, uint32_t job)
 {
     wp_row *row = &it->rows[it->jobs[job].model];
-    row->tree = without(it, row->tree, job);
+    row->tree = queue_without(it, row->tree, job);
     row->first = leftmost(it, row->tree);
     uint32_t place = it->jobs[job].heap, last = it->heap[it->waiting];
     it->waiting--;
     it->waiting_bytes -= it->jobs[job].bytes;
     if (last != job) {
-        sink(it, place, last);
+        queue_sink(it, place, last);
         rise(it, it->jobs[last].heap, last);
     }
     it->jobs[job].left = it->jobs[job].right = it->jobs[job].size = it->jobs[job].heap = 0;
@@ -287,8 +287,8 @@ uint32_t wp_job_before(const wp_admission *it, const wp_row *row, int64_t rank, 
     uint32_t before = 0;
     for (uint32_t tree = row->tree; tree;) {
         const wp_job *job = &it->jobs[tree];
-        if (goes_before(job, rank - row->spec.priority, ticket)) {
-            before += 1 + size_of(it, job->left);
+        if (queue_goes_before(job, rank - row->spec.priority, ticket)) {
+            before += 1 + queue_size_of(it, job->left);
             tree = job->right;
         } else {
             tree = job->left;
@@ -316,8 +316,8 @@ uint32_t wp_job_tree_check(const wp_admission *it, uint32_t tree, wp_model model
     bool whole = left != UINT32_MAX && right != UINT32_MAX && job->size == left + right + 1 && job->model == model &&
                  job->ticket != 0 && !job->granted && job->heap >= 1 && job->heap <= it->waiting &&
                  it->heap[job->heap] == tree && (job->heap == 1 || !earlier(it, tree, it->heap[job->heap / 2])) &&
-                 (!job->left || goes_before(&it->jobs[job->left], job->priority, job->ticket)) &&
-                 (!job->right || goes_before(job, it->jobs[job->right].priority, it->jobs[job->right].ticket));
+                 (!job->left || queue_goes_before(&it->jobs[job->left], job->priority, job->ticket)) &&
+                 (!job->right || queue_goes_before(job, it->jobs[job->right].priority, it->jobs[job->right].ticket));
     return whole ? job->size : UINT32_MAX;
 }
 

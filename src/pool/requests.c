@@ -43,7 +43,7 @@ static weir_status refuse_size(const asking *a, const char *name)
         weir_size_format(answer->fits, fits, sizeof fits));
 }
 
-static weir_status refuse(const asking *a, const wi_pool_entry *entry)
+static weir_status pool_requests_refuse(const asking *a, const wi_pool_entry *entry)
 {
     const weir_pool_answer *answer = &a->answer;
     const weir_pool *pool = a->pool;
@@ -84,7 +84,7 @@ static weir_status refuse(const asking *a, const wi_pool_entry *entry)
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
-static void cancel(weir_pool *pool, const wi_pool_waiter *waiter, bool stops)
+static void pool_requests_cancel(weir_pool *pool, const wi_pool_waiter *waiter, bool stops)
 {
     wp_event event = {.kind = WP_EVENT_CANCEL, .ticket = waiter->ticket, .stops = stops};
     wi_pool_decide(pool, &event);
@@ -97,7 +97,7 @@ static void wait_for_it(asking *a)
     wi_pool_waiter *waiter = &a->waiter;
     wp_cause first = waiter->answer.cause;
     if (!waiter->over && !a->waits) {
-        cancel(pool, waiter, false);
+        pool_requests_cancel(pool, waiter, false);
         waiter->answer.cause = first;
     }
     while (!waiter->over && !pool->ending)
@@ -106,7 +106,7 @@ static void wait_for_it(asking *a)
     if (!waiter->over)
         wi_pool_tick(pool);
     if (!waiter->over) {
-        cancel(pool, waiter, false);
+        pool_requests_cancel(pool, waiter, false);
         if (waiter->answer.cause == WP_CANCELLED && !pool->ending)
             waiter->answer.cause = WP_TOO_LATE;
     }
@@ -146,7 +146,7 @@ static bool exceeds_maximum(asking *a, const wi_pool_entry *entry)
 }
 
 /* Asks the machine once, and waits for its answer. With the lock. The waiter is a user of the entry. */
-static void ask(asking *a, wi_pool_entry *entry)
+static void pool_requests_ask(asking *a, wi_pool_entry *entry)
 {
     weir_pool *pool = a->pool;
     wi_pool_waiter *waiter = &a->waiter;
@@ -204,7 +204,7 @@ static bool secure(asking *a)
     return false;
 }
 
-static bool look_at(weir_pool *pool, uint32_t device, bool at_once)
+static bool pool_requests_look_at(weir_pool *pool, uint32_t device, bool at_once)
 {
     uint64_t before = pool->devices[device].ceiling;
     pthread_mutex_unlock(&pool->lock);
@@ -214,13 +214,13 @@ static bool look_at(weir_pool *pool, uint32_t device, bool at_once)
 }
 
 /* At the devices that it may be on. The entry may have gone when this returns. */
-static bool look(weir_pool *pool, const wi_pool_entry *entry, bool at_once)
+static bool pool_requests_look(weir_pool *pool, const wi_pool_entry *entry, bool at_once)
 {
     wp_spec spec = entry->spec;
-    bool news = look_at(pool, spec.device, at_once);
+    bool news = pool_requests_look_at(pool, spec.device, at_once);
     for (uint32_t v = 1; v < spec.variant_count; v++)
         if (spec.variants[v].on)
-            news |= look_at(pool, spec.variants[v].on - 1, at_once);
+            news |= pool_requests_look_at(pool, spec.variants[v].on - 1, at_once);
     return news;
 }
 
@@ -238,29 +238,29 @@ static bool asks_again(asking *a, int times)
     }
     case WEIR_POOL_NEVER_FITS:
     case WEIR_POOL_WAITS_ROOM:
-        return look(a->pool, entry, true) && a->waits && wi_now() < a->deadline;
+        return pool_requests_look(a->pool, entry, true) && a->waits && wi_now() < a->deadline;
     default:
         return false;
     }
 }
 
 /* With the lock. WEIR_OK: granted, and a user of waiter.entry. */
-static weir_status acquire(asking *a)
+static weir_status pool_requests_acquire(asking *a)
 {
     weir_pool *pool = a->pool;
     for (int times = 0;; times++) {
         wi_pool_entry *entry = wi_pool_find(pool, a->request.name);
         if (entry && times == 0) {
-            (void)look(pool, entry, false);
+            (void)pool_requests_look(pool, entry, false);
             entry = wi_pool_find(pool, a->request.name);
         }
         if (!entry)
             return wi_pool_none(pool, a->request.name);
-        ask(a, entry);
+        pool_requests_ask(a, entry);
         if (a->answer.cause == WEIR_POOL_GRANTED && secure(a))
             return WEIR_OK;
         bool again = asks_again(a, times);
-        weir_status status = again ? WEIR_OK : refuse(a, entry);
+        weir_status status = again ? WEIR_OK : pool_requests_refuse(a, entry);
         if (!again)
             wi_pool_note(pool, WEIR_POOL_EVENT_REFUSED, entry, a->request.bytes, weir_detail());
         wi_pool_drop(entry);
@@ -269,7 +269,7 @@ static weir_status acquire(asking *a)
     }
 }
 
-static weir_status begin(asking *a, weir_pool *pool, const weir_pool_request *request, const char *call)
+static weir_status pool_requests_begin(asking *a, weir_pool *pool, const weir_pool_request *request, const char *call)
 {
     WI_ENTER();
     if (!pool)
@@ -291,7 +291,7 @@ weir_status weir_pool_acquire(weir_pool *pool, const weir_pool_request *request,
                               weir_lease **out)
 {
     asking a = {.answer.struct_size = sizeof a.answer};
-    weir_status status = begin(&a, pool, request, "weir_pool_acquire");
+    weir_status status = pool_requests_begin(&a, pool, request, "weir_pool_acquire");
     if (status != WEIR_OK)
         return status;
     if (!out || (answer && answer->struct_size < 2 * sizeof(size_t)))
@@ -303,7 +303,7 @@ weir_status weir_pool_acquire(weir_pool *pool, const weir_pool_request *request,
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a lease");
     status = wi_pool_enter(pool, "weir_pool_acquire");
     if (status == WEIR_OK) {
-        status = acquire(&a);
+        status = pool_requests_acquire(&a);
         wi_pool_leave(pool);
     }
     if (answer)
@@ -341,7 +341,7 @@ static uint64_t measure_alone(wi_pool_entry *entry, uint64_t *grants)
 }
 
 /* The guarantee goes first, so that the machine gives nothing away that is not there. */
-static void end_lease(const weir_lease *lease, uint64_t measured, uint64_t grants)
+static void pool_requests_end_lease(const weir_lease *lease, uint64_t measured, uint64_t grants)
 {
     wi_pool_entry *entry = lease->entry;
     weir_pool *pool = entry->pool;
@@ -370,7 +370,7 @@ static bool is_well(weir_model *model)
 }
 
 /* With the lock: another entry of the same source gets the requests. */
-static void take_out(wi_pool_entry *entry, const char *why)
+static void pool_requests_take_out(wi_pool_entry *entry, const char *why)
 {
     if (entry->retired)
         return;
@@ -399,10 +399,10 @@ void weir_lease_release(weir_lease *lease)
     pthread_mutex_lock(&pool->lock);
     pool->inside++;
     if (!well)
-        take_out(entry, why);
+        pool_requests_take_out(entry, why);
     pthread_mutex_unlock(&pool->lock);
     uint64_t measured = measure_alone(entry, &grants);
-    end_lease(lease, measured, grants);
+    pool_requests_end_lease(lease, measured, grants);
     wi_pool_drop(entry);
     free(lease);
     wi_pool_leave(pool);
@@ -445,7 +445,7 @@ weir_status weir_pool_cancel(weir_pool *pool, uint64_t id)
     if (status != WEIR_OK)
         return status;
     for (const wi_pool_waiter *waiter = id ? find_waiter(pool, id) : NULL; waiter; waiter = find_waiter(pool, id)) {
-        cancel(pool, waiter, true); /* which takes it out of the list */
+        pool_requests_cancel(pool, waiter, true); /* which takes it out of the list */
         found++;
     }
     wi_pool_leave(pool);

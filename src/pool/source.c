@@ -14,7 +14,7 @@
 
 /* Settings --------------------------------------------------------------------------------------------------------- */
 
-static bool has_key(const weir_setting *settings, size_t count, const char *key)
+static bool pool_source_has_key(const weir_setting *settings, size_t count, const char *key)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(settings[i].key, key) == 0)
@@ -22,7 +22,7 @@ static bool has_key(const weir_setting *settings, size_t count, const char *key)
     return false;
 }
 
-static bool add_setting(wi_pool_settings *to, const weir_setting *setting)
+static bool pool_source_add_setting(wi_pool_settings *to, const weir_setting *setting)
 {
     weir_setting *copy = &to->all[to->count++];
     copy->key = strdup(setting->key);
@@ -31,26 +31,26 @@ static bool add_setting(wi_pool_settings *to, const weir_setting *setting)
 }
 
 /* Those of `first`, and of the others what they do not say. */
-static bool copy_settings(const weir_setting *first, size_t first_count, const weir_setting *others, size_t other_count,
-                          wi_pool_settings *out)
+static bool pool_source_copy_settings(const weir_setting *first, size_t first_count, const weir_setting *others,
+                                      size_t other_count, wi_pool_settings *out)
 {
     out->all = calloc(first_count + other_count + 1, sizeof *out->all);
     bool good = out->all != NULL;
     for (size_t i = 0; good && i < first_count; i++)
-        good = add_setting(out, &first[i]);
+        good = pool_source_add_setting(out, &first[i]);
     for (size_t i = 0; good && i < other_count; i++)
-        if (!has_key(first, first_count, others[i].key))
-            good = add_setting(out, &others[i]);
+        if (!pool_source_has_key(first, first_count, others[i].key))
+            good = pool_source_add_setting(out, &others[i]);
     return good;
 }
 
 static bool copy_all_settings(const weir_pool_spec *spec, wi_pool_source *source)
 {
-    bool good = copy_settings(spec->settings, spec->setting_count, NULL, 0, &source->settings[0]);
+    bool good = pool_source_copy_settings(spec->settings, spec->setting_count, NULL, 0, &source->settings[0]);
     for (size_t i = 0; good && i < spec->variant_count; i++) {
         const weir_pool_variant *variant = &spec->variants[i];
-        good = copy_settings(variant->settings, variant->setting_count, spec->settings, spec->setting_count,
-                             &source->settings[i + 1]);
+        good = pool_source_copy_settings(variant->settings, variant->setting_count, spec->settings, spec->setting_count,
+                                         &source->settings[i + 1]);
     }
     source->ways = spec->variant_count + 1;
     return good;
@@ -63,7 +63,7 @@ weir_status wi_pool_source_layers(wi_pool_source *source, int64_t layers)
     const weir_setting setting = {"gpu_layers", text};
     wi_assert(source->ways < WI_POOL_WAYS);
     wi_pool_settings *whole = &source->settings[0], *to = &source->settings[source->ways++];
-    return copy_settings(&setting, 1, whole->all, whole->count, to)
+    return pool_source_copy_settings(&setting, 1, whole->all, whole->count, to)
                ? WEIR_OK
                : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model of a pool");
 }
@@ -89,7 +89,7 @@ void wi_pool_source_free(wi_pool_source *source)
 /* Manifests -------------------------------------------------------------------------------------------------------- */
 
 /* The device's key on this machine. A manifest's model is loaded on the process's runtime of it. */
-static weir_status find_device(wi_pool_source *source, const wi_pool_device *device, char *key)
+static weir_status pool_source_find_device(wi_pool_source *source, const wi_pool_device *device, char *key)
 {
     weir_runtime *shared = NULL;
     weir_status status = weir_runtime_get(device->name, NULL, &shared);
@@ -108,8 +108,8 @@ static weir_status find_device(wi_pool_source *source, const wi_pool_device *dev
     return status;
 }
 
-static weir_status fill(const weir_pool *pool, const weir_pool_spec *spec, const uint32_t *devices, size_t count,
-                        wi_pool_source *source)
+static weir_status pool_source_fill(const weir_pool *pool, const weir_pool_spec *spec, const uint32_t *devices,
+                                    size_t count, wi_pool_source *source)
 {
     const weir_manifest *manifest = spec->manifest;
     source->references = 1;
@@ -127,7 +127,7 @@ static weir_status fill(const weir_pool *pool, const weir_pool_spec *spec, const
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model of a pool");
     weir_status status = WEIR_OK;
     for (size_t i = 0; manifest && i < count && status == WEIR_OK; i++)
-        status = find_device(source, &pool->devices[devices[i]], source->keys[devices[i]]);
+        status = pool_source_find_device(source, &pool->devices[devices[i]], source->keys[devices[i]]);
     return status;
 }
 
@@ -137,7 +137,7 @@ weir_status wi_pool_source_make(const weir_pool *pool, const weir_pool_spec *spe
     wi_pool_source *source = calloc(1, sizeof *source);
     if (!source)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a model of a pool");
-    weir_status status = fill(pool, spec, devices, count, source);
+    weir_status status = pool_source_fill(pool, spec, devices, count, source);
     if (status != WEIR_OK)
         wi_pool_source_free(source);
     else
@@ -148,7 +148,7 @@ weir_status wi_pool_source_make(const weir_pool *pool, const weir_pool_spec *spe
 /* Predictions ------------------------------------------------------------------------------------------------------ */
 
 /* Of a file, or of what lies in a folder. */
-static uint64_t size_of(const char *path)
+static uint64_t pool_source_size_of(const char *path)
 {
     struct stat s;
     if (stat(path, &s) != 0)
@@ -234,7 +234,7 @@ weir_status wi_pool_predict(const weir_pool *pool, const wi_pool_source *source,
         return status;
     sum(out);
     if (out->peak == 0) {
-        out->bytes[WEIR_CLASS_WEIGHTS] = size_of(source->path);
+        out->bytes[WEIR_CLASS_WEIGHTS] = pool_source_size_of(source->path);
         sum(out);
     }
     out->suspends = engine->abi >= SUSPENDS && engine->suspend;

@@ -10,7 +10,7 @@
 
 /* Reading --------------------------------------------------------------------------------------------------- */
 
-static weir_status bad(const char *what)
+static weir_status spec_bad(const char *what)
 {
     return weir_fail(WEIR_ERR_INVALID, "weir_pool_add: %s", what);
 }
@@ -18,7 +18,7 @@ static weir_status bad(const char *what)
 weir_status wi_pool_read_variants(weir_pool_spec *spec, weir_pool_variant *variants)
 {
     if (spec->variant_count >= WI_POOL_WAYS)
-        return bad("more than 7 variants");
+        return spec_bad("more than 7 variants");
     weir_status status = wi_check_list(spec->variants, spec->variant_count, "weir_pool_add", "variants");
     if (status == WEIR_OK)
         status = wi_check_list(spec->gives_up, spec->gives_up_count, "weir_pool_add", "gives_up");
@@ -47,11 +47,11 @@ weir_status wi_pool_read_variants(weir_pool_spec *spec, weir_pool_variant *varia
 static weir_status check_spec(const weir_pool_spec *spec)
 {
     if (!spec->path == !spec->manifest)
-        return bad("a path or a manifest is needed, and not both");
+        return spec_bad("a path or a manifest is needed, and not both");
     if (spec->manifest && !spec->manifest->model_file)
-        return bad("the manifest names no model file");
+        return spec_bad("the manifest names no model file");
     if (spec->maximum != 0 && spec->guaranteed > spec->maximum)
-        return bad("more is guaranteed than the maximum");
+        return spec_bad("more is guaranteed than the maximum");
     if (!spec->manifest && access(spec->path, R_OK) != 0)
         return wi_path_missing(spec->path);
     return WEIR_OK;
@@ -66,13 +66,13 @@ static weir_status name_entry(const weir_pool_spec *spec, wi_pool_entry *entry)
     if (length == 0)
         name = wi_path_model_name(manifest ? manifest->model_file : spec->path, &length);
     if (length == 0 || length >= sizeof entry->name || strlen(version) >= sizeof entry->version)
-        return bad("a name has 1 to 63 bytes, and a version up to 63");
+        return spec_bad("a name has 1 to 63 bytes, and a version up to 63");
     memcpy(entry->name, name, length);
     memcpy(entry->version, version, strlen(version));
     return WEIR_OK;
 }
 
-static weir_status find_device(const weir_pool *pool, const char *name, uint32_t *out)
+static weir_status spec_find_device(const weir_pool *pool, const char *name, uint32_t *out)
 {
     for (*out = 0; *out < pool->device_count; ++*out)
         if (!name || strcmp(pool->devices[*out].name, name) == 0)
@@ -81,7 +81,7 @@ static weir_status find_device(const weir_pool *pool, const char *name, uint32_t
                      pool->devices[0].name);
 }
 
-static uint64_t or_default(uint64_t given, uint64_t usual)
+static uint64_t spec_or_default(uint64_t given, uint64_t usual)
 {
     return given == WEIR_POOL_NONE ? 0 : given ? given : usual;
 }
@@ -103,7 +103,7 @@ static void write_spec(const weir_pool *pool, const weir_pool_spec *spec, wi_poo
     to->load_time = bytes;
     to->resume_time = to->suspend_time = bytes / 10;
     to->evict_cost = spec->evict_cost;
-    to->minimum_stay = or_default(spec->minimum_stay, second);
+    to->minimum_stay = spec_or_default(spec->minimum_stay, second);
     to->keep_alive = spec->keep_alive ? spec->keep_alive : WP_FOREVER;
     to->suspend_after = spec->suspend_after ? spec->suspend_after : WP_FOREVER;
     to->slots = spec->slots ? spec->slots : 1;
@@ -111,14 +111,16 @@ static void write_spec(const weir_pool *pool, const weir_pool_spec *spec, wi_poo
 
 /* Several devices, and what may be given up ------------------------------------------------------------------------ */
 
-static weir_status find_devices(const weir_pool *pool, const weir_pool_spec *spec, uint32_t *devices, size_t *count)
+static weir_status spec_find_devices(const weir_pool *pool, const weir_pool_spec *spec, uint32_t *devices,
+                                     size_t *count)
 {
     if (spec->device_count >= WP_VARIANTS || (spec->device_count > 0 && !spec->devices))
-        return bad("other devices are NULL, or more than 15");
-    weir_status status = find_device(pool, spec->device, &devices[0]);
+        return spec_bad("other devices are NULL, or more than 15");
+    weir_status status = spec_find_device(pool, spec->device, &devices[0]);
     *count = 1;
     for (size_t i = 0; i < spec->device_count && status == WEIR_OK; i++) {
-        status = spec->devices[i] ? find_device(pool, spec->devices[i], &devices[*count]) : bad("a device is NULL");
+        status = spec->devices[i] ? spec_find_device(pool, spec->devices[i], &devices[*count])
+                                  : spec_bad("a device is NULL");
         for (size_t k = 0; k < *count && status == WEIR_OK; k++)
             if (devices[k] == devices[*count])
                 status = weir_fail(WEIR_ERR_INVALID, "weir_pool_add: %s is given twice", spec->devices[i]);
@@ -169,11 +171,11 @@ static weir_status check_steps(const weir_pool_spec *spec)
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < spec->variant_count; i++)
         if (spec->variants[i].gives != WEIR_POOL_STEP_CONTEXT && spec->variants[i].gives != WEIR_POOL_STEP_LAYERS)
-            return bad("a variant gives up neither context nor layers");
+            return spec_bad("a variant gives up neither context nor layers");
     if (spec->gives_up_count == 0)
         return WEIR_OK;
     if (!spec->gives_up || spec->shrink_first)
-        return bad("gives_up is NULL, or stands beside shrink_first, which is an order of its own");
+        return spec_bad("gives_up is NULL, or stands beside shrink_first, which is an order of its own");
     for (size_t i = 0; i < spec->gives_up_count && status == WEIR_OK; i++)
         status = check_step(spec, i);
     for (size_t i = 0; i < sizeof gives / sizeof *gives && status == WEIR_OK; i++)
@@ -181,7 +183,7 @@ static weir_status check_steps(const weir_pool_spec *spec)
             status = weir_fail(WEIR_ERR_INVALID, "weir_pool_add: a variant gives up %s, and gives_up does not list it",
                                weir_pool_step_name(gives[i]));
     if (status == WEIR_OK && spec->device_count > 0 && !lists(spec, WEIR_POOL_STEP_DEVICE))
-        status = bad("there are other devices, and gives_up does not list \"device\"");
+        status = spec_bad("there are other devices, and gives_up does not list \"device\"");
     return status;
 }
 
@@ -219,7 +221,7 @@ static weir_status predict_one(const weir_pool *pool, const weir_pool_spec *spec
     wp_variant *variant = &entry->spec.variants[number];
     wi_pool_prediction prediction;
     if (number == WP_VARIANTS)
-        return bad("more than 16 variants on all devices");
+        return spec_bad("more than 16 variants on all devices");
     weir_status status = wi_pool_predict(pool, entry->source, way, device, &prediction);
     if (status != WEIR_OK)
         return status;
@@ -248,8 +250,8 @@ static weir_status predict_one(const weir_pool *pool, const weir_pool_spec *spec
     return WEIR_OK;
 }
 
-static weir_status predict(weir_pool *pool, const weir_pool_spec *spec, const uint32_t *devices, size_t count,
-                           wi_pool_entry *entry)
+static weir_status spec_predict(weir_pool *pool, const weir_pool_spec *spec, const uint32_t *devices, size_t count,
+                                wi_pool_entry *entry)
 {
     int32_t layers[WI_POOL_WAYS] = {0};
     weir_status status = WEIR_OK;
@@ -279,12 +281,12 @@ weir_status wi_pool_entry_make(weir_pool *pool, const weir_pool_spec *spec, wi_p
     if (status == WEIR_OK)
         status = name_entry(spec, entry);
     if (status == WEIR_OK)
-        status = find_devices(pool, spec, devices, &count);
+        status = spec_find_devices(pool, spec, devices, &count);
     entry->device = devices[0];
     if (status == WEIR_OK)
         status = wi_pool_source_make(pool, spec, devices, count, &entry->source);
     if (status == WEIR_OK)
-        status = predict(pool, spec, devices, count, entry);
+        status = spec_predict(pool, spec, devices, count, entry);
     if (status != WEIR_OK) {
         wi_pool_source_free(entry->source);
         free(entry);

@@ -178,7 +178,7 @@ bool wp_serve(wp_admission *it, wp_row *row)
     return false;
 }
 
-static bool goes_first(const wp_admission *it, const wp_row *a, const wp_row *b)
+static bool turns_goes_first(const wp_admission *it, const wp_row *a, const wp_row *b)
 {
     const wp_job *x = &it->jobs[a->first], *y = &it->jobs[b->first];
     if (wp_rank(a, x) != wp_rank(b, y))
@@ -188,7 +188,7 @@ static bool goes_first(const wp_admission *it, const wp_row *a, const wp_row *b)
     return x->ticket < y->ticket;
 }
 
-static void take_turns(wp_admission *it, uint32_t device)
+static void turns_take_turns(wp_admission *it, uint32_t device)
 {
     it->devices[device].barrier = false;
     for (uint32_t i = 0; i < it->count; i++) {
@@ -203,7 +203,7 @@ static void take_turns(wp_admission *it, uint32_t device)
         for (uint32_t i = 0; i < it->count; i++) {
             wp_row *row = &it->rows[i];
             if (row->there && row->tree && !row->blocked && wp_may_be_on(row, device) &&
-                (!next || goes_first(it, row, next)))
+                (!next || turns_goes_first(it, row, next)))
                 next = row;
         }
         if (!next)
@@ -237,7 +237,7 @@ static bool decide_on(wp_admission *it, uint32_t number)
     if (it->device_count > 1)
         wp_free_drains(it, number);
     if (!wp_advance(it, device) || !device->dirty)
-        take_turns(it, number);
+        turns_take_turns(it, number);
     return true;
 }
 
@@ -256,7 +256,7 @@ void wp_decide(wp_admission *it)
 
 /* Time ------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t after(uint64_t time, uint64_t wait)
+static uint64_t turns_after(uint64_t time, uint64_t wait)
 {
     return wait == WP_FOREVER ? WP_FOREVER : wp_sum(time, wait);
 }
@@ -265,7 +265,7 @@ static uint64_t suspend_due(const wp_admission *it, const wp_row *row)
 {
     if (row->state != WP_LOADED || !row->spec.can_suspend || row->spec.host > wp_host_spare(it))
         return WP_FOREVER;
-    uint64_t due = after(row->used, row->spec.suspend_after);
+    uint64_t due = turns_after(row->used, row->spec.suspend_after);
     return due == WP_FOREVER ? due : wi_max(due, row->no_suspend);
 }
 
@@ -273,7 +273,7 @@ uint64_t wp_idle_due(const wp_admission *it, const wp_row *row)
 {
     if (!wp_still(row) || row->tree || row->claim.state || row->victim_of != WP_NONE || row->spec.pinned)
         return WP_FOREVER;
-    return wi_min(suspend_due(it, row), after(row->used, row->spec.keep_alive));
+    return wi_min(suspend_due(it, row), turns_after(row->used, row->spec.keep_alive));
 }
 
 void wp_idle_times(wp_admission *it)
@@ -282,7 +282,7 @@ void wp_idle_times(wp_admission *it)
         wp_row *row = &it->rows[i];
         if (wp_idle_due(it, row) > it->now)
             continue;
-        if (after(row->used, row->spec.keep_alive) <= it->now)
+        if (turns_after(row->used, row->spec.keep_alive) <= it->now)
             wp_leave(it, row, 0);
         else
             (void)wp_suspend(it, row, 0);
@@ -292,7 +292,7 @@ void wp_idle_times(wp_admission *it)
 /* Telling ---------------------------------------------------------------------------------------------------------- */
 
 /* What is left of a move that takes so long. */
-static uint64_t rest(const wp_admission *it, const wp_row *row, uint64_t takes)
+static uint64_t turns_rest(const wp_admission *it, const wp_row *row, uint64_t takes)
 {
     return wp_less(wp_sum(row->since, takes), it->now);
 }
@@ -302,20 +302,20 @@ static uint64_t victims_take(const wp_admission *it, wp_model by)
     uint64_t longest = 0;
     for (uint32_t i = 0; i < it->count; i++)
         if (it->rows[i].victim_of == by && it->rows[i].state == WP_SUSPENDING)
-            longest = wi_max(longest, rest(it, &it->rows[i], it->rows[i].spec.suspend_time));
+            longest = wi_max(longest, turns_rest(it, &it->rows[i], it->rows[i].spec.suspend_time));
     return longest;
 }
 
 /* Until its model is here, and until those before it have run. What others need is not foreseen. */
-static uint64_t expected(const wp_admission *it, const wp_row *row, const wp_job *job)
+static uint64_t turns_expected(const wp_admission *it, const wp_row *row, const wp_job *job)
 {
     uint64_t here = 0, turns = wp_job_before(it, row, wp_rank(row, job), job->ticket) / row->spec.slots;
     switch (row->state) {
     case WP_LOADING:
-        here = rest(it, row, row->spec.load_time);
+        here = turns_rest(it, row, row->spec.load_time);
         break;
     case WP_RESUMING:
-        here = rest(it, row, row->spec.resume_time);
+        here = turns_rest(it, row, row->spec.resume_time);
         break;
     case WP_LOADED:
         turns += row->running >= row->spec.slots;
@@ -342,7 +342,7 @@ wp_answer wp_answer_of(const wp_admission *it, uint32_t job)
     wp_cause own = own_cause(row);
     if (row->first != job)
         answer.cause = own == WP_GRANTED ? WP_WAITS_TURN : own;
-    answer.expected = expected(it, row, one);
+    answer.expected = turns_expected(it, row, one);
     answer.until = one->deadline;
     answer.limit = it->devices[row->device].ceiling;
     if (row->state == WP_LOADED || row->state == WP_SUSPENDED || !wp_fixed(row))

@@ -48,7 +48,7 @@ void wp_solver_destroy(wp_solver *solver)
     free(solver);
 }
 
-static bool reserve(wp_solver *s, uint32_t count)
+static bool victims_reserve(wp_solver *s, uint32_t count)
 {
     if (count < s->room)
         return true;
@@ -85,7 +85,7 @@ static uint64_t most_bytes(const wp_candidate *c)
 }
 
 /* By insertion: candidates are few, and often in order from the last time. */
-static void sort(wp_solver *s, const wp_candidate *c, uint32_t count)
+static void victims_sort(wp_solver *s, const wp_candidate *c, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = i;
@@ -135,8 +135,8 @@ static bool enough(const sums *all, uint64_t need, uint64_t host)
 }
 
 /* Changes one candidate's way, if the set is still enough and costs less. */
-static void try_way(const wp_candidate *c, uint8_t *chosen, uint32_t i, uint8_t way, uint64_t need, uint64_t host,
-                    sums *all)
+static void victims_try_way(const wp_candidate *c, uint8_t *chosen, uint32_t i, uint8_t way, uint64_t need,
+                            uint64_t host, sums *all)
 {
     const wp_way none = {0}, *from = &c[i].ways[chosen[i] - 1], *to = way ? &c[i].ways[way - 1] : &none;
     sums then = {all->frees - from->frees + to->frees, all->cost - from->cost + to->cost,
@@ -148,15 +148,15 @@ static void try_way(const wp_candidate *c, uint8_t *chosen, uint32_t i, uint8_t 
 }
 
 /* Leaves out what is not needed, the dearest bytes first, and takes a cheaper way where that does. */
-static void improve(const wp_solver *s, const wp_candidate *c, uint32_t count, uint64_t need, uint64_t host,
-                    uint8_t *chosen)
+static void victims_improve(const wp_solver *s, const wp_candidate *c, uint32_t count, uint64_t need, uint64_t host,
+                            uint8_t *chosen)
 {
     sums all = sums_of(c, count, chosen);
     for (uint32_t k = count; k-- > 0;) {
         uint32_t i = s->order[k];
         for (uint8_t way = 0; way <= c[i].count && chosen[i]; way++)
             if (way != chosen[i])
-                try_way(c, chosen, i, way, need, host, &all);
+                victims_try_way(c, chosen, i, way, need, host, &all);
     }
 }
 
@@ -194,7 +194,7 @@ static bool greedy_rounds(wp_solver *s, const wp_candidate *c, uint32_t count, u
 }
 
 /* All of them, in the way that frees most; the host's bytes are saved where they are short. */
-static bool take_all(const wp_candidate *c, uint32_t count, uint64_t need, uint64_t host, uint8_t *chosen)
+static bool victims_take_all(const wp_candidate *c, uint32_t count, uint64_t need, uint64_t host, uint8_t *chosen)
 {
     for (uint32_t i = 0; i < count; i++) {
         bool second =
@@ -216,14 +216,14 @@ wp_set wp_victims_greedy(wp_solver *s, const wp_candidate *c, uint32_t count, ui
                          uint8_t *chosen)
 {
     memset(chosen, 0, count);
-    if (!reserve(s, count))
+    if (!victims_reserve(s, count))
         return (wp_set){0};
-    sort(s, c, count);
-    if (!greedy_rounds(s, c, count, need, host, chosen) && !take_all(c, count, need, host, chosen)) {
+    victims_sort(s, c, count);
+    if (!greedy_rounds(s, c, count, need, host, chosen) && !victims_take_all(c, count, need, host, chosen)) {
         memset(chosen, 0, count);
         return (wp_set){0};
     }
-    improve(s, c, count, need, host, chosen);
+    victims_improve(s, c, count, need, host, chosen);
     return (wp_set){true, sums_of(c, count, chosen).cost, bound_below(s, c, count, need)};
 }
 
@@ -257,7 +257,7 @@ static part with(const part *p, const wp_way *way, uint64_t need, uint32_t pick)
 }
 
 /* More bytes first; of the same, less cost, then less of the host: so what is beaten follows what beats it. */
-static bool goes_first(const part *a, const part *b)
+static bool victims_goes_first(const part *a, const part *b)
 {
     if (a->frees != b->frees)
         return a->frees > b->frees;
@@ -311,8 +311,8 @@ static bool hopeless(const wp_solver *s, const wp_candidate *c, const part *p, i
 
 /* Merges a list with itself under each way of one more candidate. All of them stay in order, as adding the same to two
  * keeps their order, but where bytes are cut off at what is needed: those may be entered in any order. */
-static void one_more(wp_solver *s, int half, const wp_candidate *all, uint32_t count, uint32_t k, uint64_t need,
-                     uint64_t dearest, bool by_host)
+static void victims_one_more(wp_solver *s, int half, const wp_candidate *all, uint32_t count, uint32_t k, uint64_t need,
+                             uint64_t dearest, bool by_host)
 {
     wp_candidate one = all[s->order[k]];
     const wp_candidate *c = &one;
@@ -331,7 +331,7 @@ static void one_more(wp_solver *s, int half, const wp_candidate *all, uint32_t c
             if (next[w] == length)
                 continue;
             part p = with(&from[next[w]], w ? &c->ways[w - 1] : &stays, need, (uint32_t)w << 2 * place);
-            if (source < 0 || goes_first(&p, &best)) {
+            if (source < 0 || victims_goes_first(&p, &best)) {
                 best = p;
                 source = w;
             }
@@ -347,7 +347,7 @@ static void one_more(wp_solver *s, int half, const wp_candidate *all, uint32_t c
 }
 
 /* For each set of one half, beginning with those that free least, the cheapest of the other that completes it. */
-static bool complete(wp_solver *s, uint64_t need, int64_t host, uint64_t dearest, uint32_t picks[2])
+static bool victims_complete(wp_solver *s, uint64_t need, int64_t host, uint64_t dearest, uint32_t picks[2])
 {
     const part *a = s->lists[0][0], *b = s->lists[1][0];
     uint64_t best = UINT64_MAX;
@@ -396,9 +396,9 @@ static bool exact(wp_solver *s, const wp_candidate *c, uint32_t count, uint64_t 
         s->lists[half][0][0] = (part){0};
         s->lengths[half] = 1;
         for (uint32_t i = half ? first : 0; i < (half ? count : first); i++)
-            one_more(s, half, c, count, i, need, dearest, by_host);
+            victims_one_more(s, half, c, count, i, need, dearest, by_host);
     }
-    if (!complete(s, need, by_host ? (int64_t)wi_min(host, UINT64_C(1) << 60) : 0, dearest, picks))
+    if (!victims_complete(s, need, by_host ? (int64_t)wi_min(host, UINT64_C(1) << 60) : 0, dearest, picks))
         return false;
     for (uint32_t i = 0; i < count; i++)
         chosen[s->order[i]] = (uint8_t)((i < first ? picks[0] >> 2 * i : picks[1] >> 2 * (i - first)) & 3);

@@ -23,7 +23,7 @@ uint64_t wp_need(const wp_row *row, uint32_t variant, uint64_t bytes)
     return wi_max(wi_max(row->spec.variants[variant].peak, resident), wp_sum(resident, bytes));
 }
 
-static uint32_t device_of(const wp_row *row, uint32_t variant)
+static uint32_t ways_device_of(const wp_row *row, uint32_t variant)
 {
     uint32_t on = row->spec.variants[variant].on;
     return on ? on - 1 : row->spec.device;
@@ -31,7 +31,7 @@ static uint32_t device_of(const wp_row *row, uint32_t variant)
 
 uint32_t wp_way_device(const wp_row *row, uint32_t variant)
 {
-    return wp_fixed(row) ? row->device : device_of(row, variant);
+    return wp_fixed(row) ? row->device : ways_device_of(row, variant);
 }
 
 /* What an unload has left behind, and what is on its way out, ties a model to its device. */
@@ -46,7 +46,7 @@ bool wp_way_open(const wp_row *row, uint32_t variant)
     if (wp_fixed(row))
         return variant == row->variant;
     uint32_t device;
-    return !tied(row, &device) || device_of(row, variant) == device;
+    return !tied(row, &device) || ways_device_of(row, variant) == device;
 }
 
 bool wp_may_be_on(const wp_row *row, uint32_t device)
@@ -55,7 +55,7 @@ bool wp_may_be_on(const wp_row *row, uint32_t device)
     if (tied(row, &only))
         return only == device;
     for (uint32_t v = 0; v < row->spec.variant_count; v++)
-        if (device_of(row, v) == device)
+        if (ways_device_of(row, v) == device)
             return true;
     return false;
 }
@@ -97,7 +97,7 @@ uint32_t wp_all_steps(const wp_row *row)
 }
 
 /* The whole of it is what the first variant has, and those that are the same. */
-static bool whole(const wp_row *row, uint32_t variant)
+static bool ways_whole(const wp_row *row, uint32_t variant)
 {
     while (variant > 0 && variant < WP_VARIANTS && row->spec.variants[variant].same)
         variant--;
@@ -108,9 +108,9 @@ bool wp_way_listed(const wp_row *row, uint32_t variant, uint32_t steps)
 {
     if (wp_fixed(row))
         return variant == row->variant;
-    bool away = device_of(row, variant) != row->spec.device;
+    bool away = ways_device_of(row, variant) != row->spec.device;
     wp_step gives = row->spec.variants[variant].gives;
-    return (!away || steps >> WP_STEP_DEVICE & 1) && (whole(row, variant) || steps >> gives & 1);
+    return (!away || steps >> WP_STEP_DEVICE & 1) && (ways_whole(row, variant) || steps >> gives & 1);
 }
 
 bool wp_way_allowed(const wp_row *row, uint32_t variant, uint32_t steps)
@@ -154,7 +154,7 @@ static void tell_fits(const wp_admission *it, const wp_row *row, uint32_t steps,
         answer->fits = wp_less(answer->limit, fixed_bytes(row));
     }
     for (uint32_t v = row->spec.variant_count; v-- > 0 && !wp_fixed(row);) {
-        uint64_t limit = limit_of(it, row, device_of(row, v));
+        uint64_t limit = limit_of(it, row, ways_device_of(row, v));
         if (!wp_way_listed(row, v, steps) || wp_need(row, v, 0) > limit)
             continue;
         answer->variant = v;

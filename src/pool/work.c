@@ -39,7 +39,7 @@ weir_status wi_pool_guarantee(wi_pool_entry *entry)
 /* Work ------------------------------------------------------------------------------------------------------------- */
 
 /* The detail says why. */
-static void note_failure(wi_pool_entry *entry)
+static void work_note_failure(wi_pool_entry *entry)
 {
     entry->failures++;
     wi_shorten(weir_detail(), entry->why, sizeof entry->why);
@@ -47,7 +47,7 @@ static void note_failure(wi_pool_entry *entry)
 }
 
 /* What a load has shown is what the next one is predicted to take. With the lock. */
-static void learn(wi_pool_entry *entry)
+static void work_learn(wi_pool_entry *entry)
 {
     wp_event event = {.kind = WP_EVENT_CHANGE, .model = entry->id};
     wp_variant *variant = &entry->spec.variants[entry->variant];
@@ -86,11 +86,11 @@ static void end_load(wi_pool_entry *entry, wp_event *event, const wi_pool_carrie
         uint64_t *peak = &entry->spec.variants[entry->order_variant].peak;
         event->bytes = carried->wanted;
         *peak = wi_max(*peak, carried->wanted);
-        note_failure(entry);
+        work_note_failure(entry);
     }
     wi_pool_decide(entry->pool, event);
     if (event->ok)
-        learn(entry);
+        work_learn(entry);
 }
 
 static void end_move(wi_pool_entry *entry, wp_event *event, const wi_pool_carried *carried)
@@ -105,7 +105,7 @@ static void end_move(wi_pool_entry *entry, wp_event *event, const wi_pool_carrie
         wi_pool_note(entry->pool, away ? WEIR_POOL_EVENT_SUSPENDED : WEIR_POOL_EVENT_RESUMED, entry, event->bytes,
                      NULL);
     else
-        note_failure(entry);
+        work_note_failure(entry);
     wi_pool_decide(entry->pool, event);
 }
 
@@ -125,7 +125,7 @@ static void end_unload(wi_pool_entry *entry, wp_event *event, const weir_pool_re
     wi_pool_decide(entry->pool, event);
 }
 
-static void put_back(wi_pool_entry *entry)
+static void work_put_back(wi_pool_entry *entry)
 {
     entry->ordered = true;
     entry->not_before = wi_now() + AGAIN_NS;
@@ -138,7 +138,7 @@ static const char *const orders[] = {
     [WP_LOAD] = "a load", [WP_SUSPEND] = "a suspend", [WP_RESUME] = "a resume", [WP_UNLOAD] = "the unload"};
 
 /* With the lock, which it lets go of meanwhile. */
-static void carry_out(wi_pool_entry *entry)
+static void work_carry_out(wi_pool_entry *entry)
 {
     weir_pool *pool = entry->pool;
     wi_pool_carried carried = {0};
@@ -178,7 +178,7 @@ static void carry_out(wi_pool_entry *entry)
     else if (kind != WP_UNLOAD)
         end_move(entry, &event, &carried);
     else if (status == WEIR_ERR_BUSY)
-        put_back(entry);
+        work_put_back(entry);
     else
         end_unload(entry, &event, &carried.receipt);
     wi_pool_look_gone(entry);
@@ -241,7 +241,7 @@ void *wi_pool_work(void *user)
     for (;;) {
         wi_pool_entry *entry = take_order(pool);
         if (entry)
-            carry_out(entry);
+            work_carry_out(entry);
         else if (pool->closing && !pool->first_ordered)
             break;
         else

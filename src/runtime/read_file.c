@@ -194,8 +194,8 @@ static weir_status reading_open(reading *r)
     return status;
 }
 
-static weir_status read_file(weir_client *client, void *to, const char *path, uint64_t offset, size_t bytes,
-                             weir_stream stream, bool *rests)
+static weir_status runtime_read_file(weir_client *client, void *to, const char *path, uint64_t offset, size_t bytes,
+                                     weir_stream stream, bool *rests)
 {
     void *native;
     *rests = true;
@@ -223,7 +223,7 @@ weir_status weir_read_file(weir_client *client, void *to, const char *path, uint
                            weir_stream stream)
 {
     bool ignored;
-    return read_file(client, to, path, offset, bytes, stream, &ignored);
+    return runtime_read_file(client, to, path, offset, bytes, stream, &ignored);
 }
 
 weir_status weir_alloc_from_file(weir_client *client, const weir_request *request, const char *path, uint64_t offset,
@@ -233,7 +233,7 @@ weir_status weir_alloc_from_file(weir_client *client, const weir_request *reques
     if (status != WEIR_OK)
         return status;
     bool rests;
-    status = read_file(client, out->pointer, path, offset, request->bytes, request->stream, &rests);
+    status = runtime_read_file(client, out->pointer, path, offset, request->bytes, request->stream, &rests);
     if (status == WEIR_OK || !out->pointer)
         return status;
     wi_kept_detail kept;

@@ -115,7 +115,7 @@ static void trim_flush(weir_runtime *runtime)
         (void)wi_release_kept(atomic_load(&runtime->elastic));
 }
 
-static uint64_t trim(weir_runtime *runtime, uint64_t keep)
+static uint64_t runtime_trim(weir_runtime *runtime, uint64_t keep)
 {
     wi_resource *base = runtime->resource->base;
     trim_flush(runtime);
@@ -146,7 +146,7 @@ weir_status weir_runtime_trim(weir_runtime *runtime, const weir_trim_options *op
     if (status != WEIR_OK)
         return status;
     WI_VISIT(runtime);
-    uint64_t released = o.idle_only ? wi_runtime_trim_idle(runtime) : trim(runtime, o.keep);
+    uint64_t released = o.idle_only ? wi_runtime_trim_idle(runtime) : runtime_trim(runtime, o.keep);
     if (out && trim_wants_layout(out))
         return trim_report(runtime, released, out);
     if (out)

@@ -53,7 +53,7 @@ weir_status wseam_cupy_give(wseam_cupy *it, int device, weir_client *client)
     return WEIR_OK;
 }
 
-static weir_client *client_of(wseam_cupy *it, int device)
+static weir_client *cupy_client_of(wseam_cupy *it, int device)
 {
     return device >= 0 && device < DEVICES ? atomic_load_explicit(&it->clients[device], memory_order_acquire) : NULL;
 }
@@ -68,7 +68,7 @@ static bool current(const wseam_cupy *it, int device, void **out)
     return native != -1;
 }
 
-static weir_status note(weir_client *client, void *pointer, weir_stream stream)
+static weir_status cupy_note(weir_client *client, void *pointer, weir_stream stream)
 {
     pthread_mutex_lock(&blocks.lock);
     bool noted = wi_pointer_map_put(&blocks.streams, pointer, stream.id);
@@ -80,9 +80,9 @@ static weir_status note(weir_client *client, void *pointer, weir_stream stream)
 }
 
 /* Without the interpreter's lock. */
-static weir_status allocate(wseam_cupy *it, size_t bytes, int device, void *native, void **out)
+static weir_status cupy_allocate(wseam_cupy *it, size_t bytes, int device, void *native, void **out)
 {
-    weir_client *client = client_of(it, device);
+    weir_client *client = cupy_client_of(it, device);
     weir_stream stream;
     wseam_free_waiting();
     if (!client)
@@ -91,7 +91,7 @@ static weir_status allocate(wseam_cupy *it, size_t bytes, int device, void *nati
     if (status == WEIR_OK)
         status = weir_alloc(client, bytes, stream, WEIR_CLASS_ACTIVATIONS, out);
     if (status == WEIR_OK && *out)
-        status = note(client, *out, stream);
+        status = cupy_note(client, *out, stream);
     if (status != WEIR_OK)
         *out = NULL;
     return status;
@@ -105,7 +105,7 @@ void *wseam_cupy_malloc(void *account, size_t bytes, int device)
     if (!current(it, device, &native))
         return FAILED_IN_PYTHON;
     void *thread = it->calls.leave();
-    last = allocate(it, bytes, device, native, &pointer);
+    last = cupy_allocate(it, bytes, device, native, &pointer);
     it->calls.come_back(thread);
     return pointer;
 }
@@ -117,7 +117,7 @@ weir_status wseam_cupy_status(void)
 
 /* Frees ------------------------------------------------------------------------------------------------------------ */
 
-static bool forget(const void *pointer, weir_stream *stream)
+static bool cupy_forget(const void *pointer, weir_stream *stream)
 {
     pthread_mutex_lock(&blocks.lock);
     bool known = wi_pointer_map_remove(&blocks.streams, pointer, &stream->id);
@@ -139,11 +139,11 @@ static void wait_for_current(const wseam_cupy *it, weir_client *client, void *po
 void wseam_cupy_free(void *account, void *pointer, int device)
 {
     wseam_cupy *it = account;
-    weir_client *client = client_of(it, device);
+    weir_client *client = cupy_client_of(it, device);
     weir_stream stream = WEIR_STREAM_HOST;
     if (pointer == FAILED_IN_PYTHON) /* an older CuPy's */
         return;
-    if (!client || !forget(pointer, &stream)) {
+    if (!client || !cupy_forget(pointer, &stream)) {
         weir_log(WEIR_LOG_WARNING, "CuPy frees %p on cuda:%d, which is no block of its account", pointer, device);
         return;
     }

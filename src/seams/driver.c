@@ -19,7 +19,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* It is never closed: weir has it open as well, and it keeps threads of its own. */
-static void find_all(void)
+static void driver_find_all(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *functions[2] = {NULL, NULL};
     void *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
@@ -36,7 +36,7 @@ wseam_stream_look wseam_driver_look(void *native, uint64_t *id)
 {
     int capture = NOT_CAPTURED;
     unsigned long long found = 0;
-    pthread_once(&once, find_all);
+    pthread_once(&once, driver_find_all);
     if (!driver.is_capturing || !driver.get_id)
         return WSEAM_STREAM_UNKNOWN;
     int result = driver.is_capturing(native, &capture);

@@ -44,7 +44,7 @@ static weir_status try(const free_later *f)
     return native && native != PER_THREAD ? status : behind_blocking(f->client, f->pointer);
 }
 
-static void tell(const free_later *f, weir_status status)
+static void frees_tell(const free_later *f, weir_status status)
 {
     if (status != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "the block at %p was not freed: %s", f->pointer, weir_detail());
@@ -53,7 +53,7 @@ static void tell(const free_later *f, weir_status status)
 /* Later ----------------------------------------------------------------------------------------------------------- */
 
 /* The lock is held. */
-static bool make_room(void)
+static bool frees_make_room(void)
 {
     if (later.first + later.count < later.room)
         return true;
@@ -70,10 +70,10 @@ static bool make_room(void)
     return true;
 }
 
-static void remember(const free_later *f)
+static void frees_remember(const free_later *f)
 {
     pthread_mutex_lock(&later.lock);
-    bool room = make_room();
+    bool room = frees_make_room();
     if (room) {
         later.frees[later.first + later.count++] = *f;
         atomic_store(&later.waiting, later.count);
@@ -89,9 +89,9 @@ void wseam_free(weir_client *client, void *pointer, weir_stream stream)
     wseam_free_waiting();
     weir_status status = try(&f);
     if (status == WEIR_ERR_STREAM_MISUSE)
-        remember(&f);
+        frees_remember(&f);
     else
-        tell(&f, status);
+        frees_tell(&f, status);
 }
 
 /* Stops at the first that still has to wait: those behind it came later, and most of them are of the same capture. */
@@ -103,7 +103,7 @@ void wseam_free_waiting(void)
         const free_later *f = &later.frees[later.first];
         if ((status = try(f)) == WEIR_ERR_STREAM_MISUSE)
             break;
-        tell(f, status);
+        frees_tell(f, status);
     }
     atomic_store(&later.waiting, later.count);
     pthread_mutex_unlock(&later.lock);

@@ -84,7 +84,7 @@ static thread_mark *own_mark(void)
 /* The table -------------------------------------------------------------------------------------------------------- */
 
 /* The lock is held. NULL: it is not known. */
-static entry *find(const weir_runtime *runtime, const void *native, const thread_mark *thread)
+static entry *places_find(const weir_runtime *runtime, const void *native, const thread_mark *thread)
 {
     for (size_t i = 0; i < known.count; i++) {
         entry *e = &known.entries[i];
@@ -95,9 +95,9 @@ static entry *find(const weir_runtime *runtime, const void *native, const thread
 }
 
 /* The lock is held. NULL: no memory. */
-static entry *free_entry(void)
+static entry *places_free_entry(void)
 {
-    entry *found = find(NULL, NULL, NULL);
+    entry *found = places_find(NULL, NULL, NULL);
     if (found)
         return found;
     entry *more = realloc(known.entries, (known.count + MORE) * sizeof *more);
@@ -110,7 +110,7 @@ static entry *free_entry(void)
 }
 
 /* The lock is held. */
-static weir_status give_up(entry *e)
+static weir_status places_give_up(entry *e)
 {
     weir_status status = WEIR_OK;
     for (; e->registered > 0 && status == WEIR_OK; e->registered--)
@@ -125,7 +125,7 @@ static void give_up_ended(void)
 {
     for (size_t i = 0; i < known.count; i++) {
         entry *e = &known.entries[i];
-        if (e->thread && atomic_load(&e->thread->ended) && give_up(e) != WEIR_OK)
+        if (e->thread && atomic_load(&e->thread->ended) && places_give_up(e) != WEIR_OK)
             weir_log(WEIR_LOG_WARNING, "the stream of a thread that has ended stays known to weir: %s", weir_detail());
     }
 }
@@ -140,7 +140,7 @@ static weir_status tell_weir(weir_runtime *runtime, void *native, weir_stream *o
 
 /* The lock is held. A stream that was known already counts once more. Of an earlier one at the handle weir knows by
  * itself that it is gone. */
-static weir_status enter(entry *e, const entry *wanted)
+static weir_status places_enter(entry *e, const entry *wanted)
 {
     weir_stream stream;
     weir_status status = tell_weir(wanted->runtime, wanted->native, &stream);
@@ -159,7 +159,7 @@ static weir_status enter(entry *e, const entry *wanted)
     return WEIR_OK;
 }
 
-static weir_status no_memory(void)
+static weir_status places_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for what is known of a stream");
 }
@@ -167,12 +167,12 @@ static weir_status no_memory(void)
 /* The lock is held. `trusted`: the handle is taken for the stream that it meant before. */
 static weir_status find_or_enter(const entry *wanted, bool trusted, weir_stream *out)
 {
-    entry *e = find(wanted->runtime, wanted->native, wanted->thread);
+    entry *e = places_find(wanted->runtime, wanted->native, wanted->thread);
     weir_status status = WEIR_OK;
     if (!e || (!trusted && (e->id != wanted->id || wanted->id == 0))) {
         give_up_ended();
-        e = e ? e : free_entry();
-        status = e ? enter(e, wanted) : no_memory();
+        e = e ? e : places_free_entry();
+        status = e ? places_enter(e, wanted) : places_no_memory();
     }
     if (status == WEIR_OK)
         *out = e->stream;
@@ -181,14 +181,14 @@ static weir_status find_or_enter(const entry *wanted, bool trusted, weir_stream 
 
 /* Asking ----------------------------------------------------------------------------------------------------------- */
 
-static copy *copy_of(const void *native)
+static copy *places_copy_of(const void *native)
 {
     uintptr_t bits = (uintptr_t)native;
     return &copies[(bits >> 4 ^ bits >> 12 ^ bits) % COPIES];
 }
 
 /* The long way. */
-static weir_status ask(const entry *wanted, wseam_stream_look look, weir_stream *out)
+static weir_status places_ask(const entry *wanted, wseam_stream_look look, weir_stream *out)
 {
     bool is_default = (uintptr_t)wanted->native <= PER_THREAD;
     uint64_t epoch = atomic_load(&known.epoch);
@@ -196,14 +196,14 @@ static weir_status ask(const entry *wanted, wseam_stream_look look, weir_stream 
     weir_status status = find_or_enter(wanted, is_default || look == WSEAM_STREAM_CAPTURED, out);
     pthread_mutex_unlock(&known.lock);
     if (status == WEIR_OK && (is_default || look == WSEAM_STREAM_KNOWN))
-        *copy_of(wanted->native) = (copy){wanted->runtime, wanted->native, wanted->id, epoch, *out};
+        *places_copy_of(wanted->native) = (copy){wanted->runtime, wanted->native, wanted->id, epoch, *out};
     return status;
 }
 
 /* The thread's copy of that stream; NULL: it has none. */
 static const copy *own_copy(const weir_runtime *runtime, const void *native)
 {
-    const copy *c = copy_of(native);
+    const copy *c = places_copy_of(native);
     bool good = c->runtime == runtime && c->native == native &&
                 c->epoch == atomic_load_explicit(&known.epoch, memory_order_acquire);
     return good ? c : NULL;
@@ -224,8 +224,8 @@ weir_status wseam_place_of(weir_client *client, void *native, weir_stream *out)
         return WEIR_OK;
     }
     if ((uintptr_t)wanted.native == PER_THREAD && !(wanted.thread = own_mark()))
-        return no_memory();
-    return ask(&wanted, look, out);
+        return places_no_memory();
+    return places_ask(&wanted, look, out);
 }
 
 weir_status wseam_place_or_host(weir_client *client, void *native, weir_stream *out)
@@ -249,7 +249,7 @@ weir_status wseam_places_forget(weir_runtime *runtime)
     pthread_mutex_lock(&known.lock);
     atomic_fetch_add(&known.epoch, 1);
     for (size_t i = 0; i < known.count; i++) {
-        weir_status status = known.entries[i].runtime == runtime ? give_up(&known.entries[i]) : WEIR_OK;
+        weir_status status = known.entries[i].runtime == runtime ? places_give_up(&known.entries[i]) : WEIR_OK;
         first = first == WEIR_OK ? status : first;
     }
     pthread_mutex_unlock(&known.lock);
@@ -263,7 +263,8 @@ void wseam_places_end(const void *native)
     pthread_mutex_lock(&known.lock);
     atomic_fetch_add(&known.epoch, 1);
     for (size_t i = 0; i < known.count; i++)
-        if (known.entries[i].runtime && known.entries[i].native == native && give_up(&known.entries[i]) != WEIR_OK)
+        if (known.entries[i].runtime && known.entries[i].native == native &&
+            places_give_up(&known.entries[i]) != WEIR_OK)
             weir_log(WEIR_LOG_WARNING, "a stream that ends stays known to weir: %s", weir_detail());
     pthread_mutex_unlock(&known.lock);
 }

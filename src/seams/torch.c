@@ -84,7 +84,7 @@ static void gauge_take(weir_gauge *gauge, uint64_t amount)
     gauge->freed += amount;
 }
 
-static void count(int device, size_t bytes, void (*change)(weir_gauge *gauge, uint64_t amount))
+static void torch_count(int device, size_t bytes, void (*change)(weir_gauge *gauge, uint64_t amount))
 {
     torch_device *d = &devices[device];
     int kinds[2] = {0, bytes <= SMALL ? 1 : 2};
@@ -169,7 +169,7 @@ void wseam_torch_record_stream(void *pointer, void *native)
 
 /* Allocations ------------------------------------------------------------------------------------------------------ */
 
-static weir_status allocate(weir_client *client, size_t bytes, int device, void *native, void **out)
+static weir_status torch_allocate(weir_client *client, size_t bytes, int device, void *native, void **out)
 {
     weir_stream stream;
     weir_status status = wseam_place_or_host(client, native, &stream);
@@ -179,7 +179,7 @@ static weir_status allocate(weir_client *client, size_t bytes, int device, void 
 }
 
 /* PyTorch and programs know an error for memory by its first words. */
-static void refuse(weir_status status, size_t bytes, int device)
+static void torch_refuse(weir_status status, size_t bytes, int device)
 {
     char text[2048], size[24];
     if (status == WEIR_ERR_OUT_OF_MEMORY)
@@ -195,7 +195,7 @@ static weir_status allocate_again(weir_client *client, size_t bytes, int device,
     count_failure(device, false);
     wtorch_pools_reclaim();
     wseam_free_waiting();
-    weir_status status = allocate(client, bytes, device, native, out);
+    weir_status status = torch_allocate(client, bytes, device, native, out);
     if (status == WEIR_ERR_OUT_OF_MEMORY)
         count_failure(device, true);
     return status;
@@ -211,14 +211,14 @@ void *wseam_torch_alloc(size_t bytes, int device, void *native)
     wseam_free_waiting();
     wtorch_uses_again();
     if (status == WEIR_OK && !pointer)
-        status = allocate(client, bytes, device, native, &pointer);
+        status = torch_allocate(client, bytes, device, native, &pointer);
     if (status == WEIR_ERR_OUT_OF_MEMORY)
         status = allocate_again(client, bytes, device, native, &pointer);
     if (status != WEIR_OK)
-        refuse(status, bytes, device);
+        torch_refuse(status, bytes, device);
     if (status != WEIR_OK)
         return NULL;
-    count(device, bytes, gauge_add);
+    torch_count(device, bytes, gauge_add);
     return pointer;
 }
 
@@ -235,7 +235,7 @@ void wseam_torch_free(void *pointer, size_t bytes, int device, void *native)
     weir_stream stream;
     if (!pointer || !client)
         return;
-    count(device, bytes, gauge_take);
+    torch_count(device, bytes, gauge_take);
     if (wseam_place_of(client, native, &stream) != WEIR_OK)
         stream = allocated_on(pointer);
     if (!wtorch_use_free(pointer, stream))
@@ -307,12 +307,12 @@ static double fraction_of(int device)
     return d ? d->fraction : 1;
 }
 
-static void reset_peaks(int device)
+static void torch_reset_peaks(int device)
 {
     wseam_torch_reset(device, WEIR_RESET_PEAKS);
 }
 
-static void reset_accumulated(int device)
+static void torch_reset_accumulated(int device)
 {
     wseam_torch_reset(device, WEIR_RESET_ACCUMULATED);
 }
@@ -324,7 +324,7 @@ bool wseam_torch_throws(void)
 
 int wseam_torch_complete(void)
 {
-    static const wtorch_calls calls = {largest,          fraction_of,       reset_peaks,     reset_accumulated,
+    static const wtorch_calls calls = {largest,          fraction_of,       torch_reset_peaks, torch_reset_accumulated,
                                        wtorch_state_get, wtorch_state_drop, wtorch_state_set};
     return wtorch_abi_replace(&calls);
 }

@@ -57,13 +57,13 @@ static void *library(const char *name)
 }
 
 /* ISO C has no conversion from an object's address to a function's. */
-static void get(void *from, const char *name, void *to)
+static void torch_abi_get(void *from, const char *name, void *to)
 {
     void *found = from ? dlsym(from, name) : NULL;
     memcpy(to, &found, sizeof found);
 }
 
-static size_t words_of(const void *symbol)
+static size_t torch_abi_words_of(const void *symbol)
 {
     Dl_info info;
     ElfW(Sym) *entry = NULL;
@@ -72,32 +72,33 @@ static size_t words_of(const void *symbol)
                : 0;
 }
 
-static void find(void)
+static void torch_abi_find(void)
 {
     void *cpp = library("libstdc++.so.6"), *core = library("libc10.so"), *core_cuda = library("libc10_cuda.so"),
          *torch = library("libtorch_cuda.so");
-    get(cpp, "__cxa_allocate_exception", &cxx.allocate_exception);
-    get(cpp, "__cxa_throw", &cxx.throw_it);
-    get(cpp, "_Znwm", &cxx.new_bytes);
-    get(core, "_ZN3c105ErrorC1ENS_14SourceLocationE" STRING, &cxx.error);
-    get(core, "_ZTIN3c105ErrorE", &cxx.error_type);
-    get(core, "_ZTVN3c105ErrorE", &cxx.error_table);
-    get(core_cuda, "_ZN3c104cuda20getCurrentCUDAStreamEa", &cxx.current_stream);
-    get(core_cuda, "_ZNK3c104cuda10CUDAStream6streamEv", &cxx.native_of);
-    get(core_cuda, "_ZTIN3c1016OutOfMemoryErrorE", &cxx.memory_type);
-    get(core_cuda, "_ZTVN3c1016OutOfMemoryErrorE", &cxx.memory_table);
-    get(core_cuda, "_ZN3c104cuda20CUDACachingAllocator9allocatorE", &cxx.current);
-    get(torch, "_ZTVN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE", &cxx.table);
-    get(torch, CLASS "6mallocEmaP11CUstream_st", &cxx.malloc);
-    get(torch, CLASS "10raw_deleteEPv", &cxx.raw_delete);
-    get(torch, "_ZNK5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator11raw_deleterEv", &cxx.raw_deleter);
-    cxx.table_words = words_of(cxx.table);
+    torch_abi_get(cpp, "__cxa_allocate_exception", &cxx.allocate_exception);
+    torch_abi_get(cpp, "__cxa_throw", &cxx.throw_it);
+    torch_abi_get(cpp, "_Znwm", &cxx.new_bytes);
+    torch_abi_get(core, "_ZN3c105ErrorC1ENS_14SourceLocationE" STRING, &cxx.error);
+    torch_abi_get(core, "_ZTIN3c105ErrorE", &cxx.error_type);
+    torch_abi_get(core, "_ZTVN3c105ErrorE", &cxx.error_table);
+    torch_abi_get(core_cuda, "_ZN3c104cuda20getCurrentCUDAStreamEa", &cxx.current_stream);
+    torch_abi_get(core_cuda, "_ZNK3c104cuda10CUDAStream6streamEv", &cxx.native_of);
+    torch_abi_get(core_cuda, "_ZTIN3c1016OutOfMemoryErrorE", &cxx.memory_type);
+    torch_abi_get(core_cuda, "_ZTVN3c1016OutOfMemoryErrorE", &cxx.memory_table);
+    torch_abi_get(core_cuda, "_ZN3c104cuda20CUDACachingAllocator9allocatorE", &cxx.current);
+    torch_abi_get(torch, "_ZTVN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocatorE", &cxx.table);
+    torch_abi_get(torch, CLASS "6mallocEmaP11CUstream_st", &cxx.malloc);
+    torch_abi_get(torch, CLASS "10raw_deleteEPv", &cxx.raw_delete);
+    torch_abi_get(torch, "_ZNK5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator11raw_deleterEv",
+                  &cxx.raw_deleter);
+    cxx.table_words = torch_abi_words_of(cxx.table);
     cxx.found = torch && core_cuda;
 }
 
 bool wtorch_abi_find(void)
 {
-    pthread_once(&cxx.once, find);
+    pthread_once(&cxx.once, torch_abi_find);
     return cxx.found;
 }
 
@@ -198,7 +199,7 @@ void *wtorch_abi_alive_again(void)
     return alive_again;
 }
 
-static void nothing(void *self)
+static void torch_abi_nothing(void *self)
 {
     (void)self;
 }
@@ -229,13 +230,14 @@ typedef struct type_info {
 static type_info state_type = {NULL, "N3c104cuda20CUDACachingAllocator14AllocatorStateE"};
 static void *state_table[4], *counted_table[5];
 
-static bool make_tables(void)
+static bool torch_abi_make_tables(void)
 {
     char *class_type;
-    get(library("libstdc++.so.6"), "_ZTVN10__cxxabiv117__class_type_infoE", &class_type);
+    torch_abi_get(library("libstdc++.so.6"), "_ZTVN10__cxxabiv117__class_type_infoE", &class_type);
     state_type.table = class_type ? class_type + 2 * sizeof(void *) : NULL;
-    void *state_entries[] = {NULL, &state_type, (void *)(uintptr_t)nothing, (void *)(uintptr_t)nothing};
-    void *counted_entries[] = {(void *)(uintptr_t)nothing, (void *)(uintptr_t)nothing,
+    void *state_entries[] = {NULL, &state_type, (void *)(uintptr_t)torch_abi_nothing,
+                             (void *)(uintptr_t)torch_abi_nothing};
+    void *counted_entries[] = {(void *)(uintptr_t)torch_abi_nothing, (void *)(uintptr_t)torch_abi_nothing,
                                (void *)(uintptr_t)counted_dispose, (void *)(uintptr_t)counted_destroy,
                                (void *)(uintptr_t)counted_deleter};
     memcpy(state_table, state_entries, sizeof state_table);
@@ -290,7 +292,7 @@ typedef struct setting {
     int8_t device;
 } setting;
 
-static void push(vector *v, const void *item, size_t bytes)
+static void torch_abi_push(vector *v, const void *item, size_t bytes)
 {
     if (v->behind == v->end) {
         size_t used = (size_t)(v->behind - v->first), room = used ? 2 * used : 16 * bytes;
@@ -298,7 +300,7 @@ static void push(vector *v, const void *item, size_t bytes)
         if (used)
             memcpy(more, v->first, used);
         void (*drop)(void *);
-        get(library("libstdc++.so.6"), "_ZdlPv", &drop);
+        torch_abi_get(library("libstdc++.so.6"), "_ZdlPv", &drop);
         if (v->first && drop)
             drop(v->first);
         *v = (vector){more, more + used, more + room};
@@ -310,7 +312,7 @@ static void push(vector *v, const void *item, size_t bytes)
 static void tell_freed(void *user, void *pointer)
 {
     cxx.raw_delete(((setting *)user)->allocator, pointer);
-    push(&((setting *)user)->out->freed, &pointer, sizeof pointer);
+    torch_abi_push(&((setting *)user)->out->freed, &pointer, sizeof pointer);
 }
 
 /* PyTorch's allocator notes the block's length and stream as for an allocation. */
@@ -322,7 +324,7 @@ static void tell_alive(void *user, void *pointer, size_t bytes, void *native)
     (void)cxx.malloc(s->allocator, bytes, s->device, native);
     alive_again = NULL;
     data_ptr made = {pointer, cxx.raw_deleter(s->allocator), pointer, CUDA, s->device};
-    push(&s->out->alive, &made, sizeof made);
+    torch_abi_push(&s->out->alive, &made, sizeof made);
 }
 
 static void *set_state(delta *out, void *self, int8_t device, const shared *state)
@@ -348,22 +350,22 @@ static double get_fraction(void *self, int8_t device)
     return replaced_by->fraction(device);
 }
 
-static void reset_peaks(void *self, int8_t device)
+static void torch_abi_reset_peaks(void *self, int8_t device)
 {
     (void)self;
     replaced_by->reset_peaks(device);
 }
 
-static void reset_accumulated(void *self, int8_t device)
+static void torch_abi_reset_accumulated(void *self, int8_t device)
 {
     (void)self;
     replaced_by->reset_accumulated(device);
 }
 
-static int replace(void **table, const char *name, uintptr_t function)
+static int torch_abi_replace(void **table, const char *name, uintptr_t function)
 {
     void *old;
-    get(library("libtorch_cuda.so"), name, &old);
+    torch_abi_get(library("libtorch_cuda.so"), name, &old);
     for (size_t i = 2; old && i < cxx.table_words; i++)
         if (table[i] == old) {
             table[i] = (void *)function;
@@ -382,16 +384,17 @@ int wtorch_abi_replace(const wtorch_calls *calls)
     }
     memcpy(table, cxx.table, cxx.table_words * sizeof *table);
     replaced_by = calls;
-    int count = replace(table, CLASS "9cacheInfoEaPm", (uintptr_t)cache_info) +
-                replace(table, CLASS "17getMemoryFractionEa", (uintptr_t)get_fraction) +
-                replace(table, CLASS "14resetPeakStatsEa", (uintptr_t)reset_peaks) +
-                replace(table, CLASS "21resetAccumulatedStatsEa", (uintptr_t)reset_accumulated);
-    if (RESULTS_BY_ADDRESS && make_tables())
+    int count = torch_abi_replace(table, CLASS "9cacheInfoEaPm", (uintptr_t)cache_info) +
+                torch_abi_replace(table, CLASS "17getMemoryFractionEa", (uintptr_t)get_fraction) +
+                torch_abi_replace(table, CLASS "14resetPeakStatsEa", (uintptr_t)torch_abi_reset_peaks) +
+                torch_abi_replace(table, CLASS "21resetAccumulatedStatsEa", (uintptr_t)torch_abi_reset_accumulated);
+    if (RESULTS_BY_ADDRESS && torch_abi_make_tables())
         count +=
-            replace(table, CLASS "18getCheckpointStateEaSt4pairIyyE", (uintptr_t)get_state) +
-            replace(table,
-                    CLASS "22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE",
-                    (uintptr_t)set_state);
+            torch_abi_replace(table, CLASS "18getCheckpointStateEaSt4pairIyyE", (uintptr_t)get_state) +
+            torch_abi_replace(
+                table,
+                CLASS "22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE",
+                (uintptr_t)set_state);
     *object = table + 2; /* the table stays as long as the allocator, which PyTorch keeps to the end */
     return count;
 }

@@ -65,7 +65,7 @@ static wtorch_pool *find_pool(int device, const uint64_t *id)
     return pool;
 }
 
-static weir_status make_pool(int device, const uint64_t *id, wtorch_pool **out)
+static weir_status torch_pools_make_pool(int device, const uint64_t *id, wtorch_pool **out)
 {
     wtorch_pool *pool = calloc(1, sizeof *pool);
     weir_status status = pool ? weir_capture_pool_create(wtorch_client(device), &pool->memory)
@@ -245,7 +245,7 @@ void wseam_torch_begin_pool(int device, uint64_t first, uint64_t second, const v
         status = weir_fail(WEIR_ERR_BUSY, "pool (%llu, %llu) is being filled already", (unsigned long long)first,
                            (unsigned long long)second);
     else if (status == WEIR_OK && (!pool || !pool->memory))
-        status = pool ? weir_capture_pool_create(client, &pool->memory) : make_pool(device, id, &pool);
+        status = pool ? weir_capture_pool_create(client, &pool->memory) : torch_pools_make_pool(device, id, &pool);
     if (status == WEIR_OK) {
         pool->users++;
         pool->filling = true;

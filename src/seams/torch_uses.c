@@ -94,7 +94,7 @@ static bool declare(const used_block *block, const use *u)
 }
 
 /* True: all uses are declared, the block is given back, and the record is gone. */
-static bool settle(used_block *block)
+static bool torch_uses_settle(used_block *block)
 {
     for (use **link = &block->uses, *u; (u = *link);) {
         if (!declare(block, u)) {
@@ -133,7 +133,7 @@ bool wtorch_use_free(void *pointer, weir_stream stream)
     used_block *block = (used_block *)(uintptr_t)value;
     atomic_fetch_sub(&used.live, 1);
     block->freed_on = stream;
-    if (!settle(block))
+    if (!torch_uses_settle(block))
         keep_waiting(block);
     return true;
 }
@@ -149,7 +149,7 @@ void wtorch_uses_again(void)
     pthread_mutex_unlock(&used.lock);
     for (used_block *block = list, *next; block; block = next) {
         next = block->next;
-        if (!settle(block))
+        if (!torch_uses_settle(block))
             keep_waiting(block);
     }
 }

@@ -91,7 +91,7 @@ void ws_add_header(ws_request *request, const char *name, const char *value)
     pthread_mutex_unlock(&request->lock);
 }
 
-static void wake(ws_request *request)
+static void serve_answer_wake(ws_request *request)
 {
     if (request->sleeping)
         ws_news_of(request);
@@ -108,7 +108,7 @@ void ws_answer_own(ws_request *request, unsigned status, const char *type, void 
         request->answer.type = type;
         request->answer.body = body;
         request->answer.bytes = bytes;
-        wake(request);
+        serve_answer_wake(request);
     }
     pthread_mutex_unlock(&request->lock);
     if (!first)
@@ -149,7 +149,7 @@ void ws_stream(ws_request *request, unsigned status, const char *type)
         request->answered = request->streams = true;
         request->answer.status = status;
         request->answer.type = type;
-        wake(request);
+        serve_answer_wake(request);
     }
     pthread_mutex_unlock(&request->lock);
 }
@@ -167,7 +167,7 @@ void ws_end(ws_request *request)
     while (request->cancelling)
         pthread_cond_wait(&request->changed, &request->lock);
     request->cancel = NULL;
-    wake(request);
+    serve_answer_wake(request);
     pthread_mutex_unlock(&request->lock);
     ws_request_drop(request);
     ws_handled_less(server);

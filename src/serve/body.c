@@ -29,14 +29,14 @@ void ws_body_clear(ws_request *request)
     request->body = (ws_text){0};
 }
 
-static bool refuse(ws_request *request, unsigned status, const char *code, const char *sentence)
+static bool body_refuse(ws_request *request, unsigned status, const char *code, const char *sentence)
 {
     ws_refuse(request, status, code, sentence, status == 503);
     return false;
 }
 
 /* What all bodies take together is counted before it is taken. */
-static bool grow(ws_request *request, size_t bytes)
+static bool body_grow(ws_request *request, size_t bytes)
 {
     ws_server *server = request->server;
     ws_text *body = &request->body;
@@ -48,13 +48,13 @@ static bool grow(ws_request *request, size_t bytes)
     uint64_t more = room - body->room;
     if (atomic_fetch_add(&server->body_bytes, more) + more > server->options.limits.bodies) {
         atomic_fetch_sub(&server->body_bytes, more);
-        return refuse(request, 503, "bodies_full",
-                      "the bodies of other requests take all memory that there is for them");
+        return body_refuse(request, 503, "bodies_full",
+                           "the bodies of other requests take all memory that there is for them");
     }
     char *grown = realloc(body->data, room);
     if (!grown) {
         atomic_fetch_sub(&server->body_bytes, more);
-        return refuse(request, 503, "no_memory", "no memory for the body");
+        return body_refuse(request, 503, "no_memory", "no memory for the body");
     }
     body->data = grown;
     body->room = room;
@@ -62,16 +62,16 @@ static bool grow(ws_request *request, size_t bytes)
 }
 
 /* `bytes` of the body itself, inflated. */
-static bool keep(ws_request *request, const void *data, size_t bytes)
+static bool body_keep(ws_request *request, const void *data, size_t bytes)
 {
     ws_text *body = &request->body;
     if (bytes > request->route->most_body - body->bytes)
-        return refuse(request, 413, "too_large", "the body is larger than this path takes");
+        return body_refuse(request, 413, "too_large", "the body is larger than this path takes");
     if (request->route->part) {
         body->bytes += bytes;
         return request->route->part(request, data, bytes, request->server->options.user);
     }
-    if (body->room < body->bytes + bytes + 1 && !grow(request, bytes))
+    if (body->room < body->bytes + bytes + 1 && !body_grow(request, bytes))
         return false;
     memcpy(body->data + body->bytes, data, bytes);
     body->bytes += bytes;
@@ -90,10 +90,10 @@ static bool inflate_part(ws_request *request, const void *data, size_t bytes)
         z->avail_out = sizeof out;
         int got = inflate(z, Z_NO_FLUSH);
         if (got != Z_OK && got != Z_STREAM_END && got != Z_BUF_ERROR)
-            return refuse(request, 400, "bad_encoding", "the body is not what Content-Encoding says");
+            return body_refuse(request, 400, "bad_encoding", "the body is not what Content-Encoding says");
         if (got == Z_STREAM_END && z->avail_in > 0)
-            return refuse(request, 400, "bad_encoding", "there are bytes behind the end of the compressed body");
-        if (!keep(request, out, sizeof out - z->avail_out))
+            return body_refuse(request, 400, "bad_encoding", "there are bytes behind the end of the compressed body");
+        if (!body_keep(request, out, sizeof out - z->avail_out))
             return false;
         if (got == Z_STREAM_END)
             break;
@@ -105,8 +105,8 @@ bool ws_body_take(ws_request *request, const void *data, size_t bytes)
 {
     request->body_sent += bytes;
     if (request->body_sent > request->route->most_body)
-        return refuse(request, 413, "too_large", "the body is larger than this path takes");
-    return request->inflating ? inflate_part(request, data, bytes) : keep(request, data, bytes);
+        return body_refuse(request, 413, "too_large", "the body is larger than this path takes");
+    return request->inflating ? inflate_part(request, data, bytes) : body_keep(request, data, bytes);
 }
 
 bool ws_body_ends(ws_request *request)
@@ -120,6 +120,6 @@ bool ws_body_ends(ws_request *request)
     z->next_out = none;
     z->avail_out = sizeof none;
     if (inflate(z, Z_FINISH) != Z_STREAM_END)
-        return refuse(request, 400, "bad_encoding", "the compressed body ends too early");
+        return body_refuse(request, 400, "bad_encoding", "the compressed body ends too early");
     return true;
 }

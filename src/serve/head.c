@@ -14,7 +14,7 @@ typedef struct fields {
     bool no_memory;
 } fields;
 
-static bool append(ws_text *text, const char *data, size_t bytes)
+static bool head_append(ws_text *text, const char *data, size_t bytes)
 {
     if (text->room - text->bytes < bytes) {
         size_t room = text->room * 2 + bytes + 512;
@@ -54,8 +54,8 @@ static enum MHD_Result take_field(void *user, enum MHD_ValueKind kind, const cha
     } else if (strcasecmp(name, "Origin") == 0) {
         it->origin = value;
     }
-    it->no_memory =
-        !append(it->copy, name, strlen(name) + 1) || !append(it->copy, value, strlen(value) + 1) || it->no_memory;
+    it->no_memory = !head_append(it->copy, name, strlen(name) + 1) ||
+                    !head_append(it->copy, value, strlen(value) + 1) || it->no_memory;
     return MHD_YES;
 }
 
@@ -71,7 +71,7 @@ static bool is_equal(const char *given, const char *key)
     return differ == 0;
 }
 
-static bool has_key(const ws_options *options, const char *authorization)
+static bool head_has_key(const ws_options *options, const char *authorization)
 {
     bool found = options->keys == NULL;
     if (found || !authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
@@ -100,7 +100,7 @@ static bool from_elsewhere(const char *origin, const char *own)
 
 /* ---- the checks, in order ---------------------------------------------------------------------------------------- */
 
-static bool refuse(ws_request *request, unsigned status, const char *code, const char *sentence)
+static bool head_refuse(ws_request *request, unsigned status, const char *code, const char *sentence)
 {
     ws_refuse(request, status, code, sentence, 0);
     return false;
@@ -111,17 +111,17 @@ static bool check_framing(ws_request *request, const fields *it, const char *ver
 {
     request->broken = true;
     if (it->hosts > 1 || (it->hosts == 0 && strcmp(version, "HTTP/1.0") != 0))
-        return refuse(request, 400, "bad_host", "a request has one Host field");
+        return head_refuse(request, 400, "bad_host", "a request has one Host field");
     if (it->lengths > 1 || (it->lengths && it->codings))
-        return refuse(request, 400, "bad_length", "a body has one Content-Length, or one Transfer-Encoding");
+        return head_refuse(request, 400, "bad_length", "a body has one Content-Length, or one Transfer-Encoding");
     if (it->codings > 1 || (it->codings && strcasecmp(it->coding, "chunked") != 0))
-        return refuse(request, 501, "bad_transfer_encoding",
-                      "the only Transfer-Encoding that is understood is chunked");
+        return head_refuse(request, 501, "bad_transfer_encoding",
+                           "the only Transfer-Encoding that is understood is chunked");
     char *end = NULL;
     request->chunked = it->codings == 1;
     request->announced = it->lengths ? strtoull(it->length, &end, 10) : 0;
     if (end && (*end != '\0' || it->length[0] < '0' || it->length[0] > '9'))
-        return refuse(request, 400, "bad_length", "Content-Length is not a number");
+        return head_refuse(request, 400, "bad_length", "Content-Length is not a number");
     request->expects = it->expect != NULL;
     request->broken = false;
     return true;
@@ -133,10 +133,10 @@ static bool check_origin(ws_request *request, const fields *it)
     if (options->keys) /* another site's page does not know one */
         return true;
     if (it->host && !is_plain_host(it->host, options->host))
-        return refuse(request, 403, "bad_host",
-                      "the Host field is neither an address nor localhost; with a key any is taken");
+        return head_refuse(request, 403, "bad_host",
+                           "the Host field is neither an address nor localhost; with a key any is taken");
     if (from_elsewhere(it->origin, options->host))
-        return refuse(request, 403, "bad_origin", "requests from pages of other sites need a key");
+        return head_refuse(request, 403, "bad_origin", "requests from pages of other sites need a key");
     return true;
 }
 
@@ -153,12 +153,12 @@ static bool find_route(ws_request *request, const char *method)
         return false;
     }
     if (match == WS_BAD_PATH)
-        return refuse(request, 400, "bad_path", "the path is not one");
+        return head_refuse(request, 400, "bad_path", "the path is not one");
     if (match == WS_NO_PATH)
-        return refuse(request, 404, "not_found", "nothing is served at this path");
+        return head_refuse(request, 404, "not_found", "nothing is served at this path");
     ws_add_header(request, "Allow", allowed);
     if (!asks)
-        return refuse(request, 405, "bad_method", "this path does not take this method");
+        return head_refuse(request, 405, "bad_method", "this path does not take this method");
     ws_answer(request, 204, NULL, NULL, 0);
     return false;
 }
@@ -166,16 +166,16 @@ static bool find_route(ws_request *request, const char *method)
 static bool check_key(ws_request *request, const fields *it)
 {
     bool open = request->route && request->route->open;
-    if (open || has_key(&request->server->options, it->authorization))
+    if (open || head_has_key(&request->server->options, it->authorization))
         return true;
     ws_add_header(request, "WWW-Authenticate", "Bearer");
-    return refuse(request, 401, "bad_key", "a key is needed: Authorization: Bearer KEY");
+    return head_refuse(request, 401, "bad_key", "a key is needed: Authorization: Bearer KEY");
 }
 
 static bool check_body(ws_request *request)
 {
     if (request->announced > request->route->most_body || (request->chunked && request->route->most_body == 0))
-        return refuse(request, 413, "too_large", "the body is larger than this path takes");
+        return head_refuse(request, 413, "too_large", "the body is larger than this path takes");
     return true;
 }
 
@@ -185,16 +185,16 @@ static bool check_encoding(ws_request *request, const fields *it)
         return true;
     if (ws_body_begin(request, it->encoding) == WEIR_OK)
         return true;
-    return refuse(request, 415, "bad_encoding", "the only Content-Encoding that is understood is gzip or deflate");
+    return head_refuse(request, 415, "bad_encoding", "the only Content-Encoding that is understood is gzip or deflate");
 }
 
-static bool check(ws_request *request, const fields *it, const char *version)
+static bool head_check(ws_request *request, const fields *it, const char *version)
 {
     /* Without a key nobody learns which paths there are. */
     if (!check_framing(request, it, version) || !check_origin(request, it))
         return false;
     bool found = find_route(request, request->method);
-    if (!found && request->server->options.keys && !has_key(&request->server->options, it->authorization)) {
+    if (!found && request->server->options.keys && !head_has_key(&request->server->options, it->authorization)) {
         ws_answer_clear(&request->answer);
         request->answered = false;
     }
@@ -214,7 +214,7 @@ weir_status ws_head_read(ws_request *request, const char *url, const char *metho
         ws_refuse(request, 501, "bad_method", "there is no such method", 0);
         return WEIR_OK;
     }
-    if (check(request, &it, version) && request->route->head)
+    if (head_check(request, &it, version) && request->route->head)
         request->route->head(request, request->server->options.user);
     return WEIR_OK;
 }

@@ -81,7 +81,7 @@ static void take_news(ws_server *server)
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
-static void watch(const ws_server *server, int fd, uint32_t events, void *what)
+static void serve_loop_watch(const ws_server *server, int fd, uint32_t events, void *what)
 {
     struct epoll_event event = {.events = events, .data.ptr = what};
     if (epoll_ctl(server->polling, EPOLL_CTL_ADD, fd, &event) != 0)
@@ -94,7 +94,7 @@ static void accept_more(ws_server *server)
     if (server->accepting || server->draining || now >= server->options.limits.connections)
         return;
     server->accepting = true;
-    watch(server, server->listening, EPOLLIN, &server->watch_listening);
+    serve_loop_watch(server, server->listening, EPOLLIN, &server->watch_listening);
 }
 
 static void stop_accepting(ws_server *server)
@@ -143,7 +143,7 @@ void ws_connection_begins(ws_server *server, struct MHD_Connection *mhd, void **
     atomic_fetch_add(&server->connection_count, 1);
     atomic_fetch_add(&server->accepted, 1);
     ws_timer_set(&server->timers, &connection->timer, WS_WAIT_HEAD, ws_clock());
-    watch(server, connection->fd, EPOLLRDHUP | EPOLLET, connection);
+    serve_loop_watch(server, connection->fd, EPOLLRDHUP | EPOLLET, connection);
 }
 
 static void begin_lingering(ws_server *server, int fd)
@@ -157,7 +157,7 @@ static void begin_lingering(ws_server *server, int fd)
     server->lingering++;
     *rest = (lingering){.watched = WS_WATCH_LINGER, .fd = fd};
     ws_timer_set(&server->timers, &rest->timer, WS_WAIT_LINGER, ws_clock());
-    watch(server, fd, EPOLLIN | EPOLLRDHUP, rest);
+    serve_loop_watch(server, fd, EPOLLIN | EPOLLRDHUP, rest);
 }
 
 static void end_lingering(ws_server *server, lingering *rest)
@@ -302,7 +302,7 @@ static void end_all(ws_server *server)
 }
 
 /* Answers whether all is over. */
-static bool drain(ws_server *server)
+static bool serve_loop_drain(ws_server *server)
 {
     pthread_mutex_lock(&server->news_lock);
     bool stop = server->stop, handled = server->handled > 0 || server->first_news;
@@ -336,7 +336,7 @@ static void client_is_gone(ws_connection *connection)
             connection); /* libmicrohttpd may wait for room that a client that reads nothing never makes */
 }
 
-static void look_at(ws_server *server, void *what)
+static void serve_loop_look_at(ws_server *server, void *what)
 {
     ws_watched watched = *(ws_watched *)what;
     uint64_t count = 0;
@@ -380,10 +380,10 @@ void *ws_loop(void *user)
     struct epoll_event events[EVENTS];
     ws_timer *due;
     accept_more(server);
-    while (!drain(server)) {
+    while (!serve_loop_drain(server)) {
         int count = epoll_wait(server->polling, events, EVENTS, next_wake(server));
         for (int i = 0; i < count; i++)
-            look_at(server, events[i].data.ptr);
+            serve_loop_look_at(server, events[i].data.ptr);
         take_news(server);
         for (uint64_t now = ws_clock(); (due = ws_timer_due(&server->timers, now));)
             timer_is_due(server, due);

@@ -5,7 +5,7 @@
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
 
-static ws_request *create(ws_server *server, ws_connection *connection, struct MHD_Connection *mhd)
+static ws_request *request_create(ws_server *server, ws_connection *connection, struct MHD_Connection *mhd)
 {
     ws_request *request = calloc(1, sizeof *request);
     if (!request)
@@ -37,7 +37,7 @@ void ws_request_drop(ws_request *request)
 }
 
 /* A reference beside the loop's, which stays. */
-static void let_go(ws_request *request)
+static void request_let_go(ws_request *request)
 {
     atomic_fetch_sub(&request->references, 1);
 }
@@ -121,7 +121,7 @@ void ws_request_cancel(ws_request *request)
             pthread_mutex_lock(&request->lock);
             request->ended = true;
             pthread_mutex_unlock(&request->lock);
-            let_go(request); /* the queue's */
+            request_let_go(request); /* the queue's */
         } else {
             atomic_fetch_add(&request->references, 1); /* the timer's */
             call_cancel(request);
@@ -165,7 +165,7 @@ static enum MHD_Result sleep_for_news(ws_request *request)
 }
 
 /* What there is to do now that the handler may have had its say. */
-static enum MHD_Result go_on(ws_request *request)
+static enum MHD_Result request_go_on(ws_request *request)
 {
     pthread_mutex_lock(&request->lock);
     bool cancelled = request->cancelled, answered = request->answered, ended = request->ended;
@@ -193,13 +193,13 @@ static enum MHD_Result dispatch(ws_request *request)
         atomic_fetch_add(&request->server->cancelled, 1);
         atomic_fetch_add(&request->server->cancelled_waiting, 1);
         request->ended = true;
-        let_go(request);
+        request_let_go(request);
     } else if (!ws_workers_take(request)) {
         ws_refuse(request, 429, "queue_full", "as many requests wait as may", 1);
         request->ended = true;
-        let_go(request);
+        request_let_go(request);
     }
-    return go_on(request);
+    return request_go_on(request);
 }
 
 /* ---- what libmicrohttpd tells ------------------------------------------------------------------------------------ */
@@ -220,12 +220,12 @@ static enum MHD_Result refuse_early(ws_request *request)
     return send_answer(request);
 }
 
-static enum MHD_Result begin(ws_server *server, struct MHD_Connection *mhd, const char *url, const char *method,
-                             const char *version, void **context)
+static enum MHD_Result request_begin(ws_server *server, struct MHD_Connection *mhd, const char *url, const char *method,
+                                     const char *version, void **context)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     ws_connection *connection = info ? info->socket_context : NULL;
-    ws_request *request = connection ? create(server, connection, mhd) : NULL;
+    ws_request *request = connection ? request_create(server, connection, mhd) : NULL;
     if (!request)
         return MHD_NO;
     *context = request;
@@ -238,7 +238,7 @@ static enum MHD_Result begin(ws_server *server, struct MHD_Connection *mhd, cons
     return request->answered ? refuse_early(request) : MHD_YES;
 }
 
-static enum MHD_Result take(ws_request *request, const char *data, size_t *bytes)
+static enum MHD_Result request_take(ws_request *request, const char *data, size_t *bytes)
 {
     size_t got = *bytes;
     *bytes = 0;
@@ -261,11 +261,11 @@ enum MHD_Result ws_access(void *server, struct MHD_Connection *mhd, const char *
 {
     ws_request *request = *context;
     if (!request)
-        return begin(server, mhd, url, method, version, context);
+        return request_begin(server, mhd, url, method, version, context);
     if (*bytes > 0)
-        return take(request, data, bytes);
+        return request_take(request, data, bytes);
     if (request->dispatched)
-        return go_on(request);
+        return request_go_on(request);
     ws_timer_clear(&request->server->timers, &request->connection->timer);
     if (request->answered || !ws_body_ends(request))
         return send_answer(request);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int digit(char c)
+static int route_digit(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -13,12 +13,12 @@ static int digit(char c)
 }
 
 /* One segment in place, up to `end`; answers its new end, NULL if an escape is none or stands for a control character. */
-static char *decode(char *from, const char *end)
+static char *route_decode(char *from, const char *end)
 {
     char *to = from;
     for (const char *at = from; at < end; to++) {
         bool escaped = *at == '%';
-        int high = escaped && end - at > 2 ? digit(at[1]) : -1, low = high >= 0 ? digit(at[2]) : -1;
+        int high = escaped && end - at > 2 ? route_digit(at[1]) : -1, low = high >= 0 ? route_digit(at[2]) : -1;
         if (escaped && low < 0)
             return NULL;
         *to = escaped ? (char)(high * 16 + low) : *at;
@@ -50,14 +50,14 @@ static bool is_utf8(const char *text, const char *end)
 enum { MOST_PARTS = 16 };
 
 /* Splits at '/' first, so that an escaped one is part of a segment. Answers how many there are; -1: refused. */
-static int split(char *path, const char *parts[MOST_PARTS])
+static int route_split(char *path, const char *parts[MOST_PARTS])
 {
     int count = 0;
     if (*path != '/')
         return -1;
     for (char *at = path + 1, *end; at; at = end) {
         char *slash = strchr(at, '/');
-        char *after = decode(at, slash ? slash : at + strlen(at));
+        char *after = route_decode(at, slash ? slash : at + strlen(at));
         if (!after || !is_utf8(at, after) || count == MOST_PARTS)
             return -1;
         end = slash ? slash + 1 : NULL;
@@ -75,7 +75,7 @@ static int without_last(const char *const parts[MOST_PARTS], int count)
     return count > 1 && parts[count - 1][0] == '\0' ? count - 1 : count;
 }
 
-static bool fits(const char *pattern, const char *const *parts, int count, const char *segments[WS_SEGMENTS])
+static bool route_fits(const char *pattern, const char *const *parts, int count, const char *segments[WS_SEGMENTS])
 {
     int taken = 0, i = 0;
     for (const char *at = pattern + 1;; i++) {
@@ -100,7 +100,7 @@ ws_match ws_route_find(const ws_route *routes, const char *method, char *path, c
                        const char *segments[WS_SEGMENTS], char *allowed)
 {
     const char *parts[MOST_PARTS];
-    int count = split(path, parts);
+    int count = route_split(path, parts);
     bool head = strcmp(method, "HEAD") == 0;
     *out = NULL;
     allowed[0] = '\0';
@@ -109,7 +109,7 @@ ws_match ws_route_find(const ws_route *routes, const char *method, char *path, c
     count = without_last(parts, count);
     for (const ws_route *route = routes; route->path && !*out; route++) {
         const char *found[WS_SEGMENTS] = {0};
-        if (!fits(route->path, parts, count, found))
+        if (!route_fits(route->path, parts, count, found))
             continue;
         size_t used = strlen(allowed);
         snprintf(allowed + used, 64 - used, "%s%s", used ? ", " : "",

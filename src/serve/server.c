@@ -190,7 +190,7 @@ static weir_status begin_threads(ws_server *server)
 
 /* ---- the server -------------------------------------------------------------------------------------------------- */
 
-static weir_status check(const ws_options *options)
+static weir_status server_check(const ws_options *options)
 {
     const ws_limits *l = &options->limits;
     if (!l->head_bytes || !l->connections || !l->workers || !l->stream_bytes || !l->head_ms || !l->body_ms ||
@@ -215,7 +215,7 @@ static void fit_files(ws_limits *limits)
     limits->connections = most;
 }
 
-static ws_server *allocate(const ws_options *options)
+static ws_server *server_allocate(const ws_options *options)
 {
     ws_server *server = calloc(1, sizeof *server);
     if (!server)
@@ -234,20 +234,20 @@ static ws_server *allocate(const ws_options *options)
     return server;
 }
 
-static void close_file(int fd)
+static void server_close_file(int fd)
 {
     if (fd >= 0)
         close(fd);
 }
 
 /* Once no thread of it runs. */
-static void release(ws_server *server)
+static void server_release(ws_server *server)
 {
     if (server->daemon)
         MHD_stop_daemon(server->daemon);
-    close_file(server->listening);
-    close_file(server->nudge);
-    close_file(server->polling);
+    server_close_file(server->listening);
+    server_close_file(server->nudge);
+    server_close_file(server->polling);
     pthread_mutex_lock(&server->news_lock); /* whoever has ended the last request has let go of it */
     pthread_mutex_unlock(&server->news_lock);
     pthread_mutex_destroy(&server->news_lock);
@@ -258,8 +258,8 @@ static void release(ws_server *server)
 
 weir_status ws_server_create(const ws_options *options, ws_server **out)
 {
-    weir_status status = check(options);
-    ws_server *server = status == WEIR_OK ? allocate(options) : NULL;
+    weir_status status = server_check(options);
+    ws_server *server = status == WEIR_OK ? server_allocate(options) : NULL;
     *out = NULL;
     if (status == WEIR_OK && !server)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for a server");
@@ -276,7 +276,7 @@ weir_status ws_server_create(const ws_options *options, ws_server **out)
     } else if (server) {
         if (server->workers)
             ws_workers_end(server);
-        release(server);
+        server_release(server);
     }
     return status;
 }
@@ -292,7 +292,7 @@ void ws_server_destroy(ws_server *server, unsigned drain_ms)
     pthread_mutex_unlock(&server->news_lock);
     pthread_join(server->loop, NULL);
     ws_workers_end(server);
-    release(server);
+    server_release(server);
 }
 
 uint16_t ws_server_port(const ws_server *server)

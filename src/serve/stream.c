@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* What was read lies before stream_at; it is dropped where room is needed. */
-static bool make_room(ws_request *request, size_t bytes)
+static bool serve_stream_make_room(ws_request *request, size_t bytes)
 {
     ws_text *stream = &request->stream;
     if (stream->room - request->stream_at - stream->bytes >= bytes)
@@ -23,10 +23,10 @@ static bool make_room(ws_request *request, size_t bytes)
     return true;
 }
 
-static weir_status append(ws_request *request, const char *data, size_t bytes)
+static weir_status serve_stream_append(ws_request *request, const char *data, size_t bytes)
 {
     ws_text *stream = &request->stream;
-    if (!make_room(request, bytes))
+    if (!serve_stream_make_room(request, bytes))
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of a stream", bytes);
     memcpy(stream->data + request->stream_at + stream->bytes, data, bytes);
     stream->bytes += bytes;
@@ -51,7 +51,7 @@ weir_status ws_write(ws_request *request, const void *data, size_t bytes)
         } else if (part == 0) {
             pthread_cond_wait(&request->changed, &request->lock);
         } else {
-            status = append(request, at, part);
+            status = serve_stream_append(request, at, part);
             at += part;
             bytes -= part;
         }
@@ -71,7 +71,7 @@ weir_status ws_try_write(ws_request *request, const void *data, size_t bytes)
     else if (held > 0 && (held >= most || bytes > most - held))
         status = weir_fail(WEIR_ERR_BUSY, "the stream holds %zu of %zu bytes for its client", held, most);
     else
-        status = append(request, data, bytes);
+        status = serve_stream_append(request, data, bytes);
     pthread_mutex_unlock(&request->lock);
     return status;
 }

@@ -29,7 +29,7 @@ static ws_request *take_first(ws_server *server)
     return first;
 }
 
-static void *work(void *user)
+static void *workers_work(void *user)
 {
     ws_server *server = user;
     pthread_mutex_lock(&server->queue_lock);
@@ -89,7 +89,7 @@ weir_status ws_workers_begin(ws_server *server)
     if (!server->workers)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for %u workers", count);
     for (; server->worker_count < count; server->worker_count++) {
-        int error = pthread_create(&server->workers[server->worker_count], NULL, work, server);
+        int error = pthread_create(&server->workers[server->worker_count], NULL, workers_work, server);
         if (error)
             return weir_fail(WEIR_ERR_SYSTEM, "no thread for worker %u of %u: %s", server->worker_count + 1, count,
                              strerror(error));

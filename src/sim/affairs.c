@@ -105,7 +105,7 @@ static bool give_stream(world *w, unsigned stream)
     return true;
 }
 
-static void acquire(world *w, unsigned stream)
+static void affairs_acquire(world *w, unsigned stream)
 {
     weir_stream got;
     if (!ANSWER(w, "weir_stream_acquire", weir_stream_acquire(w->runtime, &got), WEIR_OK))
@@ -115,7 +115,7 @@ static void acquire(world *w, unsigned stream)
     oracle_succeeds(w->oracle, world_number(w, stream), false);
 }
 
-static void release(world *w, unsigned stream)
+static void affairs_release(world *w, unsigned stream)
 {
     for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
         if (w->launches[i].launch && w->launches[i].stream == stream)
@@ -142,9 +142,9 @@ void run_stream(world *w, const step *s)
     if (!w->streams[stream].id && s->field[F_FLAGS] & 1 && world_knows_foreign(&w->options))
         make_known(w, stream);
     else if (!w->streams[stream].id)
-        acquire(w, stream);
+        affairs_acquire(w, stream);
     else
-        release(w, stream);
+        affairs_release(w, stream);
     w->stream_closed[stream] = false;
 }
 
@@ -171,7 +171,7 @@ static bool has_blocks(const world *w, unsigned client)
     return false;
 }
 
-static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t maximum, weir_scrub scrub)
+static void affairs_open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t maximum, weir_scrub scrub)
 {
     weir_client_options options = {
         .struct_size = sizeof options, .name = "client", .guaranteed = guaranteed, .maximum = maximum, .scrub = scrub};
@@ -186,7 +186,7 @@ static void open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t
     w->owner[client] = (uint8_t)((w->openings * 2 + (scrub != WEIR_SCRUB_NEVER)) % WI_SIM_OWNERS);
 }
 
-static void close_client(world *w, unsigned client)
+static void affairs_close_client(world *w, unsigned client)
 {
     bool busy = has_blocks(w, client);
     uint64_t nested = w->nested;
@@ -212,10 +212,10 @@ void run_client(world *w, const step *s)
         return;
     w->client_closed[client] = true;
     if (!w->clients[client])
-        open_client(w, client, s->field[F_BYTES], s->field[F_MORE],
-                    s->field[F_FLAGS] & 1 ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
+        affairs_open_client(w, client, s->field[F_BYTES], s->field[F_MORE],
+                            s->field[F_FLAGS] & 1 ? WEIR_SCRUB_OTHERS : WEIR_SCRUB_NEVER);
     else
-        close_client(w, client);
+        affairs_close_client(w, client);
     w->client_closed[client] = false;
 }
 
@@ -272,7 +272,7 @@ void world_hear_guard(world *w)
                   weir_name_of(WEIR_NAMES_GUARD, report.kind), report.bytes, (long long)report.offset);
 }
 
-static bool is_capturing(const world *w)
+static bool affairs_is_capturing(const world *w)
 {
     for (unsigned i = 1; i <= w->options.streams; i++)
         if (w->captured[i])
@@ -290,7 +290,7 @@ void run_snapshot(world *w, const step *s)
     world_hear_guard(w);
     world_check_pools(w);
     uint64_t nested = w->nested;
-    bool drained = oracle_drained(w->oracle) && !is_capturing(w);
+    bool drained = oracle_drained(w->oracle) && !affairs_is_capturing(w);
     weir_status status = weir_snapshot(w->runtime, &stats, lines, WORLD_CLIENTS, &count);
     if (!ANSWER(w, "weir_snapshot", status, WEIR_OK))
         return;

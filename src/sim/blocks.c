@@ -5,7 +5,7 @@
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)
 
-static uint64_t bit(unsigned stream)
+static uint64_t blocks_bit(unsigned stream)
 {
     return stream ? UINT64_C(1) << stream : 0;
 }
@@ -22,7 +22,7 @@ static uint64_t touchable(uint64_t bytes)
 }
 
 /* A guard sees every byte beyond the end, and work here goes by units. */
-static uint64_t whole(const world *w, uint64_t bytes)
+static uint64_t blocks_whole(const world *w, uint64_t bytes)
 {
     return world_features(w) & WEIR_FEATURE_GUARDS ? touchable(bytes) : bytes;
 }
@@ -49,7 +49,7 @@ void world_let_slot_go(world *w, slot *b, unsigned stream)
 bool world_follow(world *w, unsigned stream, uint64_t mask)
 {
     for (unsigned other = 1; other <= w->options.streams; other++) {
-        if (!(mask & bit(other)) || other == stream)
+        if (!(mask & blocks_bit(other)) || other == stream)
             continue;
         if (!world_has_stream(w, other)) /* its end is under way */
             return false;
@@ -69,14 +69,14 @@ bool world_follow(world *w, unsigned stream, uint64_t mask)
 /* Brings `stream` behind what a read, or a write or free, must come after. */
 bool world_order_use(world *w, slot *b, unsigned stream, bool write)
 {
-    if (!world_follow(w, stream, write ? b->touched : b->touched & bit(b->writer)))
+    if (!world_follow(w, stream, write ? b->touched : b->touched & blocks_bit(b->writer)))
         return false;
-    b->recorded &= write ? 0 : ~bit(stream);
+    b->recorded &= write ? 0 : ~blocks_bit(stream);
     if (write) {
-        b->touched = bit(stream);
+        b->touched = blocks_bit(stream);
         b->writer = (uint8_t)stream;
     } else {
-        b->touched |= bit(stream);
+        b->touched |= blocks_bit(stream);
     }
     return true;
 }
@@ -167,7 +167,7 @@ static void check_charge(world *w, const slot *b, uint64_t expected)
 }
 
 /* The user has the block from here on. */
-static void settle_in(world *w, slot *b, unsigned stream, bool zeroed, bool kept)
+static void blocks_settle_in(world *w, slot *b, unsigned stream, bool zeroed, bool kept)
 {
     uint64_t alignment = b->alignment ? b->alignment : UNIT;
     if ((uintptr_t)b->block.pointer % alignment != 0)
@@ -204,10 +204,10 @@ static bool take_reserved(reserved *from, weir_request *request, uint64_t charge
     return charged <= wi_reservation_left(from->reservation);
 }
 
-static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned stream)
+static void blocks_allocate(world *w, const step *s, slot *b, unsigned client, unsigned stream)
 {
     weir_request request = {.struct_size = sizeof request,
-                            .bytes = whole(w, s->field[F_BYTES]),
+                            .bytes = blocks_whole(w, s->field[F_BYTES]),
                             .alignment = s->field[F_MORE],
                             .stream = w->streams[stream],
                             .memory_class = (weir_class)s->field[F_CLASS],
@@ -248,14 +248,14 @@ static void allocate(world *w, const step *s, slot *b, unsigned client, unsigned
                 .client = (uint8_t)client,
                 .memory_class = (uint8_t)request.memory_class,
                 .alignment = (uint32_t)request.alignment,
-                .touched = bit(stream),
+                .touched = blocks_bit(stream),
                 .writer = (uint8_t)stream,
                 .in_hand = true,
                 .stable = request.flags & WEIR_ALLOC_STABLE,
                 .home = stream,
                 .home_id = request.stream.id,
                 .declared = s->field[F_COUNT] & 1};
-    settle_in(w, b, stream, zeroed, kept);
+    blocks_settle_in(w, b, stream, zeroed, kept);
     if (s->field[F_COUNT] & 4 && !b->declared)
         look_at_new(w, b, stream, 0);
 }
@@ -268,7 +268,7 @@ void run_allocate(world *w, const step *s)
         return;
     bool resumes = w->suspended[client] == SUSPENDED_UNTIL_ALLOC; /* which takes it in hand by itself */
     w->client_in_hand[client] = (uint8_t)(w->client_in_hand[client] + !resumes);
-    allocate(w, s, b, client, stream);
+    blocks_allocate(w, s, b, client, stream);
     w->client_in_hand[client] = (uint8_t)(w->client_in_hand[client] - !resumes);
     world_let_slot_go(w, b, stream);
 }
@@ -368,7 +368,7 @@ static bool cuts(const world *w, const slot *b, uint64_t after)
 }
 
 /* The charge of the block becomes `after` if the call does not fail: its tail goes, or it gets more. */
-static weir_status resize(world *w, slot *b, uint64_t bytes, uint64_t after, unsigned stream)
+static weir_status blocks_resize(world *w, slot *b, uint64_t bytes, uint64_t after, unsigned stream)
 {
     uint64_t most = wi_max(after, world_charge(w, bytes, b->alignment)); /* what is asked for, and may be refused */
     uint64_t moved = most > b->charged ? most - b->charged : b->charged - after;
@@ -404,7 +404,7 @@ static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
 {
     bool busy = held(b) || oracle_away(w->oracle, b->known) > 0, guarded = world_features(w) & WEIR_FEATURE_GUARDS;
     uint64_t before = b->bytes, after = guarded ? b->charged : world_charge(w, bytes, b->alignment);
-    weir_status status = resize(w, b, bytes, after, stream);
+    weir_status status = blocks_resize(w, b, bytes, after, stream);
     if (busy)
         world_expect_busy(w, "weir_resize", status);
     if (!ANSWER(w, "weir_resize", status, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_NO_ROOM, busy ? WEIR_ERR_BUSY : WEIR_OK))
@@ -425,7 +425,7 @@ void run_resize(world *w, const step *s)
     if (!world_take_slot(w, b, stream, true))
         return;
     if (b->declared || world_order_use(w, b, stream, true))
-        resize_slot(w, b, whole(w, s->field[F_BYTES] ? s->field[F_BYTES] : 1), stream);
+        resize_slot(w, b, blocks_whole(w, s->field[F_BYTES] ? s->field[F_BYTES] : 1), stream);
     world_let_slot_go(w, b, stream);
 }
 
@@ -453,7 +453,7 @@ static void open_tickets(world *w, const launch *l, int by)
 }
 
 /* The blocks that a step names: from the slot on, every second one that is declared. */
-static bool gather(world *w, const step *s, launch *l, weir_use *uses)
+static bool blocks_gather(world *w, const step *s, launch *l, weir_use *uses)
 {
     bool conflict = false;
     for (unsigned i = 0; i < s->field[F_COUNT] % WORLD_USES + 1; i++) {
@@ -480,7 +480,7 @@ static void take_launch(world *w, launch *l, bool take)
         world_slot(w, l->slots[i])->in_hand = take;
 }
 
-static void begin(world *w, launch *l, const weir_use *uses, bool conflict)
+static void blocks_begin(world *w, launch *l, const weir_use *uses, bool conflict)
 {
     for (unsigned i = 0; i < l->count; i++)
         oracle_naming(w->oracle, world_slot(w, l->slots[i])->known, world_number(w, l->stream));
@@ -502,13 +502,13 @@ void run_begin(world *w, const step *s)
     weir_use uses[WORLD_USES];
     if (l->launch || l->in_hand || !world_has_stream(w, fresh.stream))
         return;
-    bool conflict = gather(w, s, &fresh, uses);
+    bool conflict = blocks_gather(w, s, &fresh, uses);
     if (fresh.count == 0)
         return;
     fresh.late = s->field[F_MORE] & 1;
     *l = fresh;
     take_launch(w, l, true);
-    begin(w, l, uses, conflict);
+    blocks_begin(w, l, uses, conflict);
     take_launch(w, l, false);
 }
 
@@ -521,7 +521,7 @@ static bool can_end(world *w, const launch *l)
     return can;
 }
 
-static void end(world *w, launch *l)
+static void blocks_end(world *w, launch *l)
 {
     unsigned stream = world_number(w, l->stream);
     if (l->late)
@@ -543,7 +543,7 @@ void run_end(world *w, const step *s)
     if (!can_end(w, l))
         return;
     take_launch(w, l, true);
-    end(w, l);
+    blocks_end(w, l);
     take_launch(w, l, false);
 }
 

@@ -4,7 +4,7 @@
 
 #include "runtime/runtime.h"
 
-static uint64_t bit(unsigned stream)
+static uint64_t ends_bit(unsigned stream)
 {
     return stream ? UINT64_C(1) << stream : 0;
 }
@@ -13,11 +13,11 @@ static uint64_t bit(unsigned stream)
 
 static bool knows(const slot *b, unsigned stream)
 {
-    return b->block.pointer && (b->touched & bit(stream) || b->writer == stream);
+    return b->block.pointer && (b->touched & ends_bit(stream) || b->writer == stream);
 }
 
 /* Whether a step under way is about something whose order is the stream's, or a launch is open there. */
-static bool is_wanted(const world *w, unsigned stream)
+static bool ends_is_wanted(const world *w, unsigned stream)
 {
     for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
         if (w->launches[i].launch && w->launches[i].stream == stream)
@@ -33,12 +33,12 @@ static bool is_wanted(const world *w, unsigned stream)
 }
 
 /* Who comes behind `other` comes behind what the stream did. */
-static void pass_on(slot *b, unsigned stream, unsigned other)
+static void ends_pass_on(slot *b, unsigned stream, unsigned other)
 {
     if (!knows(b, stream))
         return;
-    b->touched = (b->touched & ~bit(stream)) | bit(other);
-    b->recorded &= ~(bit(stream) | bit(other));
+    b->touched = (b->touched & ~ends_bit(stream)) | ends_bit(other);
+    b->recorded &= ~(ends_bit(stream) | ends_bit(other));
     if (b->writer == stream)
         b->writer = (uint8_t)other;
 }
@@ -48,22 +48,22 @@ void world_pass_on(world *w, slot *b, unsigned stream, unsigned other)
     if (!knows(b, stream))
         return;
     wi_sim_follow(w->device, w->native[other], w->native[stream]);
-    pass_on(b, stream, other);
+    ends_pass_on(b, stream, other);
 }
 
 bool world_is_told(const slot *b, unsigned stream)
 {
-    return b->recorded & bit(stream);
+    return b->recorded & ends_bit(stream);
 }
 
 static void pass_all_on(world *w, unsigned stream, unsigned other)
 {
     wi_sim_follow(w->device, w->native[other], w->native[stream]);
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
-        pass_on(&w->slots[i], stream, other);
+        ends_pass_on(&w->slots[i], stream, other);
     for (unsigned i = 0; i < WORLD_POOLS; i++)
         for (unsigned k = 0; k < w->pools[i].count; k++)
-            pass_on(&w->pools[i].pieces[k].slot, stream, other);
+            ends_pass_on(&w->pools[i].pieces[k].slot, stream, other);
 }
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
@@ -113,7 +113,7 @@ void world_register_beside(world *w)
         }
 }
 
-static void settle_in(world *w, const step *s, unsigned stream)
+static void ends_settle_in(world *w, const step *s, unsigned stream)
 {
     enum { CAPTURED = 1, NO_EVENT = 2, BESIDE = 4 };
     uint64_t how = s->field[F_FLAGS];
@@ -147,7 +147,7 @@ void run_replace(world *w, const step *s)
     void *next;
     if (stream == 0 || other == 0 || stream == other || !world_has_stream(w, stream) || !world_has_stream(w, other) ||
         !w->foreign[stream] || w->stream_in_hand[stream] > 0 || w->registering || world_frees_for_others(w) ||
-        is_wanted(w, stream))
+        ends_is_wanted(w, stream))
         return;
     unsigned number = world_number(w, stream);
     pass_all_on(w, stream, other);
@@ -158,7 +158,7 @@ void run_replace(world *w, const step *s)
     w->native[stream] = next;
     oracle_succeeds(w->oracle, world_number(w, stream), true);
     w->stream_closed[stream] = true;
-    settle_in(w, s, stream);
+    ends_settle_in(w, s, stream);
     w->stream_closed[stream] = w->unsettled[stream];
 }
 

@@ -12,7 +12,7 @@ bool world_knows_graphs(const world *w)
            !(world_features(w) & WEIR_FEATURE_GUARDS);
 }
 
-static graph_block *block_at(world_graph *g, const void *pointer)
+static graph_block *graphs_block_at(world_graph *g, const void *pointer)
 {
     for (unsigned i = 0; i < g->count; i++)
         if (g->blocks[i].pointer == pointer)
@@ -29,9 +29,9 @@ static void freed_by_user(world *w, graph_block *b)
 /* Capturing -------------------------------------------------------------------------------------------------------- */
 
 /* The pool has it from here on, or had it: in which case it is free there, and no block. */
-static graph_block *settle_in(world *w, world_graph *g, void *pointer)
+static graph_block *graphs_settle_in(world *w, world_graph *g, void *pointer)
 {
-    graph_block *b = block_at(g, pointer);
+    graph_block *b = graphs_block_at(g, pointer);
     if (b && b->live)
         oracle_report(w->oracle, ORACLE_OVERLAP, "a graph's block is given out in a capture while it is live");
     if (b && !b->live)
@@ -57,7 +57,7 @@ static void put_work(world *w, const world_graph *g, const graph_block *b, void 
     wi_sim_touch(w->device, native, b->pointer, g->bytes, false, version);
 }
 
-static bool allocate(world *w, world_graph *g, unsigned stream, graph_block **out)
+static bool graphs_allocate(world *w, world_graph *g, unsigned stream, graph_block **out)
 {
     weir_request request = {.struct_size = sizeof request,
                             .bytes = g->bytes,
@@ -72,7 +72,7 @@ static bool allocate(world *w, world_graph *g, unsigned stream, graph_block **ou
     /* What others had must be zeroed, which a capture cannot. */
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_STREAM_MISUSE))
         return false;
-    *out = settle_in(w, g, block.pointer);
+    *out = graphs_settle_in(w, g, block.pointer);
     return true;
 }
 
@@ -80,7 +80,7 @@ static void capture_work(world *w, const step *s, world_graph *g, unsigned strea
 {
     for (uint64_t i = 0; i <= s->field[F_COUNT] % WORLD_GRAPH_BLOCKS; i++) {
         graph_block *b = NULL;
-        if (!allocate(w, g, stream, &b))
+        if (!graphs_allocate(w, g, stream, &b))
             return;
         put_work(w, g, b, w->native[stream]);
         if (s->field[F_MORE] >> i & 1 &&
@@ -89,7 +89,7 @@ static void capture_work(world *w, const step *s, world_graph *g, unsigned strea
     }
 }
 
-static void capture(world *w, const step *s, world_graph *g)
+static void graphs_capture(world *w, const step *s, world_graph *g)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
     if (stream == 0 || !world_has_stream(w, stream) || w->stream_in_hand[stream] > 0 || world_frees_for_others(w) ||
@@ -133,7 +133,7 @@ static void free_one(world *w, const step *s, world_graph *g)
         freed_by_user(w, b);
 }
 
-static void end(world *w, world_graph *g)
+static void graphs_end(world *w, world_graph *g)
 {
     unsigned number = world_number(w, g->home);
     for (unsigned i = 0; i < g->count; i++)
@@ -202,10 +202,10 @@ void run_graph(world *w, const step *s)
     case 0:
     case 1:
     case 2:
-        capture(w, s, g);
+        graphs_capture(w, s, g);
         break;
     case 3:
-        end(w, g);
+        graphs_end(w, g);
         break;
     case 4:
         free_one(w, s, g);

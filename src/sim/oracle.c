@@ -63,7 +63,7 @@ bool oracle_behind(const oracle *o, const uint64_t *clock, const uint64_t *last,
     return true;
 }
 
-static void join(const oracle *o, uint64_t *clock, const uint64_t *other)
+static void oracle_join(const oracle *o, uint64_t *clock, const uint64_t *other)
 {
     for (unsigned s = 1; s < o->width; s++)
         clock[s] = wi_max(clock[s], other[s]);
@@ -79,7 +79,7 @@ static void forget_known(const oracle *o, unsigned stream)
     }
 }
 
-static bool make_room(const oracle *o, snapshots *e)
+static bool oracle_make_room(const oracle *o, snapshots *e)
 {
     if (e->count < e->capacity)
         return true;
@@ -109,11 +109,11 @@ static void on_record(void *user, unsigned stream, uint64_t sequence)
     oracle *o = user;
     snapshots *e = &o->events[stream];
     forget_known(o, stream);
-    join(o, o->clock[stream], o->host);
+    oracle_join(o, o->clock[stream], o->host);
     if (sequence <= o->host[stream] ||
         (e->count > 0 && e->ring[(e->first + e->count - 1) % e->capacity].sequence == sequence))
         return;
-    if (!make_room(o, e)) {
+    if (!oracle_make_room(o, e)) {
         oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
         return;
     }
@@ -124,7 +124,7 @@ static void on_record(void *user, unsigned stream, uint64_t sequence)
 }
 
 /* What is done when the event is passed; NULL: nothing that the host does not know. */
-static const uint64_t *clock_of(const oracle *o, unsigned stream, uint64_t sequence)
+static const uint64_t *oracle_clock_of(const oracle *o, unsigned stream, uint64_t sequence)
 {
     const snapshots *e = &o->events[stream];
     size_t low = 0, high = e->count; /* the first with at least this sequence */
@@ -142,10 +142,10 @@ static const uint64_t *clock_of(const oracle *o, unsigned stream, uint64_t seque
 static void on_order(void *user, unsigned stream, unsigned other, uint64_t sequence)
 {
     oracle *o = user;
-    const uint64_t *clock = clock_of(o, other, sequence);
-    join(o, o->clock[stream], o->host);
+    const uint64_t *clock = oracle_clock_of(o, other, sequence);
+    oracle_join(o, o->clock[stream], o->host);
     if (clock)
-        join(o, o->clock[stream], clock);
+        oracle_join(o, o->clock[stream], clock);
 }
 
 static void on_pass(void *user, unsigned stream, uint64_t sequence)
@@ -153,9 +153,9 @@ static void on_pass(void *user, unsigned stream, uint64_t sequence)
     oracle *o = user;
     if (sequence <= o->host[stream])
         return;
-    const uint64_t *clock = clock_of(o, stream, sequence);
+    const uint64_t *clock = oracle_clock_of(o, stream, sequence);
     if (clock)
-        join(o, o->host, clock);
+        oracle_join(o, o->host, clock);
     o->host[stream] = wi_max(o->host[stream], sequence);
 }
 
@@ -164,7 +164,7 @@ static void on_touch(void *user, unsigned stream, uint64_t sequence, const void 
 {
     oracle *o = user;
     if (stream) {
-        join(o, o->clock[stream], o->host);
+        oracle_join(o, o->clock[stream], o->host);
         o->clock[stream][stream] = sequence;
     }
     oracle_touch(user, stream, sequence, address, bytes, write, own);

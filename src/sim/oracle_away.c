@@ -173,7 +173,7 @@ static void add_bytes(oracle *o, uint32_t index, uint64_t bytes, void *user)
     *(uint64_t *)user += bytes;
 }
 
-static uint64_t count_of(oracle *o, unsigned client, uint64_t *granules)
+static uint64_t oracle_away_count_of(oracle *o, unsigned client, uint64_t *granules)
 {
     uint64_t bytes = 0, last = 0;
     *granules = each_shown(o, client, add_bytes, &bytes);
@@ -218,7 +218,7 @@ uint64_t oracle_last_copy(const oracle *o, unsigned client, const char *address,
 }
 
 /* The client is on its way, or is not. */
-static void move(oracle *o, unsigned client, bool moves)
+static void oracle_away_move(oracle *o, unsigned client, bool moves)
 {
     o->accounts[client].moves = moves;
     for (size_t i = o->copy_count; i-- > 0;)
@@ -231,11 +231,11 @@ static void move(oracle *o, unsigned client, bool moves)
 void oracle_suspending(oracle *o, unsigned client)
 {
     o->accounts[client].by = 0;
-    move(o, client, true);
+    oracle_away_move(o, client, true);
 }
 
 /* So many bytes of the block are away. Of a pool's pieces only the pool is charged. */
-static void leave(oracle *o, uint32_t index, uint64_t bytes, void *user)
+static void oracle_away_leave(oracle *o, uint32_t index, uint64_t bytes, void *user)
 {
     owner *piece = &o->table[index], *w = piece->pool ? &o->table[piece->pool] : piece;
     (void)user;
@@ -268,16 +268,16 @@ uint64_t oracle_suspended(oracle *o, unsigned client, bool suspended, bool due)
     account *a = &o->accounts[client];
     uint64_t ignored;
     a->left = 0;
-    move(o, client, false);
+    oracle_away_move(o, client, false);
     forget_there(o, client);
-    if (!suspended && count_of(o, client, &ignored) > 0)
+    if (!suspended && oracle_away_count_of(o, client, &ignored) > 0)
         oracle_report(o, ORACLE_UNMAP_LIVE, "%llu bytes of client %u are without memory, which is not suspended",
-                      ULL(count_of(o, client, &ignored)), client);
+                      ULL(oracle_away_count_of(o, client, &ignored)), client);
     for (size_t i = 0; i < o->away_count && suspended; i++)
         if (o->table[o->away[i].owner].client == client)
-            leave(o, o->away[i].owner, (uint64_t)o->away[i].units * WI_SIM_UNIT, NULL);
+            oracle_away_leave(o, o->away[i].owner, (uint64_t)o->away[i].units * WI_SIM_UNIT, NULL);
     if (suspended)
-        (void)each_shown(o, client, leave, NULL);
+        (void)each_shown(o, client, oracle_away_leave, NULL);
     if (suspended && due) {
         a->due = a->guaranteed;
         a->guaranteed = 0;
@@ -308,12 +308,12 @@ void oracle_resuming(oracle *o, unsigned client)
 {
     account *a = &o->accounts[client];
     a->by = 0;
-    move(o, client, true);
+    oracle_away_move(o, client, true);
     come(o, a, wi_max(a->away, a->due));
 }
 
 /* What came by a stream is behind the point where that is now, and weir remembers it as a write. */
-static void arrive(oracle *o, owner *w, uint64_t bytes, unsigned stream)
+static void oracle_away_arrive(oracle *o, owner *w, uint64_t bytes, unsigned stream)
 {
     unsigned by = o->accounts[w->client].by;
     oracle_live(o, w->client, w->memory_class, bytes, 0);
@@ -332,23 +332,23 @@ void oracle_resumed(oracle *o, unsigned client, unsigned stream, bool resumed)
 {
     account *a = &o->accounts[client];
     uint64_t granules;
-    move(o, client, false);
+    oracle_away_move(o, client, false);
     come(o, a, 0);
     if (!resumed)
         return;
     forget_there(o, client);
-    if (count_of(o, client, &granules) > 0)
+    if (oracle_away_count_of(o, client, &granules) > 0)
         oracle_report(o, ORACLE_UNMAPPED, "client %u is said to be back, and %llu of its granules have no memory",
                       client, ULL(granules));
     for (uint32_t i = 1; i < o->count; i++)
         if (o->table[i].client == client && o->table[i].away > 0)
-            arrive(o, &o->table[i], o->table[i].away, stream);
+            oracle_away_arrive(o, &o->table[i], o->table[i].away, stream);
     a->away = 0;
     a->guaranteed = wi_max(a->guaranteed, a->due);
     a->due = 0;
 }
 
-static void rest(oracle *o, uint32_t index, uint64_t bytes, void *user)
+static void oracle_away_rest(oracle *o, uint32_t index, uint64_t bytes, void *user)
 {
     uint64_t *left = user;
     left[o->table[index].pool ? o->table[index].pool : index] += bytes;
@@ -382,7 +382,7 @@ static void rest_there(oracle *o, unsigned client, uint64_t bytes, uint64_t *lef
             bytes = some > bytes ? 0 : bytes;
             if (some == 0 || bytes == 0)
                 continue;
-            (void)each_live(o, granule, client, rest, left);
+            (void)each_live(o, granule, client, oracle_away_rest, left);
             bytes -= some;
         }
         o->there[kept++] = t;
@@ -394,14 +394,14 @@ uint64_t oracle_came(oracle *o, unsigned client, unsigned stream, uint64_t came)
 {
     account *a = &o->accounts[client];
     uint64_t *left = calloc(o->count, sizeof *left), before = a->away, granules, most;
-    move(o, client, false);
+    oracle_away_move(o, client, false);
     come(o, a, 0);
     for (size_t i = 0; left && i < o->away_count; i++)
         if (o->table[o->away[i].owner].client == client)
-            rest(o, o->away[i].owner, (uint64_t)o->away[i].units * WI_SIM_UNIT, left);
+            oracle_away_rest(o, o->away[i].owner, (uint64_t)o->away[i].units * WI_SIM_UNIT, left);
     if (left)
-        (void)each_shown(o, client, rest, left);
-    most = before - count_of(o, client, &granules);
+        (void)each_shown(o, client, oracle_away_rest, left);
+    most = before - oracle_away_count_of(o, client, &granules);
     if (left)
         rest_there(o, client, most - wi_min(most, came), left);
     for (uint32_t i = 1; left && i < o->count; i++) {
@@ -409,7 +409,7 @@ uint64_t oracle_came(oracle *o, unsigned client, unsigned stream, uint64_t came)
         if (w->client != client || w->away <= left[i])
             continue;
         a->away -= w->away - left[i];
-        arrive(o, w, w->away - left[i], stream);
+        oracle_away_arrive(o, w, w->away - left[i], stream);
     }
     free(left);
     return before - a->away;
@@ -418,7 +418,7 @@ uint64_t oracle_came(oracle *o, unsigned client, unsigned stream, uint64_t came)
 /* Refusals --------------------------------------------------------------------------------------------------------- */
 
 /* Whether somebody has, or may still use, some of the granule. */
-static bool is_used(void *user, uint32_t granule)
+static bool oracle_away_is_used(void *user, uint32_t granule)
 {
     oracle *o = user;
     uint32_t index;
@@ -435,7 +435,7 @@ static bool is_used(void *user, uint32_t granule)
 static bool has_memory(oracle *o, uint64_t granules)
 {
     uint64_t under = o->budget > o->held ? o->budget - o->held : 0, room;
-    uint64_t idle = wi_sim_idle(o->device, is_used, o, &room);
+    uint64_t idle = wi_sim_idle(o->device, oracle_away_is_used, o, &room);
     return (idle + wi_min(room, under)) / o->granule >= granules;
 }
 
@@ -443,7 +443,7 @@ void oracle_refused_resume(oracle *o, unsigned client, uint64_t charged, int cau
 {
     const account *a = &o->accounts[client];
     uint64_t granules;
-    (void)count_of(o, client, &granules);
+    (void)oracle_away_count_of(o, client, &granules);
     if (charged > wi_max(a->away, a->due))
         oracle_report(o, ORACLE_REFUSAL, "client %u, with %llu bytes away and %llu guaranteed, is refused %llu", client,
                       ULL(a->away), ULL(a->due), ULL(charged));

@@ -134,7 +134,7 @@ void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t
 }
 
 /* What clients have or are guaranteed, all but one. */
-static uint64_t committed(const oracle *o, unsigned except, bool most)
+static uint64_t oracle_book_committed(const oracle *o, unsigned except, bool most)
 {
     uint64_t sum = 0;
     for (unsigned c = 0; c < ORACLE_CLIENTS; c++) {
@@ -153,10 +153,11 @@ void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause)
     if (cause == WEIR_CAUSE_MAXIMUM && (a->maximum == 0 || wanted <= a->maximum))
         oracle_report(o, ORACLE_REFUSAL, "client %u is refused %llu bytes for its maximum of %llu, with %llu used",
                       client, ULL(charged), ULL(a->maximum), ULL(wanted - charged));
-    if (cause == WEIR_CAUSE_BUDGET && committed(o, client, true) + wi_max(wanted, a->guaranteed) <= o->budget)
+    if (cause == WEIR_CAUSE_BUDGET &&
+        oracle_book_committed(o, client, true) + wi_max(wanted, a->guaranteed) <= o->budget)
         oracle_report(o, ORACLE_REFUSAL,
                       "client %u is refused %llu bytes for the budget of %llu, of which %llu are used", client,
-                      ULL(charged), ULL(o->budget), ULL(committed(o, ORACLE_CLIENTS, true)));
+                      ULL(charged), ULL(o->budget), ULL(oracle_book_committed(o, ORACLE_CLIENTS, true)));
 }
 
 /* Snapshots -------------------------------------------------------------------------------------------------------- */
@@ -243,9 +244,9 @@ void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *l
     check_held(o, stats, settled);
     if (stats->budget != o->budget && stats->budget != o->next_budget)
         oracle_report(o, ORACLE_LEDGER, "the budget is told as %llu and is %llu", ULL(stats->budget), ULL(o->budget));
-    if (committed(o, ORACLE_CLIENTS, false) > o->budget)
+    if (oracle_book_committed(o, ORACLE_CLIENTS, false) > o->budget)
         oracle_report(o, ORACLE_BUDGET, "clients have or are guaranteed %llu bytes of a budget of %llu",
-                      ULL(committed(o, ORACLE_CLIENTS, false)), ULL(o->budget));
+                      ULL(oracle_book_committed(o, ORACLE_CLIENTS, false)), ULL(o->budget));
 }
 
 void oracle_ended(oracle *o)

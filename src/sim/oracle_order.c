@@ -98,7 +98,7 @@ bool oracle_drained(const oracle *o)
 }
 
 /* Bytes that nobody had since, and that the device is not past. */
-static uint64_t sweep(oracle *o)
+static uint64_t oracle_order_sweep(oracle *o)
 {
     uint64_t bytes = 0;
     size_t kept = 0;
@@ -119,7 +119,7 @@ static uint64_t sweep(oracle *o)
 
 void oracle_check_order(oracle *o, const weir_stats *stats, bool drained)
 {
-    uint64_t least = sweep(o);
+    uint64_t least = oracle_order_sweep(o);
     if (stats->ordered + stats->thread_cached < least && !o->slack)
         oracle_report(
             o, ORACLE_LEDGER,
@@ -146,7 +146,7 @@ void oracle_succeeds(oracle *o, unsigned stream, bool does)
  * point that can be set on the stream. */
 void oracle_capturing(oracle *o, unsigned stream)
 {
-    (void)sweep(o);
+    (void)oracle_order_sweep(o);
     for (uint32_t i = 1; i < o->count; i++) {
         owner *w = &o->table[i];
         if (w->state != OWNER_FREED || w->order == ORDER_MORE || w->units == 0 || w->free_stream != stream)

@@ -71,7 +71,7 @@ typedef struct run {
 } run;
 
 /* The first run of equal owners in [address, +bytes); false where nothing is mapped. */
-static bool first_run(oracle *o, const char *address, uint64_t bytes, run *out)
+static bool oracle_owner_first_run(oracle *o, const char *address, uint64_t bytes, run *out)
 {
     long handle = wi_sim_memory_at(o->device, address);
     if (handle < 0)
@@ -84,16 +84,17 @@ static bool first_run(oracle *o, const char *address, uint64_t bytes, run *out)
     return true;
 }
 
-static uint64_t run_end(const run *r, uint64_t at, const char *address)
+static uint64_t oracle_owner_run_end(const run *r, uint64_t at, const char *address)
 {
     return at + (uint64_t)r->count * WI_SIM_UNIT - (uintptr_t)(address + at) % WI_SIM_UNIT;
 }
 
 /* Gives [address, +bytes) to `index`; whoever had it before lets it go. */
-static void give(oracle *o, const char *address, uint64_t bytes, uint32_t index)
+static void oracle_owner_give(oracle *o, const char *address, uint64_t bytes, uint32_t index)
 {
     run r;
-    for (uint64_t at = 0; at < bytes && first_run(o, address + at, bytes - at, &r); at = run_end(&r, at, address)) {
+    for (uint64_t at = 0; at < bytes && oracle_owner_first_run(o, address + at, bytes - at, &r);
+         at = oracle_owner_run_end(&r, at, address)) {
         (void)wi_plane_set(&o->owners, r.row, r.first, r.count, index);
         o->table[index].units += r.count;
         o->table[r.owner].units -= r.owner ? r.count : 0;
@@ -104,14 +105,14 @@ static void give(oracle *o, const char *address, uint64_t bytes, uint32_t index)
 /* Giving out ------------------------------------------------------------------------------------------------------- */
 
 /* Those who had the bytes must be done with them before the clock; what they did is remembered with the new owner. */
-static void take_over(oracle *o, const char *address, uint64_t bytes, const uint64_t *clock, owner *w)
+static void oracle_owner_take_over(oracle *o, const char *address, uint64_t bytes, const uint64_t *clock, owner *w)
 {
     run r;
     bool at_once = false, passed = false;
     unsigned late;
     uint32_t previous = UINT32_MAX;
-    for (uint64_t at = 0; at < bytes; at = run_end(&r, at, address)) {
-        if (!first_run(o, address + at, bytes - at, &r)) {
+    for (uint64_t at = 0; at < bytes; at = oracle_owner_run_end(&r, at, address)) {
+        if (!oracle_owner_first_run(o, address + at, bytes - at, &r)) {
             oracle_report(o, ORACLE_UNMAPPED, "block %llu is given out at %p, where nothing is mapped", ULL(w->serial),
                           (const void *)(address + at));
             return;
@@ -140,12 +141,13 @@ static void take_over(oracle *o, const char *address, uint64_t bytes, const uint
 }
 
 /* Nothing but whole blocks is kept, and nobody but who freed them gets them. */
-static void check_kept(oracle *o, const oracle_got *got)
+static void oracle_owner_check_kept(oracle *o, const oracle_got *got)
 {
     run r;
     o->found.reuse[ORACLE_REUSE_KEPT]++;
-    for (uint64_t at = 0; at < got->charged && first_run(o, (const char *)got->address + at, got->charged - at, &r);
-         at = run_end(&r, at, got->address)) {
+    for (uint64_t at = 0;
+         at < got->charged && oracle_owner_first_run(o, (const char *)got->address + at, got->charged - at, &r);
+         at = oracle_owner_run_end(&r, at, got->address)) {
         const owner *had = &o->table[r.owner];
         if (had->state == OWNER_FREED && had->address == got->address && had->charged == got->charged &&
             had->client == got->client && had->free_stream == got->stream)
@@ -184,9 +186,9 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got)
     w->stream = got->stream;
     w->allocated = wi_sim_queued(o->device, got->stream);
     if (got->kept)
-        check_kept(o, got);
-    take_over(o, got->address, w->length, clock_now(o, got->stream), w);
-    give(o, got->address, w->length, index);
+        oracle_owner_check_kept(o, got);
+    oracle_owner_take_over(o, got->address, w->length, clock_now(o, got->stream), w);
+    oracle_owner_give(o, got->address, w->length, index);
     w->queued = got->queued && got->stream;
     if (got->zeroed && got->stream) { /* the fill is a write, which weir itself remembers */
         w->write_stream = got->stream;
@@ -281,15 +283,15 @@ static void touch_free(oracle *o, unsigned stream, uint64_t sequence, const char
     owner *w = &o->table[index];
     run r;
     w->state = OWNER_FREED;
-    if (first_run(o, address, bytes, &r) && o->table[r.owner].state == OWNER_POOL) {
+    if (oracle_owner_first_run(o, address, bytes, &r) && o->table[r.owner].state == OWNER_POOL) {
         w->state = OWNER_POOL;
         w->pool = o->table[r.owner].pool;
         w->client = o->table[w->pool].client;
     }
-    take_over(o, address, w->length, oracle_clock(o, stream), w);
+    oracle_owner_take_over(o, address, w->length, oracle_clock(o, stream), w);
     if (stream)
         w->last[stream] = sequence;
-    give(o, address, w->length, index);
+    oracle_owner_give(o, address, w->length, index);
 }
 
 void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *address, uint64_t bytes, bool write,
@@ -300,8 +302,8 @@ void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *ad
     uint32_t previous = UINT32_MAX;
     access a = {stream, write, o->declared || (own && !o->users)};
     run r;
-    for (uint64_t at = 0; at < bytes; at = run_end(&r, at, start)) {
-        if (!first_run(o, start + at, bytes - at, &r)) {
+    for (uint64_t at = 0; at < bytes; at = oracle_owner_run_end(&r, at, start)) {
+        if (!oracle_owner_first_run(o, start + at, bytes - at, &r)) {
             if (wi_sim_memory_at(o->device, start + at) == -1 && !own)
                 oracle_report(o, ORACLE_UNMAPPED, "work on stream %u touches %p, where nothing is mapped", stream,
                               (const void *)(start + at));
@@ -396,7 +398,7 @@ void oracle_unmapping(void *user, const void *address, uint32_t handle)
 /* Giving back ------------------------------------------------------------------------------------------------------ */
 
 /* The freeing stream must be behind the accesses that weir was not told of; for the others weir waits. */
-static void check_free(oracle *o, const owner *w, unsigned stream)
+static void oracle_owner_check_free(oracle *o, const owner *w, unsigned stream)
 {
     const uint64_t *clock = oracle_clock(o, stream);
     for (unsigned s = 1; s < o->width; s++)
@@ -433,7 +435,7 @@ static void begin_free(oracle *o, oracle_block block, unsigned stream)
 void oracle_freeing(oracle *o, oracle_block block, unsigned stream)
 {
     owner *w = &o->table[block];
-    check_free(o, w, stream);
+    oracle_owner_check_free(o, w, stream);
     if (w->away > 0) {
         stream = 0;
         w->queued_before = w->queued;
@@ -530,12 +532,12 @@ void oracle_close_pool(oracle *o, oracle_block block)
     oracle_join_away(o, block);
     for (uint64_t at = 0, next; at < w->length; at = next) {
         next = at + o->granule - ((uintptr_t)(address + at) & (o->granule - 1)); /* of which some may be away */
-        if (!first_run(o, address + at, w->length - at, &r))
+        if (!oracle_owner_first_run(o, address + at, w->length - at, &r))
             continue;
-        next = run_end(&r, at, address);
+        next = oracle_owner_run_end(&r, at, address);
         for (unsigned s = 1; s < o->width; s++)
             w->last[s] = wi_max(w->last[s], o->table[r.owner].last[s]);
-        give(o, address + at, wi_min(next, w->length) - at, block);
+        oracle_owner_give(o, address + at, wi_min(next, w->length) - at, block);
     }
     w->state = OWNER_LIVE;
     w->pool = 0;
@@ -563,8 +565,8 @@ oracle_block oracle_cutting(oracle *o, oracle_block block, uint64_t length, uint
     t->most = made.most;
     w->length = length;
     w->charged = charged;
-    give(o, t->address, t->length, tail);
-    check_free(o, t, stream);
+    oracle_owner_give(o, t->address, t->length, tail);
+    oracle_owner_check_free(o, t, stream);
     begin_free(o, tail, stream);
     return tail;
 }
@@ -576,7 +578,7 @@ void oracle_uncut(oracle *o, oracle_block block, oracle_block tail)
     w->length += t->length;
     w->charged += t->charged;
     t->state = OWNER_FREED;
-    give(o, t->address, t->length, block);
+    oracle_owner_give(o, t->address, t->length, block);
     if (t->length == 0)
         oracle_let_go(o, tail);
 }
@@ -591,8 +593,8 @@ void oracle_grown(oracle *o, oracle_block block, uint64_t length, uint64_t charg
     owner *w = &o->table[block];
     length = wi_round_up(length, WI_SIM_UNIT);
     if (length > w->length) {
-        take_over(o, w->address + w->length, length - w->length, clock_now(o, stream), w);
-        give(o, w->address + w->length, length - w->length, block);
+        oracle_owner_take_over(o, w->address + w->length, length - w->length, clock_now(o, stream), w);
+        oracle_owner_give(o, w->address + w->length, length - w->length, block);
         w->length = length;
     }
     oracle_live(o, w->client, w->memory_class, charged - w->charged, 0);

@@ -12,7 +12,7 @@ static bool is_away(const world *w, const pool *p)
 }
 
 /* The step's pool, which others do not end until it is left. Nobody has business with one that is away. */
-static pool *enter(world *w, const step *s)
+static pool *sim_pools_enter(world *w, const step *s)
 {
     pool *p = &w->pools[s->field[F_SLOT] % WORLD_POOLS];
     if (!p->pool || p->closed || is_away(w, p))
@@ -21,14 +21,14 @@ static pool *enter(world *w, const step *s)
     return p;
 }
 
-static void leave(pool *p)
+static void sim_pools_leave(pool *p)
 {
     p->in_hand--;
 }
 
 /* What is known of pieces ------------------------------------------------------------------------------------------ */
 
-static bool is_held(const pool_piece *b)
+static bool sim_pools_is_held(const pool_piece *b)
 {
     return b->slot.block.pointer != NULL;
 }
@@ -37,12 +37,12 @@ static bool is_held(const pool_piece *b)
  * `most`. */
 static bool may_be_pending(const world *w, const pool_piece *b)
 {
-    return !is_held(b) && wi_sim_done(w->device, b->stream) < b->most;
+    return !sim_pools_is_held(b) && wi_sim_done(w->device, b->stream) < b->most;
 }
 
 static bool is_pending(const world *w, const pool_piece *b)
 {
-    return !is_held(b) && wi_sim_done(w->device, b->stream) < b->least;
+    return !sim_pools_is_held(b) && wi_sim_done(w->device, b->stream) < b->least;
 }
 
 /* Whether pieces may be pending that were taken and, as they could not be cleared, given back behind their zeros. */
@@ -59,7 +59,7 @@ static uint32_t count_held(const pool *p, uint64_t serial)
 {
     uint32_t held = 0;
     for (uint32_t i = 0; i < p->count; i++)
-        held += is_held(&p->pieces[i]) && (serial == 0 || p->pieces[i].had == serial);
+        held += sim_pools_is_held(&p->pieces[i]) && (serial == 0 || p->pieces[i].had == serial);
     return held;
 }
 
@@ -76,7 +76,7 @@ static uint32_t longest_free(const world *w, const pool *p)
 {
     uint32_t longest = 0, run = 0;
     for (uint32_t i = 0; i < p->count; i++) {
-        run = is_held(&p->pieces[i]) || may_be_pending(w, &p->pieces[i]) ? 0 : run + 1;
+        run = sim_pools_is_held(&p->pieces[i]) || may_be_pending(w, &p->pieces[i]) ? 0 : run + 1;
         longest = run > longest ? run : longest;
     }
     return longest;
@@ -84,7 +84,7 @@ static uint32_t longest_free(const world *w, const pool *p)
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */
 
-static void move_in(world *w, pool *p, unsigned client, const weir_block_pool_options *o, uint64_t charged)
+static void sim_pools_move_in(world *w, pool *p, unsigned client, const weir_block_pool_options *o, uint64_t charged)
 {
     weir_block_pool_stats stats = {.struct_size = sizeof stats};
     if (!ANSWER(w, "weir_block_pool_info", weir_block_pool_info(p->pool, &stats, NULL, 0, NULL), WEIR_OK))
@@ -105,7 +105,7 @@ static void move_in(world *w, pool *p, unsigned client, const weir_block_pool_op
     oracle_open_pool(w->oracle, p->known);
 }
 
-static void create(world *w, const step *s, pool *p, unsigned client)
+static void sim_pools_create(world *w, const step *s, pool *p, unsigned client)
 {
     weir_block_pool_options o = {
         .struct_size = sizeof o,
@@ -122,7 +122,7 @@ static void create(world *w, const step *s, pool *p, unsigned client)
     oracle_answered(w->oracle, client, o.memory_class, charged, false);
     if (world_was_admitted(w, client, "weir_block_pool_create", status) &&
         ANSWER(w, "weir_block_pool_create", status, WEIR_ERR_OUT_OF_MEMORY))
-        move_in(w, p, client, &o, charged);
+        sim_pools_move_in(w, p, client, &o, charged);
     w->client_in_hand[client]--;
 }
 
@@ -136,7 +136,7 @@ static void must_be_busy(world *w, const pool *p, const char *call, uint64_t ser
         oracle_report(w->oracle, ORACLE_ANSWER, "%s answers BUSY, with nothing held and nothing pending", call);
 }
 
-static void end(world *w, pool *p)
+static void sim_pools_end(world *w, pool *p)
 {
     oracle_close_pool(w->oracle, p->known);
     oracle_freeing(w->oracle, p->known, 0);
@@ -152,12 +152,12 @@ static void end(world *w, pool *p)
     }
 }
 
-static void destroy(world *w, pool *p)
+static void sim_pools_destroy(world *w, pool *p)
 {
     if (count_held(p, 0) + count_pending(w, p, 0, false) > 0)
         world_expect_busy(w, "weir_block_pool_destroy", weir_block_pool_destroy(p->pool));
     else if (count_pending(w, p, 0, true) == 0 && !is_unsure(w, p)) /* else nobody can say what it must answer */
-        end(w, p);
+        sim_pools_end(w, p);
 }
 
 /* Makes it, or ends it. */
@@ -169,20 +169,20 @@ void run_pool(world *w, const step *s)
         return;
     p->closed = true;
     if (p->pool)
-        destroy(w, p);
+        sim_pools_destroy(w, p);
     else if (world_has_client(w, client))
-        create(w, s, p, client);
+        sim_pools_create(w, s, p, client);
     p->closed = false;
 }
 
 /* Members ---------------------------------------------------------------------------------------------------------- */
 
-static uint32_t cap_of(const pool *p, uint64_t asked)
+static uint32_t sim_pools_cap_of(const pool *p, uint64_t asked)
 {
     return asked == 0 || asked > p->count ? p->count : (uint32_t)asked;
 }
 
-static void join(world *w, const step *s, pool *p, pool_member *m)
+static void sim_pools_join(world *w, const step *s, pool *p, pool_member *m)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
     if (!world_has_client(w, client) ||
@@ -192,13 +192,13 @@ static void join(world *w, const step *s, pool *p, pool_member *m)
         return;
     m->client = client;
     m->opening = w->opening[client];
-    m->cap = cap_of(p, s->field[F_COUNT]);
+    m->cap = sim_pools_cap_of(p, s->field[F_COUNT]);
     m->serial = ++w->memberships;
 }
 
 static void change_cap(world *w, const step *s, const pool *p, pool_member *m)
 {
-    uint32_t cap = cap_of(p, s->field[F_COUNT]), held = count_held(p, m->serial);
+    uint32_t cap = sim_pools_cap_of(p, s->field[F_COUNT]), held = count_held(p, m->serial);
     uint32_t most = held + count_pending(w, p, m->serial, true);
     weir_status status = weir_block_pool_member_set_cap(m->member, (uint32_t)s->field[F_COUNT]);
     if (status == WEIR_OK ? held > cap : most <= cap && !is_unsure(w, p))
@@ -220,26 +220,26 @@ static void end_membership(world *w, const pool *p, pool_member *m)
 /* Joins; or changes the cap, or leaves. */
 void run_member(world *w, const step *s)
 {
-    pool *p = enter(w, s);
+    pool *p = sim_pools_enter(w, s);
     if (!p)
         return;
     pool_member *m = &p->members[s->field[F_CLASS] % WORLD_MEMBERS];
     bool there = m->member != NULL, cap = s->field[F_FLAGS] & 1;
     if (!there && m->in_hand == 0)
-        join(w, s, p, m);
+        sim_pools_join(w, s, p, m);
     else if (cap && m->in_hand == 0)
         change_cap(w, s, p, m);
     else if (m->in_hand == 0)
         end_membership(w, p, m);
-    leave(p);
+    sim_pools_leave(p);
 }
 
 /* Taking ----------------------------------------------------------------------------------------------------------- */
 
-static void take_piece(world *w, pool *p, const pool_member *m, uint32_t index, unsigned stream)
+static void sim_pools_take_piece(world *w, pool *p, const pool_member *m, uint32_t index, unsigned stream)
 {
     pool_piece *b = index < p->count ? &p->pieces[index] : NULL;
-    if (!b || is_held(b)) {
+    if (!b || sim_pools_is_held(b)) {
         oracle_report(w->oracle, ORACLE_OVERLAP, "block %u of a pool of %u is given out, which is held or none", index,
                       p->count);
         return;
@@ -287,7 +287,7 @@ static weir_status call_take(const pool_member *m, unsigned kind, uint32_t count
     return status;
 }
 
-static void take(world *w, const step *s, pool *p, const pool_member *m, unsigned stream)
+static void sim_pools_take(world *w, const step *s, pool *p, const pool_member *m, unsigned stream)
 {
     unsigned kind = (unsigned)s->field[F_FLAGS] % KINDS;
     uint32_t count = kind == 0 ? 1 : (uint32_t)(s->field[F_COUNT] % MOST_TAKEN) + 1, indices[MOST_TAKEN];
@@ -306,7 +306,7 @@ static void take(world *w, const step *s, pool *p, const pool_member *m, unsigne
     if (!ANSWER(w, "weir_block_pool_alloc", status, WEIR_ERR_OUT_OF_MEMORY))
         return;
     for (uint32_t i = 0; i < count; i++)
-        take_piece(w, p, m, indices[i], stream);
+        sim_pools_take_piece(w, p, m, indices[i], stream);
     if (count_held(p, m->serial) > m->cap)
         oracle_report(w->oracle, ORACLE_BUDGET, "a member has %u blocks and a cap of %u", count_held(p, m->serial),
                       m->cap);
@@ -315,7 +315,7 @@ static void take(world *w, const step *s, pool *p, const pool_member *m, unsigne
 void run_take(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
-    pool *p = world_has_stream(w, stream) ? enter(w, s) : NULL;
+    pool *p = world_has_stream(w, stream) ? sim_pools_enter(w, s) : NULL;
     if (!p)
         return;
     pool_member *m = &p->members[s->field[F_CLASS] % WORLD_MEMBERS];
@@ -324,12 +324,12 @@ void run_take(world *w, const step *s)
         m->in_hand++;
         w->client_in_hand[client]++;
         world_take_stream(w, stream, 1);
-        take(w, s, p, m, stream);
+        sim_pools_take(w, s, p, m, stream);
         world_take_stream(w, stream, -1);
         w->client_in_hand[client]--;
         m->in_hand--;
     }
-    leave(p);
+    sim_pools_leave(p);
 }
 
 /* Using and giving ------------------------------------------------------------------------------------------------- */
@@ -338,7 +338,7 @@ void run_piece(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
     bool write = s->field[F_FLAGS] & 1;
-    pool *p = enter(w, s);
+    pool *p = sim_pools_enter(w, s);
     if (!p)
         return;
     slot *b = &p->pieces[s->field[F_MORE] % p->count].slot;
@@ -347,7 +347,7 @@ void run_piece(world *w, const step *s)
             world_touch(w, b, stream, write, 0, p->bytes);
         world_let_slot_go(w, b, stream);
     }
-    leave(p);
+    sim_pools_leave(p);
 }
 
 typedef struct giving {
@@ -370,7 +370,7 @@ static weir_status call_give(world *w, const pool *p, const giving *g, weir_stre
     return weir_block_pool_free(g->member->member, g->indices, &details.generation, 1, 0, stream);
 }
 
-static void give(world *w, pool *p, const giving *g, unsigned stream)
+static void sim_pools_give(world *w, pool *p, const giving *g, unsigned stream)
 {
     unsigned number = world_number(w, stream);
     uint64_t least = wi_sim_queued(w->device, number);
@@ -393,7 +393,7 @@ static void give(world *w, pool *p, const giving *g, unsigned stream)
 }
 
 /* The member's pieces that can be given now, from the first one on; and they are in hand. */
-static void gather(world *w, const step *s, pool *p, giving *g, unsigned stream)
+static void sim_pools_gather(world *w, const step *s, pool *p, giving *g, unsigned stream)
 {
     uint32_t first = (uint32_t)(s->field[F_MORE] % p->count), most = (uint32_t)(s->field[F_COUNT] % MOST_TAKEN) + 1;
     uint64_t serial = p->pieces[first].had;
@@ -420,14 +420,14 @@ static pool_member *member_of(pool *p, uint64_t serial)
 static void give_twice(world *w, const pool *p, pool_member *m, uint32_t index, unsigned stream)
 {
     weir_status status = WEIR_ERR_DOUBLE_FREE;
-    if (m && !is_held(&p->pieces[index]) && world_has_stream(w, stream)) {
+    if (m && !sim_pools_is_held(&p->pieces[index]) && world_has_stream(w, stream)) {
         m->takes_nothing = true;
         m->in_hand++;
         status = weir_block_pool_free(m->member, &index, NULL, 1, 0, w->streams[stream]);
         m->in_hand--;
         m->takes_nothing = false;
     }
-    bool taken = status == WEIR_ERR_FOREIGN && is_held(&p->pieces[index]);
+    bool taken = status == WEIR_ERR_FOREIGN && sim_pools_is_held(&p->pieces[index]);
     if (status != WEIR_ERR_DOUBLE_FREE && !taken && (status != WEIR_ERR_DRIVER || world_faults(w) == w->fault_mark))
         oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_block_pool_free answers %s",
                       weir_name_of(WEIR_NAMES_STATUS, status));
@@ -437,13 +437,13 @@ void run_give(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
     giving g = {0};
-    pool *p = enter(w, s);
+    pool *p = sim_pools_enter(w, s);
     if (!p)
         return;
     uint32_t first = (uint32_t)(s->field[F_MORE] % p->count);
     g.member = member_of(p, p->pieces[first].had);
     if (g.member)
-        gather(w, s, p, &g, stream);
+        sim_pools_gather(w, s, p, &g, stream);
     if (g.count == 0 && s->field[F_FLAGS] & 2 && !p->pieces[first].slot.in_hand)
         give_twice(w, p, g.member, first, stream);
     bool ordered = g.count > 0;
@@ -452,12 +452,12 @@ void run_give(world *w, const step *s)
     for (uint32_t i = 0; i < g.count && ordered; i++)
         ordered = world_follow(w, stream, p->pieces[g.indices[i]].slot.touched);
     if (ordered)
-        give(w, p, &g, stream);
+        sim_pools_give(w, p, &g, stream);
     for (uint32_t i = 0; i < g.count; i++)
         world_let_slot_go(w, &p->pieces[g.indices[i]].slot, stream);
     if (g.count > 0)
         g.member->in_hand--;
-    leave(p);
+    sim_pools_leave(p);
 }
 
 /* Looking and ending ----------------------------------------------------------------------------------------------- */
@@ -496,7 +496,7 @@ void world_end_pools(world *w)
     for (unsigned i = 0; i < WORLD_POOLS; i++) {
         pool *p = &w->pools[i];
         for (uint32_t k = 0; k < p->count; k++)
-            if (is_held(&p->pieces[k]))
+            if (sim_pools_is_held(&p->pieces[k]))
                 run_give(w, &(step){.field = {[F_SLOT] = i, [F_MORE] = k}});
         if (p->pool)
             run_pool(w, &(step){.field = {[F_SLOT] = i}});

@@ -4,14 +4,14 @@
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)
 
-static uint64_t bit(unsigned stream)
+static uint64_t sim_requests_bit(unsigned stream)
 {
     return stream ? UINT64_C(1) << stream : 0;
 }
 
 /* Work that weir queues -------------------------------------------------------------------------------------------- */
 
-static void fill(world *w, slot *b, unsigned stream, uint8_t value)
+static void sim_requests_fill(world *w, slot *b, unsigned stream, uint8_t value)
 {
     uint64_t bytes = (b->bytes + UNIT - 1) / UNIT * UNIT;
     (void)oracle_by_user(w->oracle, true);
@@ -32,12 +32,12 @@ void run_fill(world *w, const step *s)
     if (!world_take_slot(w, b, stream, true))
         return;
     if (!b->declared && !world_is_away(w, b) && world_order_use(w, b, stream, true))
-        fill(w, b, stream, (uint8_t)s->field[F_MORE]);
+        sim_requests_fill(w, b, stream, (uint8_t)s->field[F_MORE]);
     world_let_slot_go(w, b, stream);
 }
 
 /* The part that was last written goes to the start of the other block. */
-static void copy(world *w, slot *to, const slot *from, unsigned stream)
+static void sim_requests_copy(world *w, slot *to, const slot *from, unsigned stream)
 {
     uint64_t room = (to->bytes + UNIT - 1) / UNIT * UNIT, bytes = from->length < room ? from->length : room;
     (void)oracle_by_user(w->oracle, true);
@@ -62,7 +62,7 @@ void run_copy(world *w, const step *s)
         if (!to->declared && !from->declared && !world_is_away(w, to) && !world_is_away(w, from) &&
             to->client == from->client && from->version != 0 && from->length <= s->field[F_BYTES] &&
             world_order_use(w, to, stream, true) && world_order_use(w, from, stream, false))
-            copy(w, to, from, stream);
+            sim_requests_copy(w, to, from, stream);
         world_let_slot_go(w, from, stream);
     }
     world_let_slot_go(w, to, stream);
@@ -98,7 +98,7 @@ void run_record(world *w, const step *s)
                    weir_use_record(w->runtime, (weir_block){.pointer = b->block.pointer}, w->streams[stream]),
                    WEIR_OK)) {
             oracle_used(w->oracle, b->known, number);
-            b->recorded |= b->writer != stream ? bit(stream) : 0;
+            b->recorded |= b->writer != stream ? sim_requests_bit(stream) : 0;
         }
     }
     world_let_slot_go(w, b, stream);
@@ -153,7 +153,7 @@ void run_capture(world *w, const step *s)
 
 /* Reservations ----------------------------------------------------------------------------------------------------- */
 
-static void reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
+static void sim_requests_reserve(world *w, reserved *r, unsigned client, uint64_t bytes)
 {
     uint64_t charged = (bytes + UNIT - 1) / UNIT * UNIT;
     w->client_in_hand[client]++;
@@ -186,6 +186,6 @@ void run_reserve(world *w, const step *s)
     if (r->reservation)
         end_reservation(w, r);
     else if (world_has_client(w, client) && s->field[F_BYTES] > 0)
-        reserve(w, r, client, s->field[F_BYTES]);
+        sim_requests_reserve(w, r, client, s->field[F_BYTES]);
     r->in_hand = 0;
 }

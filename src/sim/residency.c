@@ -4,7 +4,7 @@
 
 #include "runtime/runtime.h"
 
-static uint64_t bit(unsigned stream)
+static uint64_t sim_residency_bit(unsigned stream)
 {
     return stream ? UINT64_C(1) << stream : 0;
 }
@@ -26,7 +26,7 @@ bool world_is_away(const world *w, const slot *b)
     return b->block.pointer && !w->shown[b->client] && oracle_away(w->oracle, b->known) > 0;
 }
 
-static weir_residency look(world *w, unsigned client)
+static weir_residency sim_residency_look(world *w, unsigned client)
 {
     weir_residency r = {.struct_size = sizeof r};
     (void)ANSWER(w, "weir_client_residency", weir_client_residency(w->clients[client], &r), WEIR_OK);
@@ -54,7 +54,7 @@ bool world_can_move(const world *w, unsigned client)
     return can;
 }
 
-static void take_client(world *w, unsigned client, bool take)
+static void sim_residency_take_client(world *w, unsigned client, bool take)
 {
     w->client_closed[client] = take;
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
@@ -88,15 +88,15 @@ static bool wait_for_users(world *w, unsigned client)
         const slot *b = &w->slots[i];
         bool known = b->home && w->streams[b->home].id == b->home_id;
         if (b->block.pointer && b->client == client && !b->declared)
-            mask |= b->touched & ~b->recorded & ~(known ? bit(b->home) : 0);
+            mask |= b->touched & ~b->recorded & ~(known ? sim_residency_bit(b->home) : 0);
     }
     for (unsigned s = 1; s <= w->options.streams && away_pool_of(w, client, false); s++)
-        mask |= w->streams[s].id ? bit(s) : 0;
+        mask |= w->streams[s].id ? sim_residency_bit(s) : 0;
     return world_follow(w, 0, mask);
 }
 
 /* Whether a stream is being captured, or about to be. */
-static bool is_capturing(const world *w)
+static bool sim_residency_is_capturing(const world *w)
 {
     bool captures = false;
     for (unsigned i = 1; i <= w->options.streams; i++)
@@ -156,7 +156,7 @@ static void look_at_pools(world *w, unsigned client, const weir_suspend_options 
     }
 }
 
-static bool is_held(const slot *b)
+static bool sim_residency_is_held(const slot *b)
 {
     return b->readers > 0 || b->written;
 }
@@ -165,14 +165,14 @@ static bool holds_some(const world *w, unsigned client)
 {
     bool some = false;
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
-        some |= w->slots[i].block.pointer && w->slots[i].client == client && is_held(&w->slots[i]);
+        some |= w->slots[i].block.pointer && w->slots[i].client == client && sim_residency_is_held(&w->slots[i]);
     return some;
 }
 
 /* Whether the client, which is suspended, may be used. */
 static void look_whether_shown(world *w, unsigned client)
 {
-    weir_residency r = look(w, client);
+    weir_residency r = sim_residency_look(w, client);
     w->shown[client] = w->asked_to_show[client] && r.state == WEIR_SUSPENDED && r.shown == r.away;
     if (r.shown > (w->asked_to_show[client] ? r.away : 0))
         oracle_report(w->oracle, ORACLE_LEDGER, "%llu bytes of a client are shown, of %llu that are away",
@@ -197,25 +197,25 @@ static void suspended(world *w, unsigned client, const weir_suspend_options *o, 
                       (unsigned long long)away);
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         if (w->slots[i].block.pointer && w->slots[i].client == client)
-            look_at_left(w, &w->slots[i], o, is_held(&w->slots[i]));
+            look_at_left(w, &w->slots[i], o, sim_residency_is_held(&w->slots[i]));
     look_at_pools(w, client, o);
     w->moves[MOVE_SUSPENDED]++;
     w->moves[MOVE_LEFT] += away > 0;
     w->moves[MOVE_TRUSTED] += receipt->trusted > 0;
 }
 
-static void suspend(world *w, const step *s, unsigned client)
+static void sim_residency_suspend(world *w, const step *s, unsigned client)
 {
     weir_suspend_options o = make_options(w, s, client);
     weir_residency receipt = {.struct_size = sizeof receipt};
     if (!wait_for_users(w, client))
         return;
-    bool captures = is_capturing(w);
+    bool captures = sim_residency_is_capturing(w);
     oracle_suspending(w->oracle, client);
     weir_status status = weir_client_suspend(w->clients[client], &o, &receipt);
     bool left = status == WEIR_OK;
     if (!left) /* what has left and cannot be put back stays away, which takes more than one fault */
-        receipt = look(w, client);
+        receipt = sim_residency_look(w, client);
     left |= receipt.state == WEIR_SUSPENDED && world_faults(w) != w->fault_mark;
     if (left)
         suspended(w, client, &o, &receipt, status == WEIR_OK);
@@ -262,16 +262,16 @@ void run_suspend(world *w, const step *s)
     use_first(w, s);
     if (!world_can_move(w, client) || w->suspended[client])
         return;
-    take_client(w, client, true);
-    suspend(w, s, client);
-    take_client(w, client, false);
+    sim_residency_take_client(w, client, true);
+    sim_residency_suspend(w, s, client);
+    sim_residency_take_client(w, client, false);
 }
 
 /* Resuming --------------------------------------------------------------------------------------------------------- */
 
 static void begin_resume(world *w, unsigned client)
 {
-    take_client(w, client, true);
+    sim_residency_take_client(w, client, true);
     oracle_resuming(w->oracle, client);
 }
 
@@ -281,7 +281,7 @@ static void end_resume(world *w, unsigned client, unsigned stream, bool back)
         slot *b = &w->slots[i];
         if (!b->block.pointer || b->client != client || b->declared || oracle_away(w->oracle, b->known) == 0)
             continue;
-        b->touched = bit(stream);
+        b->touched = sim_residency_bit(stream);
         b->writer = (uint8_t)stream;
     }
     oracle_resumed(w->oracle, client, world_number(w, stream), back);
@@ -293,7 +293,7 @@ static void end_resume(world *w, unsigned client, unsigned stream, bool back)
         w->written[client] = 0;
     }
     w->moves[back ? MOVE_RESUMED : MOVE_NOT_RESUMED]++;
-    take_client(w, client, false);
+    sim_residency_take_client(w, client, false);
 }
 
 /* A resume that finds no memory says why. */
@@ -302,7 +302,7 @@ static void check_refusal(world *w, unsigned client, bool told)
     weir_refusal refusal = {.struct_size = sizeof refusal};
     if (told && ANSWER(w, "weir_refusal_last", weir_refusal_last(&refusal), WEIR_OK))
         oracle_refused_resume(w->oracle, client, refusal.requested, (int)refusal.cause,
-                              !w->left_behind && !is_capturing(w));
+                              !w->left_behind && !sim_residency_is_capturing(w));
     else
         oracle_report(w->oracle, ORACLE_REFUSAL, "client %u is not resumed, and no cause is named", client);
 }
@@ -312,7 +312,7 @@ static weir_status while_shown(const world *w, unsigned client, bool captured)
 {
     if (!w->asked_to_show[client])
         return WEIR_OK;
-    return captured                ? (is_capturing(w) ? WEIR_ERR_STREAM_MISUSE : WEIR_OK)
+    return captured                ? (sim_residency_is_capturing(w) ? WEIR_ERR_STREAM_MISUSE : WEIR_OK)
            : holds_some(w, client) ? WEIR_ERR_BUSY
                                    : WEIR_OK;
 }
@@ -327,7 +327,7 @@ static void resume_some(world *w, unsigned client, unsigned stream, uint64_t gra
         before[i] = w->slots[i].block.pointer ? oracle_away(w->oracle, w->slots[i].known) : 0;
     begin_resume(w, client);
     weir_status status = weir_client_resume_some(w->clients[client], &o, w->streams[stream], &came);
-    bool back = look(w, client).state == WEIR_RESIDENT;
+    bool back = sim_residency_look(w, client).state == WEIR_RESIDENT;
     if (back || status != WEIR_OK) {
         end_resume(w, client, stream, back);
     } else {
@@ -337,14 +337,14 @@ static void resume_some(world *w, unsigned client, unsigned stream, uint64_t gra
             if (!b->block.pointer || b->client != client || b->declared ||
                 before[i] <= oracle_away(w->oracle, b->known))
                 continue;
-            b->touched = bit(stream);
+            b->touched = sim_residency_bit(stream);
             b->writer = (uint8_t)stream;
         }
         if (came != counted)
             oracle_report(w->oracle, ORACLE_LEDGER, "%llu bytes have come back, it is said, and %llu have",
                           (unsigned long long)came, (unsigned long long)counted);
         look_whether_shown(w, client);
-        take_client(w, client, false);
+        sim_residency_take_client(w, client, false);
         w->moves[MOVE_PIECES] += came > 0;
     }
     if (status == WEIR_OK ? came == 0 && !back : came > 0)
@@ -362,7 +362,7 @@ static void resume(world *w, unsigned client, unsigned stream)
     end_resume(w, client, stream, status == WEIR_OK);
     if (status == WEIR_ERR_OUT_OF_MEMORY && world_undisturbed(w, nested) && world_faults(w) == w->fault_mark)
         check_refusal(w, client, w->runtime->ledger.refusals > refusals);
-    if (status != WEIR_OK && look(w, client).state != WEIR_SUSPENDED)
+    if (status != WEIR_OK && sim_residency_look(w, client).state != WEIR_SUSPENDED)
         oracle_report(w->oracle, ORACLE_ANSWER, "weir_client_resume answers %s, and the client is not suspended",
                       weir_name_of(WEIR_NAMES_STATUS, status));
     (void)ANSWER(w, "weir_client_resume", status, WEIR_ERR_OUT_OF_MEMORY, in_between(w), busy, captured);
@@ -373,9 +373,9 @@ static bool ready_to_resume(world *w, unsigned client)
 {
     if (!w->asked_to_show[client])
         return true;
-    take_client(w, client, true);
+    sim_residency_take_client(w, client, true);
     bool ready = wait_for_users(w, client);
-    take_client(w, client, false);
+    sim_residency_take_client(w, client, false);
     return ready;
 }
 
@@ -417,7 +417,7 @@ bool world_asks(world *w, unsigned client)
 bool world_was_admitted(world *w, unsigned client, const char *call, weir_status status)
 {
     if (w->suspended[client] == SUSPENDED_UNTIL_ALLOC) {
-        bool back = look(w, client).state == WEIR_RESIDENT;
+        bool back = sim_residency_look(w, client).state == WEIR_RESIDENT;
         weir_status busy = while_shown(w, client, false), captured = while_shown(w, client, true);
         end_resume(w, client, 0, back);
         if (!back)
@@ -437,12 +437,12 @@ void run_forget(world *w, const step *s)
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
     if (!world_can_move(w, client))
         return;
-    take_client(w, client, true);
-    uint64_t stored = look(w, client).stored, given = weir_client_forget_copies(w->clients[client]);
+    sim_residency_take_client(w, client, true);
+    uint64_t stored = sim_residency_look(w, client).stored, given = weir_client_forget_copies(w->clients[client]);
     if (given != (w->suspended[client] ? 0 : stored) && (given > 0 || !in_between(w)))
         oracle_report(w->oracle, ORACLE_ANSWER, "weir_client_forget_copies gives up %llu bytes of %llu",
                       (unsigned long long)given, (unsigned long long)stored);
-    take_client(w, client, false);
+    sim_residency_take_client(w, client, false);
 }
 
 /* Somebody finds no memory, and a client steps aside. */

@@ -34,7 +34,7 @@ char *script_write(const world_options *options, wi_bug plant, const step *steps
     return fclose(out) == 0 ? text : NULL;
 }
 
-static bool read_number(const char *text, uint64_t *out)
+static bool script_read_number(const char *text, uint64_t *out)
 {
     char *end;
     errno = 0;
@@ -54,7 +54,7 @@ static bool read_world_word(const char *name, const char *value, world_options *
         options->resource = wi_intern(value, RESOURCE - 1);
         return true;
     }
-    if (!read_number(value, &number))
+    if (!script_read_number(value, &number))
         return false;
     if (strcmp(name, "clients") == 0 && number >= 1 && number <= WORLD_CLIENTS)
         options->clients = (unsigned)number;
@@ -77,12 +77,12 @@ static bool read_step_word(const char *name, const char *value, step *s)
 {
     for (int f = 0; f < STEP_FIELDS; f++)
         if (strcmp(field_name((step_field)f), name) == 0)
-            return read_number(value, &s->field[f]);
+            return script_read_number(value, &s->field[f]);
     return false;
 }
 
 /* Fills in the world or the step of one line; NULL, or the word that is wrong. */
-static const char *read_line(char *line, bool first_line, world_options *options, wi_bug *plant, step *s)
+static const char *script_read_line(char *line, bool first_line, world_options *options, wi_bug *plant, step *s)
 {
     size_t depth = strspn(line, " ") / 2;
     char *rest, *word = strtok_r(line, " \t\r", &rest), *start = word;
@@ -130,7 +130,7 @@ bool script_read(const char *text, world_options *options, wi_bug *plant, step *
                 break;
             *steps = more;
         }
-        const char *wrong = read_line(line, first_line, options, plant, &(*steps)[*count]);
+        const char *wrong = script_read_line(line, first_line, options, plant, &(*steps)[*count]);
         if (wrong) {
             snprintf(error, capacity, "line %u of the script: \"%.60s\" is not understood", number, wrong);
             free(*steps);

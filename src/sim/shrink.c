@@ -24,7 +24,7 @@ static bool happens(attempt *a, const step *steps, size_t *count)
     return true;
 }
 
-static bool leave_out(attempt *a, step *steps, size_t *count, size_t from, size_t length, step *spare)
+static bool shrink_leave_out(attempt *a, step *steps, size_t *count, size_t from, size_t length, step *spare)
 {
     size_t left = *count - length;
     memcpy(spare, steps, from * sizeof *steps);
@@ -42,7 +42,7 @@ static bool leave_out_runs(attempt *a, step *steps, size_t *count, size_t length
     bool any = false;
     for (size_t end = *count; end > 0 && a->left > 0;) {
         size_t from = end > length ? end - length : 0;
-        any |= leave_out(a, steps, count, from, end - from, spare);
+        any |= shrink_leave_out(a, steps, count, from, end - from, spare);
         end = wi_min(from, *count);
     }
     return any;

@@ -38,7 +38,7 @@ const char *simulate_stack(size_t index)
 }
 
 /* How many of the steps; the first gets what is left over. */
-static uint64_t share_of(uint64_t steps, size_t index)
+static uint64_t sim_simulate_share_of(uint64_t steps, size_t index)
 {
     uint64_t others = 0;
     for (size_t i = 1; i < STACKS; i++)
@@ -62,7 +62,7 @@ void simulate_defaults(simulate_options *options)
                                             .second = {.at = -1}}};
 }
 
-static double seconds_now(void)
+static double sim_simulate_seconds_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -108,7 +108,7 @@ static bool keep_steps(const world_options *options, uint64_t count, step_list *
 }
 
 /* The shortest script that shows what was found in this world. */
-static void explain(const world_options *one, uint64_t most, uint64_t count, simulate_result *out)
+static void sim_simulate_explain(const world_options *one, uint64_t most, uint64_t count, simulate_result *out)
 {
     step_list kept;
     if (keep_steps(one, count, &kept)) {
@@ -134,8 +134,9 @@ static world *make_world(const world_options *options, simulate_result *out)
     return NULL;
 }
 
-static void add_up(simulate_result *out, const char *resource, uint64_t steps, const oracle_findings *found,
-                   const uint64_t *ladder, const uint64_t *done, uint64_t faults)
+static void sim_simulate_add_up(simulate_result *out, const char *resource, uint64_t steps,
+                                const oracle_findings *found, const uint64_t *ladder, const uint64_t *done,
+                                uint64_t faults)
 {
     simulate_part *part = &out->parts[out->part_count++];
     *part = (simulate_part){.resource = resource, .steps = steps, .violations = found->violations};
@@ -163,19 +164,19 @@ static bool run_world(const world_options *options, uint64_t steps, simulate_res
         i++;
     }
     world_end(w);
-    add_up(out, options->resource, i, world_found(w), w->ladder, w->done, w->faults);
+    sim_simulate_add_up(out, options->resource, i, world_found(w), w->ladder, w->done, w->faults);
     world_destroy(w);
     return true;
 }
 
 /* One world after another, until something is found. */
-static bool run_random(const simulate_options *options, simulate_result *out)
+static bool sim_simulate_run_random(const simulate_options *options, simulate_result *out)
 {
     bool named = options->world.resource != NULL, ran = true;
     size_t count = named ? 1 : STACKS;
     for (size_t i = 0; ran && i < count && !anything(&out->found); i++) {
         world_options one = options->world;
-        uint64_t steps = named ? options->steps : share_of(options->steps, i);
+        uint64_t steps = named ? options->steps : sim_simulate_share_of(options->steps, i);
         if (!named) {
             one.resource = simulate_stack(i);
             one.seed += i * UINT64_C(0x9e3779b97f4a7c15);
@@ -184,7 +185,7 @@ static bool run_random(const simulate_options *options, simulate_result *out)
             continue;
         ran = run_world(&one, steps, out);
         if (ran && anything(&out->found))
-            explain(&one, options->shrink_steps, out->parts[out->part_count - 1].steps, out);
+            sim_simulate_explain(&one, options->shrink_steps, out->parts[out->part_count - 1].steps, out);
     }
     return ran;
 }
@@ -210,17 +211,18 @@ static bool run_script(const simulate_options *options, simulate_result *out)
     bool ran = run_steps(&given, steps, count, &outcome);
     free(steps);
     if (ran)
-        add_up(out, given.resource, outcome.used, &outcome.found, outcome.ladder, outcome.done, outcome.faults);
+        sim_simulate_add_up(out, given.resource, outcome.used, &outcome.found, outcome.ladder, outcome.done,
+                            outcome.faults);
     return ran;
 }
 
 bool simulate(const simulate_options *options, simulate_result *out)
 {
     *out = (simulate_result){.plant = options->plant};
-    double start = seconds_now();
+    double start = sim_simulate_seconds_now();
     wi_seeded_bug = options->plant;
-    bool ran = options->script ? run_script(options, out) : run_random(options, out);
-    out->seconds = seconds_now() - start;
+    bool ran = options->script ? run_script(options, out) : sim_simulate_run_random(options, out);
+    out->seconds = sim_simulate_seconds_now() - start;
     wi_seeded_bug = WI_BUG_NONE;
     return ran;
 }

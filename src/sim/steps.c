@@ -25,7 +25,7 @@ static bool write_down(step_list *log, const step *s)
     return true;
 }
 
-static void run(world *w, const step *s)
+static void steps_run(world *w, const step *s)
 {
     uint64_t mark = w->fault_mark, place = w->place, window = w->window, captures = w->capture_mark;
     if (s->operation >= operation_count())
@@ -61,7 +61,7 @@ static size_t run_with_others(world *w, const step *list, size_t count)
     size_t left = w->script_left, within = count_within(list, count);
     w->script = list + 1;
     w->script_left = within;
-    run(w, list);
+    steps_run(w, list);
     w->script = script;
     w->script_left = left;
     return 1 + within;
@@ -99,7 +99,7 @@ static void choose_next(world *w, uint64_t window)
     if (w->log && !write_down(w->log, &s))
         return;
     w->nested++;
-    run(w, &s);
+    steps_run(w, &s);
 }
 
 static bool lets_others(const world *w)
@@ -171,7 +171,7 @@ bool world_advance(world *w, step_list *log)
     w->log = log;
     w->choosing = w->options.nested;
     let_others(w->choosing ? w : NULL);
-    run(w, &s);
+    steps_run(w, &s);
     let_others(NULL);
     w->choosing = false;
     w->log = NULL;

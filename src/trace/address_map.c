@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static weir_status no_memory(void)
+static weir_status address_map_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for the map of addresses");
 }
@@ -24,7 +24,7 @@ typedef struct painter {
 } painter;
 
 /* Events come before one another by their numbers, and those of one event by what ends first. */
-static int by_event(const void *a, const void *b)
+static int address_map_by_event(const void *a, const void *b)
 {
     const change *x = a, *y = b;
     if (x->event != y->event)
@@ -51,32 +51,33 @@ static size_t list_changes(const lifetimes *all, change *out)
         const lifetime_move *m = &all->moves[i];
         out[count++] = (change){m->event, m->block, 0, 0, m->before, m->after};
     }
-    qsort(out, count, sizeof *out, by_event);
+    qsort(out, count, sizeof *out, address_map_by_event);
     return count;
 }
 
 /* Where an address lies among those of all ranges. */
-static uint64_t place_of(const painter *p, uint64_t address)
+static uint64_t address_map_place_of(const painter *p, uint64_t address)
 {
     const address_range *range = address_range_at(p->ranges, address);
     return range ? p->before[range - p->ranges->list] + (address - range->address) : UINT64_MAX;
 }
 
 /* Of a block that is away in part, no trace tells which part: each piece of it is so much away. */
-static int64_t share(int64_t bytes, uint64_t away, uint64_t charged)
+static int64_t address_map_share(int64_t bytes, uint64_t away, uint64_t charged)
 {
     return away == charged ? bytes : (int64_t)((double)bytes * (double)away / (double)charged);
 }
 
 static void paint(painter *p, const lifetime *one, const change *what)
 {
-    uint64_t from = place_of(p, one->pointer), to = from + one->charged;
+    uint64_t from = address_map_place_of(p, one->pointer), to = from + one->charged;
     if (from == UINT64_MAX || one->charged == 0)
         return;
     for (size_t row = (size_t)(from / p->row_bytes); row < p->rows && row * p->row_bytes < to; row++) {
         uint64_t low = row * p->row_bytes, high = low + p->row_bytes;
         int64_t bytes = (int64_t)((to < high ? to : high) - (from > low ? from : low));
-        int64_t away = share(bytes, what->after, one->charged) - share(bytes, what->before, one->charged);
+        int64_t away =
+            address_map_share(bytes, what->after, one->charged) - address_map_share(bytes, what->before, one->charged);
         p->live[row] += what->live * bytes - away;
         p->pending[row] += what->pending * bytes;
         p->away[row] += away;
@@ -106,7 +107,7 @@ static weir_status paint_all(const lifetimes *all, painter *p, address_map *out)
     change *changes = calloc(3 * all->count + all->move_count + 1, sizeof *changes);
     size_t events = all->of->count, at = 0, count;
     if (!changes)
-        return no_memory();
+        return address_map_no_memory();
     count = list_changes(all, changes);
     for (size_t column = 0; column < out->columns; column++) {
         out->events[column] = (uint32_t)((column + 1) * events / out->columns - 1);
@@ -133,7 +134,7 @@ weir_status address_map_make(const lifetimes *all, const address_ranges *ranges,
     out->cells = calloc(out->columns, out->rows * sizeof *out->cells);
     for (size_t i = 1; p.before && i < ranges->count; i++)
         p.before[i] = p.before[i - 1] + ranges->list[i - 1].bytes;
-    weir_status status = p.before && out->events && out->cells ? paint_all(all, &p, out) : no_memory();
+    weir_status status = p.before && out->events && out->cells ? paint_all(all, &p, out) : address_map_no_memory();
     free(p.before);
     if (status != WEIR_OK)
         address_map_clear(out);

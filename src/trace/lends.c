@@ -30,14 +30,14 @@ typedef struct book {
     uint32_t at;
 } book;
 
-static weir_status no_memory(void)
+static weir_status lends_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the addresses of the trace");
 }
 
 /* Sums ------------------------------------------------------------------------------------------------------------- */
 
-static size_t place_of(const table *t, const lend *like)
+static size_t lends_place_of(const table *t, const lend *like)
 {
     const uint64_t key[4] = {(uintptr_t)like->from, (uintptr_t)like->to, like->from_stream, like->to_stream};
     size_t at = (size_t)wi_hash(key, sizeof key) & (t->place_room - 1);
@@ -50,7 +50,7 @@ static size_t place_of(const table *t, const lend *like)
     return at;
 }
 
-static bool make_room(table *t)
+static bool lends_make_room(table *t)
 {
     if (2 * t->count < t->place_room)
         return true;
@@ -67,16 +67,16 @@ static bool make_room(table *t)
     t->places = places;
     t->place_room = room;
     for (size_t i = 0; i < t->count; i++)
-        t->places[place_of(t, &t->list[i])] = (uint32_t)i + 1;
+        t->places[lends_place_of(t, &t->list[i])] = (uint32_t)i + 1;
     return true;
 }
 
 /* A block that has several pieces of theirs counts once. */
 static bool count_lend(table *t, lend one, uint32_t at, uint64_t bytes)
 {
-    if (!make_room(t))
+    if (!lends_make_room(t))
         return false;
-    uint32_t *place = &t->places[place_of(t, &one)];
+    uint32_t *place = &t->places[lends_place_of(t, &one)];
     if (!*place) {
         one.first = at;
         one.last = LIFETIMES_NEVER;
@@ -113,14 +113,14 @@ static owned *new_owned(book *b)
     return one;
 }
 
-static void drop(book *b, owned *one)
+static void lends_drop(book *b, owned *one)
 {
     wi_treap_remove(&b->treap, &one->node);
     one->next = b->unused;
     b->unused = one;
 }
 
-static bool add(book *b, uint64_t begin, uint64_t end, const owned *like)
+static bool lends_add(book *b, uint64_t begin, uint64_t end, const owned *like)
 {
     owned *one = new_owned(b);
     if (!one)
@@ -131,7 +131,7 @@ static bool add(book *b, uint64_t begin, uint64_t end, const owned *like)
 }
 
 /* Takes the addresses from whoever has had them, and counts what was another's. */
-static bool take(book *b, uint64_t begin, const owned *now)
+static bool lends_take(book *b, uint64_t begin, const owned *now)
 {
     owned *old = (owned *)wi_treap_floor(&b->treap, begin);
     if (!old || old->end <= begin)
@@ -139,13 +139,14 @@ static bool take(book *b, uint64_t begin, const owned *now)
     while (old && old->node.key < now->end) {
         owned was = *old;
         uint64_t from = was.node.key > begin ? was.node.key : begin, to = was.end < now->end ? was.end : now->end;
-        drop(b, old);
-        if (!count_bytes(b, &was, now, to - from) || (was.node.key < begin && !add(b, was.node.key, begin, &was)) ||
-            (was.end > now->end && !add(b, now->end, was.end, &was)))
+        lends_drop(b, old);
+        if (!count_bytes(b, &was, now, to - from) ||
+            (was.node.key < begin && !lends_add(b, was.node.key, begin, &was)) ||
+            (was.end > now->end && !lends_add(b, now->end, was.end, &was)))
             return false;
         old = (owned *)wi_treap_above(&b->treap, to - 1);
     }
-    return add(b, begin, now->end, now);
+    return lends_add(b, begin, now->end, now);
 }
 
 static void free_nodes(wi_treap_node *node)
@@ -173,7 +174,7 @@ static int by_bytes(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-static uint64_t finish(table *t, lend **list, size_t *count)
+static uint64_t lends_finish(table *t, lend **list, size_t *count)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < t->count; i++)
@@ -201,7 +202,7 @@ weir_status lends_make(const lifetimes *all, lends *out)
                      .stream = event->other.id,
                      .left = one->away > 0};
         b.at = one->begin;
-        good = take(&b, one->pointer, &now);
+        good = lends_take(&b, one->pointer, &now);
     }
     free_nodes(b.treap.root);
     while (b.unused) {
@@ -209,11 +210,11 @@ weir_status lends_make(const lifetimes *all, lends *out)
         free(b.unused);
         b.unused = next;
     }
-    out->client_bytes = finish(&b.clients, &out->clients, &out->client_count);
-    out->stream_bytes = finish(&b.streams, &out->streams, &out->stream_count);
+    out->client_bytes = lends_finish(&b.clients, &out->clients, &out->client_count);
+    out->stream_bytes = lends_finish(&b.streams, &out->streams, &out->stream_count);
     if (!good)
         lends_clear(out);
-    return good ? WEIR_OK : no_memory();
+    return good ? WEIR_OK : lends_no_memory();
 }
 
 void lends_clear(lends *all)

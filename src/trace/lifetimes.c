@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static weir_status no_memory(void)
+static weir_status lifetimes_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the blocks of the trace");
 }
@@ -25,7 +25,7 @@ static size_t kind_place(const lifetimes *all, const weir_event *event)
     return at;
 }
 
-static bool make_places(lifetimes *all)
+static bool lifetimes_make_places(lifetimes *all)
 {
     if (2 * all->kind_count < all->place_room)
         return true;
@@ -49,9 +49,9 @@ static bool make_places(lifetimes *all)
     return true;
 }
 
-static bool kind_of(lifetimes *all, const weir_event *event, uint32_t *out)
+static bool lifetimes_kind_of(lifetimes *all, const weir_event *event, uint32_t *out)
 {
-    if (!make_places(all))
+    if (!lifetimes_make_places(all))
         return false;
     uint32_t *place = &all->places[kind_place(all, event)];
     if (!*place) {
@@ -79,7 +79,7 @@ static void count_size(lifetimes *all, uint64_t bytes)
     all->sizes[row].bytes += bytes;
 }
 
-static lifetime *begin(follower *f, const weir_event *event, uint32_t at)
+static lifetime *lifetimes_begin(follower *f, const weir_event *event, uint32_t at)
 {
     lifetimes *all = f->all;
     if (all->count == all->room) {
@@ -97,7 +97,7 @@ static lifetime *begin(follower *f, const weir_event *event, uint32_t at)
                       .begin = at,
                       .freed = LIFETIMES_NEVER,
                       .end = LIFETIMES_NEVER};
-    if (!kind_of(all, event, &one->kind))
+    if (!lifetimes_kind_of(all, event, &one->kind))
         return NULL;
     all->count++;
     return one;
@@ -113,7 +113,7 @@ static void raise_peaks(lifetimes *all, lifetime_kind *kind, uint32_t at)
 }
 
 /* So much of the block is away from here on. */
-static weir_status move(follower *f, uint64_t number, uint64_t after, uint32_t at)
+static weir_status lifetimes_move(follower *f, uint64_t number, uint64_t after, uint32_t at)
 {
     lifetimes *all = f->all;
     uint64_t before = all->list[number].away;
@@ -123,7 +123,7 @@ static weir_status move(follower *f, uint64_t number, uint64_t after, uint32_t a
         size_t room = all->move_room ? 2 * all->move_room : 64;
         lifetime_move *moves = realloc(all->moves, room * sizeof *moves);
         if (!moves)
-            return no_memory();
+            return lifetimes_no_memory();
         all->moves = moves;
         all->move_room = room;
     }
@@ -145,11 +145,11 @@ static weir_status end_live(follower *f, uint64_t number, uint32_t at, bool gone
     one->end = gone ? at : LIFETIMES_NEVER;
     kind->live -= one->charged - one->away;
     f->all->requested -= one->bytes - away_of_requested(one, one->away);
-    return move(f, number, 0, at);
+    return lifetimes_move(f, number, 0, at);
 }
 
 /* A part of the block's charge left, or came back. */
-static weir_status leave(follower *f, const weir_event *event, uint32_t at)
+static weir_status lifetimes_leave(follower *f, const weir_event *event, uint32_t at)
 {
     uint64_t number;
     if (!wi_pointer_map_get(&f->live, event->pointer, &number)) {
@@ -162,7 +162,7 @@ static weir_status leave(follower *f, const weir_event *event, uint32_t at)
     uint64_t after = event->action == WEIR_ACTION_RETURN ? one->away - back
                      : event->object < one->charged      ? event->object
                                                          : one->charged;
-    weir_status status = move(f, number, after, at);
+    weir_status status = lifetimes_move(f, number, after, at);
     kind->live += one->away - after;
     f->all->requested += away_of_requested(one, one->away) - away_of_requested(one, after);
     one->away = after;
@@ -170,7 +170,7 @@ static weir_status leave(follower *f, const weir_event *event, uint32_t at)
     return status;
 }
 
-static weir_status allocate(follower *f, const weir_event *event, uint32_t at, bool counts)
+static weir_status lifetimes_allocate(follower *f, const weir_event *event, uint32_t at, bool counts)
 {
     lifetimes *all = f->all;
     uint64_t old;
@@ -181,9 +181,9 @@ static weir_status allocate(follower *f, const weir_event *event, uint32_t at, b
         return status;
     if (wi_pointer_map_remove(&f->pending, event->pointer, &old))
         all->list[old].end = at;
-    lifetime *one = begin(f, event, at);
+    lifetime *one = lifetimes_begin(f, event, at);
     if (!one || !wi_pointer_map_put(&f->live, event->pointer, all->count - 1))
-        return no_memory();
+        return lifetimes_no_memory();
     lifetime_kind *kind = &all->kinds[one->kind];
     kind->live += one->charged;
     all->requested += one->bytes;
@@ -198,12 +198,12 @@ static weir_status allocate(follower *f, const weir_event *event, uint32_t at, b
 }
 
 /* What the device is not past; it ends with a reap of its address. */
-static weir_status wait_for(follower *f, const void *pointer, uint64_t number)
+static weir_status lifetimes_wait_for(follower *f, const void *pointer, uint64_t number)
 {
-    return wi_pointer_map_put(&f->pending, pointer, number) ? WEIR_OK : no_memory();
+    return wi_pointer_map_put(&f->pending, pointer, number) ? WEIR_OK : lifetimes_no_memory();
 }
 
-static weir_status release(follower *f, const weir_event *event, uint32_t at)
+static weir_status lifetimes_release(follower *f, const weir_event *event, uint32_t at)
 {
     uint64_t number;
     if (!wi_pointer_map_remove(&f->live, event->pointer, &number)) {
@@ -213,10 +213,10 @@ static weir_status release(follower *f, const weir_event *event, uint32_t at)
     f->all->frees++;
     bool gone = event->object == 1 || event->pending == f->before;
     weir_status status = end_live(f, number, at, gone);
-    return gone || status != WEIR_OK ? status : wait_for(f, event->pointer, number);
+    return gone || status != WEIR_OK ? status : lifetimes_wait_for(f, event->pointer, number);
 }
 
-static weir_status resize(follower *f, const weir_event *event, uint32_t at)
+static weir_status lifetimes_resize(follower *f, const weir_event *event, uint32_t at)
 {
     uint64_t number, old = 0;
     weir_status status = WEIR_OK;
@@ -228,17 +228,17 @@ static weir_status resize(follower *f, const weir_event *event, uint32_t at)
         f->all->unknown++;
     }
     if (status == WEIR_OK)
-        status = allocate(f, event, at, false);
+        status = lifetimes_allocate(f, event, at, false);
     if (status != WEIR_OK || old <= event->charged || event->pending <= f->before)
         return status;
     weir_event rest = *event;
     rest.pointer = (char *)event->pointer + event->charged;
     rest.bytes = rest.charged = old - event->charged;
-    lifetime *one = begin(f, &rest, at);
+    lifetime *one = lifetimes_begin(f, &rest, at);
     if (!one)
-        return no_memory();
+        return lifetimes_no_memory();
     one->freed = at;
-    return wait_for(f, rest.pointer, f->all->count - 1);
+    return lifetimes_wait_for(f, rest.pointer, f->all->count - 1);
 }
 
 static void reap(follower *f, const weir_event *event, uint32_t at)
@@ -252,15 +252,15 @@ static void reap(follower *f, const weir_event *event, uint32_t at)
         f->all->unknown++;
 }
 
-static weir_status follow(follower *f, const weir_event *event, uint32_t at)
+static weir_status lifetimes_follow(follower *f, const weir_event *event, uint32_t at)
 {
     switch (event->action) {
     case WEIR_ACTION_ALLOCATE:
-        return event->pointer ? allocate(f, event, at, true) : WEIR_OK;
+        return event->pointer ? lifetimes_allocate(f, event, at, true) : WEIR_OK;
     case WEIR_ACTION_DEALLOCATE:
-        return release(f, event, at);
+        return lifetimes_release(f, event, at);
     case WEIR_ACTION_RESIZE:
-        return resize(f, event, at);
+        return lifetimes_resize(f, event, at);
     case WEIR_ACTION_REAP:
         reap(f, event, at);
         break;
@@ -275,7 +275,7 @@ static weir_status follow(follower *f, const weir_event *event, uint32_t at)
         break;
     case WEIR_ACTION_LEAVE:
     case WEIR_ACTION_RETURN:
-        return leave(f, event, at);
+        return lifetimes_leave(f, event, at);
     default:
         break;
     }
@@ -290,7 +290,7 @@ weir_status lifetimes_make(const recording *from, lifetimes *out)
     if (from->count >= LIFETIMES_NEVER / 2)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "more than %u events", LIFETIMES_NEVER / 2);
     for (size_t i = 0; i < from->count && status == WEIR_OK; i++) {
-        status = follow(&f, &from->events[i], (uint32_t)i);
+        status = lifetimes_follow(&f, &from->events[i], (uint32_t)i);
         f.before = from->events[i].pending;
     }
     wi_pointer_map_clear(&f.live);
@@ -326,7 +326,7 @@ typedef struct leaving {
 
 /* Whether a move goes on with what the client's last entry tells of. A suspend begins with nothing away, and a resume
  * ends so; a free ends neither. */
-static bool goes_on(const lifetime_residency *last, const leaving *of, bool back)
+static bool lifetimes_goes_on(const lifetime_residency *last, const leaving *of, bool back)
 {
     return last && last->back == back && of->away > 0;
 }
@@ -339,7 +339,7 @@ static void take_move(const lifetimes *all, const lifetime_move *m, leaving *of,
     uint64_t bytes = back ? m->before - m->after : m->after - m->before;
     if (!back || block->freed > m->event) {
         lifetime_residency *to = of->at ? &list[of->at - 1] : NULL;
-        if (!goes_on(to, of, back)) {
+        if (!lifetimes_goes_on(to, of, back)) {
             to = &list[(*count)++];
             *to = (lifetime_residency){.client = all->kinds[block->kind].client, .back = back, .first = m->event};
             of->at = *count;
@@ -373,13 +373,13 @@ lifetime_residency *lifetimes_residencies(const lifetimes *all, size_t *count)
     if (good)
         return list;
     free(list);
-    (void)no_memory();
+    (void)lifetimes_no_memory();
     return NULL;
 }
 
 /* Ranges of addresses ---------------------------------------------------------------------------------------------- */
 
-static int by_address(const void *a, const void *b)
+static int lifetimes_by_address(const void *a, const void *b)
 {
     const address_range *x = a, *y = b;
     return x->address < y->address ? -1 : x->address > y->address;
@@ -409,7 +409,7 @@ weir_status address_ranges_make(const lifetimes *all, address_ranges *out)
     size_t count = all->count + from->segment_count;
     *out = (address_ranges){.list = calloc(count + 1, sizeof *out->list)};
     if (!out->list)
-        return no_memory();
+        return lifetimes_no_memory();
     for (size_t i = 0; i < all->count; i++)
         out->list[i] = (address_range){all->list[i].pointer, all->list[i].charged};
     for (size_t i = 0; i < from->segment_count; i++)
@@ -417,7 +417,7 @@ weir_status address_ranges_make(const lifetimes *all, address_ranges *out)
     for (size_t i = 0; i < count; i++) /* no range passes the end of all addresses */
         if (out->list[i].bytes > UINT64_MAX - ADDRESS_GAP - out->list[i].address)
             out->list[i].bytes = 0;
-    qsort(out->list, count, sizeof *out->list, by_address);
+    qsort(out->list, count, sizeof *out->list, lifetimes_by_address);
     merge_ranges(out, count, from->segment_count ? 0 : ADDRESS_GAP);
     for (uint64_t gap = UINT64_C(2) * ADDRESS_GAP; out->count > ADDRESS_RANGES_MOST; gap *= 2)
         merge_ranges(out, out->count, gap);

@@ -26,7 +26,7 @@ static uint64_t clock_get(const clock_vector *c, unsigned slot)
     return slot < c->width ? c->at[slot] : 0;
 }
 
-static weir_status widen(clock_purse *purse, clock_vector *c, unsigned width)
+static weir_status race_check_widen(clock_purse *purse, clock_vector *c, unsigned width)
 {
     if (width <= c->width)
         return WEIR_OK;
@@ -45,7 +45,7 @@ static weir_status widen(clock_purse *purse, clock_vector *c, unsigned width)
 
 static weir_status clock_raise(clock_purse *purse, clock_vector *c, unsigned slot, uint64_t value)
 {
-    weir_status status = widen(purse, c, slot + 1);
+    weir_status status = race_check_widen(purse, c, slot + 1);
     if (status == WEIR_OK && c->at[slot] < value)
         c->at[slot] = value;
     return status;
@@ -53,7 +53,7 @@ static weir_status clock_raise(clock_purse *purse, clock_vector *c, unsigned slo
 
 static weir_status clock_join(clock_purse *purse, clock_vector *c, const clock_vector *other)
 {
-    weir_status status = widen(purse, c, other->width);
+    weir_status status = race_check_widen(purse, c, other->width);
     for (unsigned s = 0; status == WEIR_OK && s < other->width; s++)
         if (c->at[s] < other->at[s])
             c->at[s] = other->at[s];
@@ -148,13 +148,13 @@ const char *race_kind_name(race_kind kind)
     return (unsigned)kind < RACE_KINDS ? names[kind] : "?";
 }
 
-static weir_status no_memory(void)
+static weir_status race_check_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
 }
 
 /* Room for one more of `each` bytes; false without memory. */
-static bool make_room(void **list, size_t count, size_t *room, size_t each)
+static bool race_check_make_room(void **list, size_t count, size_t *room, size_t each)
 {
     if (count < *room)
         return true;
@@ -169,8 +169,8 @@ static bool make_room(void **list, size_t count, size_t *room, size_t each)
 
 /* Keeps a finding; `first` is the order of the earlier event, on `other`. */
 WEIR_PRINTF(7, 8)
-static void report(race_check *r, race_kind kind, const block *b, const weir_event *event, unsigned other,
-                   uint64_t first, const char *format, ...)
+static void race_check_report(race_check *r, race_kind kind, const block *b, const weir_event *event, unsigned other,
+                              uint64_t first, const char *format, ...)
 {
     r->violations++;
     if (r->found_count == RACE_FINDINGS)
@@ -196,7 +196,7 @@ static void report(race_check *r, race_kind kind, const block *b, const weir_eve
 
 /* Blocks: each use is compared with those before it ---------------------------------------------------------------- */
 
-static bool behind(const clock_vector *clock, unsigned slot, uint64_t sequence)
+static bool race_check_behind(const clock_vector *clock, unsigned slot, uint64_t sequence)
 {
     return sequence <= clock_get(clock, slot);
 }
@@ -214,20 +214,20 @@ static const char *name(const race_check *r, unsigned slot, char text[NAME])
     return text;
 }
 
-static uint64_t end_of(const block *b)
+static uint64_t race_check_end_of(const block *b)
 {
     uint64_t bytes = b->charged > b->bytes ? b->charged : b->bytes;
     return bytes > UINT64_MAX - b->node.key ? UINT64_MAX : b->node.key + bytes;
 }
 
 /* The live block that begins there. */
-static block *block_at(const race_check *r, uint64_t start)
+static block *race_check_block_at(const race_check *r, uint64_t start)
 {
     block *b = (block *)wi_treap_find(&r->blocks, start);
     return b && b->freed == 0 ? b : NULL;
 }
 
-static void forget(race_check *r, block *b)
+static void race_check_forget(race_check *r, block *b)
 {
     wi_treap_remove(&r->blocks, &b->node);
     clock_clear(&r->purse, &b->writes);
@@ -239,56 +239,59 @@ static void forget(race_check *r, block *b)
 }
 
 /* The first block of which something lies in [start, end); NULL. They never overlap. */
-static block *first_in(const race_check *r, uint64_t start, uint64_t end)
+static block *race_check_first_in(const race_check *r, uint64_t start, uint64_t end)
 {
     block *b = (block *)wi_treap_floor(&r->blocks, start);
-    if (!b || end_of(b) <= start)
+    if (!b || race_check_end_of(b) <= start)
         b = (block *)wi_treap_above(&r->blocks, start);
-    return b && b->node.key < end && end_of(b) > start ? b : NULL;
+    return b && b->node.key < end && race_check_end_of(b) > start ? b : NULL;
 }
 
 /* Allocation ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes are given out that were others'. */
-static void take_over(race_check *r, const weir_event *event, unsigned slot, uint64_t start, uint64_t end)
+static void race_check_take_over(race_check *r, const weir_event *event, unsigned slot, uint64_t start, uint64_t end)
 {
     const clock_vector *clock = &r->streams[slot].clock;
     char who[NAME];
-    for (block *old; (old = first_in(r, start, end)); forget(r, old)) {
+    for (block *old; (old = race_check_first_in(r, start, end)); race_check_forget(r, old)) {
         if (old->freed == 0) {
-            report(r, RACE_OVERLAP, old, event, old->slot, old->order,
-                   "allocated by event %llu, is live when event %llu gives its bytes out again",
-                   (unsigned long long)old->order, (unsigned long long)event->order);
+            race_check_report(r, RACE_OVERLAP, old, event, old->slot, old->order,
+                              "allocated by event %llu, is live when event %llu gives its bytes out again",
+                              (unsigned long long)old->order, (unsigned long long)event->order);
             continue;
         }
-        if (old->freed_stream && old->freed_slot != slot && !behind(clock, old->freed_slot, old->freed_sequence)) {
-            report(r, RACE_EARLY_REUSE, old, event, old->freed_slot, old->freed,
-                   "freed in the order of %s by event %llu: its bytes are %.64s's on another stream from event "
-                   "%llu on, before any stream could have them",
-                   name(r, old->freed_slot, who), (unsigned long long)old->freed, event->client,
-                   (unsigned long long)event->order);
+        if (old->freed_stream && old->freed_slot != slot &&
+            !race_check_behind(clock, old->freed_slot, old->freed_sequence)) {
+            race_check_report(
+                r, RACE_EARLY_REUSE, old, event, old->freed_slot, old->freed,
+                "freed in the order of %s by event %llu: its bytes are %.64s's on another stream from event "
+                "%llu on, before any stream could have them",
+                name(r, old->freed_slot, who), (unsigned long long)old->freed, event->client,
+                (unsigned long long)event->order);
             continue;
         }
         for (size_t i = 0; i < old->access_count; i++) {
             const access *a = &old->accesses[i];
-            if (a->end <= start || a->start >= end || behind(&old->done, a->slot, a->sequence) ||
-                behind(clock, a->slot, a->sequence))
+            if (a->end <= start || a->start >= end || race_check_behind(&old->done, a->slot, a->sequence) ||
+                race_check_behind(clock, a->slot, a->sequence))
                 continue;
-            report(r, RACE_EARLY_REUSE, old, event, a->slot, a->order,
-                   "freed by event %llu: its bytes are %.64s's from event %llu on, and work of %s (event %llu) may "
-                   "still %s them",
-                   (unsigned long long)old->freed, event->client, (unsigned long long)event->order,
-                   name(r, a->slot, who), (unsigned long long)a->order, a->write ? "write" : "read");
+            race_check_report(
+                r, RACE_EARLY_REUSE, old, event, a->slot, a->order,
+                "freed by event %llu: its bytes are %.64s's from event %llu on, and work of %s (event %llu) may "
+                "still %s them",
+                (unsigned long long)old->freed, event->client, (unsigned long long)event->order, name(r, a->slot, who),
+                (unsigned long long)a->order, a->write ? "write" : "read");
             break;
         }
     }
 }
 
-static weir_status allocate(race_check *r, const weir_event *event, unsigned slot)
+static weir_status race_check_allocate(race_check *r, const weir_event *event, unsigned slot)
 {
     block *b = calloc(1, sizeof *b);
     if (!b)
-        return no_memory();
+        return race_check_no_memory();
     *b = (block){.node.key = (uint64_t)(uintptr_t)event->pointer,
                  .bytes = event->bytes,
                  .charged = event->charged,
@@ -299,30 +302,31 @@ static weir_status allocate(race_check *r, const weir_event *event, unsigned slo
                  .slot = slot,
                  .sequence = r->streams[slot].sequence};
     /* One of no bytes, which weir never records, takes a byte: blocks must not share a key. */
-    take_over(r, event, slot, b->node.key, end_of(b) > b->node.key ? end_of(b) : b->node.key + 1);
+    race_check_take_over(r, event, slot, b->node.key,
+                         race_check_end_of(b) > b->node.key ? race_check_end_of(b) : b->node.key + 1);
     block *same = (block *)wi_treap_find(&r->blocks, b->node.key);
     if (same)
-        forget(r, same);
+        race_check_forget(r, same);
     wi_treap_add(&r->blocks, &b->node, b->node.key);
     return WEIR_OK;
 }
 
-static weir_status resize(race_check *r, const weir_event *event, unsigned slot)
+static weir_status race_check_resize(race_check *r, const weir_event *event, unsigned slot)
 {
-    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    block *b = race_check_block_at(r, (uint64_t)(uintptr_t)event->pointer);
     if (!b)
         return WEIR_OK;
-    uint64_t before = end_of(b);
+    uint64_t before = race_check_end_of(b);
     block grown = *b;
     grown.bytes = event->bytes;
     grown.charged = event->charged;
-    if (end_of(&grown) > before)
-        take_over(r, event, slot, before, end_of(&grown));
+    if (race_check_end_of(&grown) > before)
+        race_check_take_over(r, event, slot, before, race_check_end_of(&grown));
     b->bytes = event->bytes;
     b->charged = event->charged;
     size_t kept = 0;
     for (size_t i = 0; i < b->access_count; i++) /* of a tail that was given back no more is known */
-        if (b->accesses[i].start < end_of(b))
+        if (b->accesses[i].start < race_check_end_of(b))
             b->accesses[kept++] = b->accesses[i];
     b->access_count = kept;
     return WEIR_OK;
@@ -332,25 +336,26 @@ static weir_status resize(race_check *r, const weir_event *event, unsigned slot)
 
 static bool waited_for(const block *b, const access *a)
 {
-    return behind(&b->writes, a->slot, a->sequence) || behind(&b->reads, a->slot, a->sequence);
+    return race_check_behind(&b->writes, a->slot, a->sequence) || race_check_behind(&b->reads, a->slot, a->sequence);
 }
 
-static weir_status release(race_check *r, const weir_event *event, unsigned slot)
+static weir_status race_check_release(race_check *r, const weir_event *event, unsigned slot)
 {
-    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    block *b = race_check_block_at(r, (uint64_t)(uintptr_t)event->pointer);
     const clock_vector *clock = &r->streams[slot].clock;
     char who[NAME], where[NAME];
     if (!b)
         return WEIR_OK;
     for (size_t i = 0; i < b->access_count; i++) {
         access *a = &b->accesses[i];
-        if (a->slot == slot || behind(clock, a->slot, a->sequence) || waited_for(b, a))
+        if (a->slot == slot || race_check_behind(clock, a->slot, a->sequence) || waited_for(b, a))
             continue;
-        report(r, RACE_FREE_IN_USE, b, event, a->slot, a->order,
-               "is freed on %s (event %llu) while work of %s (event %llu) may still %s it; order the free behind "
-               "that, or declare the use",
-               name(r, slot, where), (unsigned long long)event->order, name(r, a->slot, who),
-               (unsigned long long)a->order, a->write ? "write" : "read");
+        race_check_report(
+            r, RACE_FREE_IN_USE, b, event, a->slot, a->order,
+            "is freed on %s (event %llu) while work of %s (event %llu) may still %s it; order the free behind "
+            "that, or declare the use",
+            name(r, slot, where), (unsigned long long)event->order, name(r, a->slot, who), (unsigned long long)a->order,
+            a->write ? "write" : "read");
     }
     b->freed = event->order;
     b->freed_slot = slot;
@@ -363,12 +368,12 @@ static weir_status release(race_check *r, const weir_event *event, unsigned slot
 }
 
 /* Any stream may have the bytes that were freed in the order of this one. */
-static void pass(race_check *r, const weir_event *event)
+static void race_check_pass(race_check *r, const weir_event *event)
 {
     uint64_t start = (uint64_t)(uintptr_t)event->pointer, end = start + event->bytes;
     if (event->generation != 0)
         return;
-    for (block *b = first_in(r, start, end), *next; b; b = next) {
+    for (block *b = race_check_first_in(r, start, end), *next; b; b = next) {
         next = (block *)wi_treap_above(&r->blocks, b->node.key);
         next = next && next->node.key < end ? next : NULL;
         if (b->freed_stream == event->stream.id)
@@ -388,11 +393,11 @@ static void pass_all(race_check *r)
 static bool behind_allocation(const race_check *r, const block *b, unsigned slot)
 {
     const clock_vector *clock = &r->streams[slot].clock;
-    if (b->slot == HOST || b->slot == slot || behind(clock, b->slot, b->sequence))
+    if (b->slot == HOST || b->slot == slot || race_check_behind(clock, b->slot, b->sequence))
         return true;
     for (size_t i = 0; i < b->declared_count; i++)
         if (b->declared[i].slot == slot || b->declared[i].slot == HOST ||
-            behind(clock, b->declared[i].slot, b->declared[i].sequence))
+            race_check_behind(clock, b->declared[i].slot, b->declared[i].sequence))
             return true;
     return false;
 }
@@ -402,22 +407,23 @@ static void check_use(race_check *r, const weir_event *event, unsigned slot, blo
     char who[NAME], where[NAME];
     if (!behind_allocation(r, b, slot) && !b->told) {
         b->told = true;
-        report(r, RACE_UNORDERED_ALLOCATION, b, event, b->slot, b->order,
-               "allocated on %s (event %llu), is used on %s (event %llu), and nothing orders the two; declare the "
-               "use, or wait for an event",
-               name(r, b->slot, where), (unsigned long long)b->order, name(r, slot, who),
-               (unsigned long long)event->order);
+        race_check_report(
+            r, RACE_UNORDERED_ALLOCATION, b, event, b->slot, b->order,
+            "allocated on %s (event %llu), is used on %s (event %llu), and nothing orders the two; declare the "
+            "use, or wait for an event",
+            name(r, b->slot, where), (unsigned long long)b->order, name(r, slot, who),
+            (unsigned long long)event->order);
     }
     for (size_t i = 0; i < b->access_count; i++) {
         access *a = &b->accesses[i];
         if (a->told || a->slot == slot || a->end <= now->start || a->start >= now->end || !(a->write || now->write) ||
-            behind(&r->streams[slot].clock, a->slot, a->sequence))
+            race_check_behind(&r->streams[slot].clock, a->slot, a->sequence))
             continue;
         a->told = true;
-        report(r, RACE_UNORDERED_USE, b, event, a->slot, a->order,
-               "is %s on %s (event %llu) and %s on %s (event %llu), and nothing orders the two",
-               a->write ? "written" : "read", name(r, a->slot, where), (unsigned long long)a->order,
-               now->write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
+        race_check_report(r, RACE_UNORDERED_USE, b, event, a->slot, a->order,
+                          "is %s on %s (event %llu) and %s on %s (event %llu), and nothing orders the two",
+                          a->write ? "written" : "read", name(r, a->slot, where), (unsigned long long)a->order,
+                          now->write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
     }
 }
 
@@ -428,7 +434,7 @@ static void prune(race_check *r, block *b, const access *now)
     size_t kept = 0;
     for (size_t i = 0; i < b->access_count; i++) {
         const access *a = &b->accesses[i];
-        bool done = behind(&r->streams[HOST].clock, a->slot, a->sequence);
+        bool done = race_check_behind(&r->streams[HOST].clock, a->slot, a->sequence);
         bool covered = a->slot == now->slot && a->sequence != OPEN && now->sequence != OPEN && a->start >= now->start &&
                        a->end <= now->end && (now->write || !a->write);
         if (!done && !covered)
@@ -445,35 +451,35 @@ static weir_status touch(race_check *r, const weir_event *event, unsigned slot, 
     uint64_t start = (uint64_t)(uintptr_t)event->pointer;
     uint64_t end = event->bytes > UINT64_MAX - start ? UINT64_MAX : start + event->bytes;
     char who[NAME];
-    for (block *b = first_in(r, start, end), *next; b; b = next) {
+    for (block *b = race_check_first_in(r, start, end), *next; b; b = next) {
         next = (block *)wi_treap_above(&r->blocks, b->node.key);
         next = next && next->node.key < end ? next : NULL;
         access now = {.start = start > b->node.key ? start : b->node.key,
-                      .end = end < end_of(b) ? end : end_of(b),
+                      .end = end < race_check_end_of(b) ? end : race_check_end_of(b),
                       .sequence = number ? OPEN : r->streams[slot].sequence,
                       .order = event->order,
                       .launch = number,
                       .slot = slot,
                       .write = event->access != WEIR_ACCESS_READ};
         if (b->left && !b->freed) {
-            report(r, RACE_USE_WHILE_AWAY, b, event, HOST, b->left,
-                   "away since event %llu, is %s on %s by event %llu; resume its client before",
-                   (unsigned long long)b->left, now.write ? "written" : "read", name(r, slot, who),
-                   (unsigned long long)event->order);
+            race_check_report(r, RACE_USE_WHILE_AWAY, b, event, HOST, b->left,
+                              "away since event %llu, is %s on %s by event %llu; resume its client before",
+                              (unsigned long long)b->left, now.write ? "written" : "read", name(r, slot, who),
+                              (unsigned long long)event->order);
             continue;
         }
         if (b->freed) {
-            report(r, RACE_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
-                   "freed by event %llu, is %s on %s by event %llu", (unsigned long long)b->freed,
-                   now.write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
+            race_check_report(r, RACE_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
+                              "freed by event %llu, is %s on %s by event %llu", (unsigned long long)b->freed,
+                              now.write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
             continue;
         }
         check_use(r, event, slot, b, &now);
         if (slot == HOST && !number) /* done, and known to all */
             continue;
         prune(r, b, &now);
-        if (!make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
-            return no_memory();
+        if (!race_check_make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
+            return race_check_no_memory();
         b->accesses[b->access_count++] = now;
     }
     return WEIR_OK;
@@ -489,7 +495,7 @@ static weir_status wait_for_stream(race_check *r, unsigned slot)
 }
 
 /* The stream's slot. A later stream at the same place is behind the earlier one, whose end weir waited for. */
-static weir_status find_slot(race_check *r, uint64_t id, unsigned *slot)
+static weir_status race_check_find_slot(race_check *r, uint64_t id, unsigned *slot)
 {
     *slot = id == 0 ? HOST : r->slot_of[id % SLOTS];
     if (id == 0)
@@ -498,8 +504,8 @@ static weir_status find_slot(race_check *r, uint64_t id, unsigned *slot)
         size_t room = r->stream_room;
         if (r->stream_count == SLOTS)
             return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams than can be followed");
-        if (!make_room((void **)&r->streams, r->stream_count, &room, sizeof *r->streams))
-            return no_memory();
+        if (!race_check_make_room((void **)&r->streams, r->stream_count, &room, sizeof *r->streams))
+            return race_check_no_memory();
         r->stream_room = (unsigned)room;
         *slot = r->stream_count++;
         r->slot_of[id % SLOTS] = (uint16_t)*slot;
@@ -513,7 +519,7 @@ static weir_status find_slot(race_check *r, uint64_t id, unsigned *slot)
 }
 
 /* What the host knows when it queues something is done before that. */
-static weir_status come_to(race_check *r, unsigned slot)
+static weir_status race_check_come_to(race_check *r, unsigned slot)
 {
     return slot == HOST ? WEIR_OK : clock_join(&r->purse, &r->streams[slot].clock, &r->streams[HOST].clock);
 }
@@ -543,19 +549,19 @@ static void forget_launch(race_check *r, launch *l)
 
 static weir_status begin_use(race_check *r, const weir_event *event, unsigned slot)
 {
-    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    block *b = race_check_block_at(r, (uint64_t)(uintptr_t)event->pointer);
     launch *l = find_launch(r, event->object);
     if (!l) {
         if (!(l = calloc(1, sizeof *l)))
-            return no_memory();
+            return race_check_no_memory();
         l->slot = slot;
         wi_treap_add(&r->launches, &l->node, event->object);
     }
     if (!b) /* from before the trace, or lost */
         return WEIR_OK;
-    if (!make_room((void **)&l->starts, l->count, &l->room, sizeof *l->starts) ||
-        !make_room((void **)&b->declared, b->declared_count, &b->declared_room, sizeof *b->declared))
-        return no_memory();
+    if (!race_check_make_room((void **)&l->starts, l->count, &l->room, sizeof *l->starts) ||
+        !race_check_make_room((void **)&b->declared, b->declared_count, &b->declared_room, sizeof *b->declared))
+        return race_check_no_memory();
     l->starts[l->count++] = b->node.key;
     size_t i = 0;
     while (i < b->declared_count && b->declared[i].slot != slot)
@@ -613,7 +619,7 @@ static weir_status end_launch(race_check *r, uint64_t number, bool used)
         return WEIR_OK;
     weir_status status = used ? queue(r, l->slot) : WEIR_OK;
     for (size_t i = 0; i < l->count && status == WEIR_OK; i++) {
-        block *b = block_at(r, l->starts[i]);
+        block *b = race_check_block_at(r, l->starts[i]);
         if (b)
             status = close_use(r, b, l, used);
     }
@@ -623,7 +629,7 @@ static weir_status end_launch(race_check *r, uint64_t number, bool used)
 
 static weir_status record_use(race_check *r, const weir_event *event, unsigned slot)
 {
-    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    block *b = race_check_block_at(r, (uint64_t)(uintptr_t)event->pointer);
     return b ? clock_join(&r->purse, &b->reads, &r->streams[slot].clock) : WEIR_OK;
 }
 
@@ -640,9 +646,9 @@ static weir_status wait_for_client(race_check *r, const char *client)
     return status;
 }
 
-static weir_status leave(race_check *r, const weir_event *event)
+static weir_status race_check_leave(race_check *r, const weir_event *event)
 {
-    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    block *b = race_check_block_at(r, (uint64_t)(uintptr_t)event->pointer);
     char who[NAME];
     if (!b || b->left)
         return WEIR_OK;
@@ -653,9 +659,9 @@ static weir_status leave(race_check *r, const weir_event *event)
     }
     for (size_t i = 0; i < b->access_count; i++) {
         const access *a = &b->accesses[i];
-        if (waited_for(b, a) || behind(&r->streams[HOST].clock, a->slot, a->sequence))
+        if (waited_for(b, a) || race_check_behind(&r->streams[HOST].clock, a->slot, a->sequence))
             continue;
-        report(
+        race_check_report(
             r, RACE_USE_WHILE_AWAY, b, event, a->slot, a->order,
             "leaves by event %llu, and work of %s (event %llu) may still %s it; declare the use, or wait for it before "
             "the suspend",
@@ -669,9 +675,9 @@ static weir_status leave(race_check *r, const weir_event *event)
 }
 
 /* Its contents are written by the stream, as by a declared use. */
-static weir_status come_back(race_check *r, const weir_event *event, unsigned slot)
+static weir_status race_check_come_back(race_check *r, const weir_event *event, unsigned slot)
 {
-    block *b = block_at(r, (uint64_t)(uintptr_t)event->pointer);
+    block *b = race_check_block_at(r, (uint64_t)(uintptr_t)event->pointer);
     if (!b)
         return WEIR_OK;
     b->left = 0;
@@ -682,11 +688,12 @@ static weir_status come_back(race_check *r, const weir_event *event, unsigned sl
     if (status == WEIR_OK)
         status = clock_copy(&r->purse, &b->writes, &r->streams[slot].clock);
     clock_clear(&r->purse, &b->reads);
-    if (status == WEIR_OK && !make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
-        return no_memory();
+    if (status == WEIR_OK &&
+        !race_check_make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
+        return race_check_no_memory();
     if (status == WEIR_OK)
         b->accesses[b->access_count++] = (access){.start = b->node.key,
-                                                  .end = end_of(b),
+                                                  .end = race_check_end_of(b),
                                                   .sequence = r->streams[slot].sequence,
                                                   .order = event->order,
                                                   .slot = slot,
@@ -701,7 +708,7 @@ static weir_status note_record(race_check *r, const weir_event *event, unsigned 
     noted *n = (noted *)wi_treap_find(&r->events, event->object);
     if (!n) {
         if (!(n = calloc(1, sizeof *n)))
-            return no_memory();
+            return race_check_no_memory();
         wi_treap_add(&r->events, &n->node, event->object);
     }
     return clock_copy(&r->purse, &n->clock, &r->streams[slot].clock);
@@ -715,24 +722,24 @@ static weir_status note_wait(race_check *r, const weir_event *event, unsigned sl
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status take(race_check *r, const weir_event *event, unsigned slot)
+static weir_status race_check_take(race_check *r, const weir_event *event, unsigned slot)
 {
     weir_status status;
     switch (event->action) {
     case WEIR_ACTION_ALLOCATE:
         status = queue(r, slot);
-        return status == WEIR_OK ? allocate(r, event, slot) : status;
+        return status == WEIR_OK ? race_check_allocate(r, event, slot) : status;
     case WEIR_ACTION_DEALLOCATE:
         status = event->object ? queue(r, slot) : WEIR_OK; /* others can come behind it */
-        return status == WEIR_OK ? release(r, event, slot) : status;
+        return status == WEIR_OK ? race_check_release(r, event, slot) : status;
     case WEIR_ACTION_RESIZE:
-        return resize(r, event, slot);
+        return race_check_resize(r, event, slot);
     case WEIR_ACTION_LEAVE:
-        status = leave(r, event);
+        status = race_check_leave(r, event);
         r->leaving = event->client;
         return status;
     case WEIR_ACTION_RETURN:
-        return come_back(r, event, slot);
+        return race_check_come_back(r, event, slot);
     case WEIR_ACTION_SYNCHRONIZE:
     case WEIR_ACTION_STREAM_CLOSE:
         return slot == HOST ? WEIR_OK : wait_for_stream(r, slot);
@@ -767,15 +774,15 @@ weir_status race_check_event(race_check *r, const weir_event *event)
         pass_all(r);
     r->last_order = event->order;
     if (event->result == WEIR_OK && event->action == WEIR_ACTION_REAP) { /* on no stream: it may have ended long ago */
-        pass(r, event);
+        race_check_pass(r, event);
         return WEIR_OK;
     }
     if (event->result != WEIR_OK)
         return event->action == WEIR_ACTION_USE_BEGIN ? end_launch(r, event->object, false) : WEIR_OK;
-    weir_status status = find_slot(r, event->stream.id, &slot);
+    weir_status status = race_check_find_slot(r, event->stream.id, &slot);
     if (status == WEIR_OK)
-        status = come_to(r, slot);
-    return status == WEIR_OK ? take(r, event, slot) : status;
+        status = race_check_come_to(r, slot);
+    return status == WEIR_OK ? race_check_take(r, event, slot) : status;
 }
 
 uint64_t race_check_violations(const race_check *r)
@@ -814,7 +821,7 @@ void race_check_destroy(race_check *r)
     if (!r)
         return;
     while (r->blocks.root)
-        forget(r, (block *)r->blocks.root);
+        race_check_forget(r, (block *)r->blocks.root);
     while (r->launches.root)
         forget_launch(r, (launch *)r->launches.root);
     while (r->events.root) {

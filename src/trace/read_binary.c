@@ -19,7 +19,7 @@ struct reader {
     unsigned char item[WI_TRACE_EVENT_MOST];
 };
 
-static weir_status corrupt(const reader *r, const char *what)
+static weir_status read_binary_corrupt(const reader *r, const char *what)
 {
     return weir_fail(WEIR_ERR_CORRUPT, "%s: %s, in what begins at byte %llu", r->path, what,
                      (unsigned long long)r->offset);
@@ -28,7 +28,7 @@ static weir_status corrupt(const reader *r, const char *what)
 /* Pieces ----------------------------------------------------------------------------------------------------------- */
 
 /* Reads `bytes` of the item from `from` on; *whole is false when the file ends before. */
-static weir_status read_part(reader *r, size_t from, size_t bytes, bool *whole)
+static weir_status read_binary_read_part(reader *r, size_t from, size_t bytes, bool *whole)
 {
     size_t got = fread(r->item + from, 1, bytes, r->file);
     *whole = got == bytes;
@@ -44,7 +44,7 @@ static bool checks(const reader *r, size_t bytes)
 
 /* The texts -------------------------------------------------------------------------------------------------------- */
 
-static weir_status keep_text(reader *r, const unsigned char *bytes, size_t length)
+static weir_status read_binary_keep_text(reader *r, const unsigned char *bytes, size_t length)
 {
     if (r->count == r->room) {
         size_t room = r->room ? 2 * r->room : 64;
@@ -63,28 +63,28 @@ static weir_status keep_text(reader *r, const unsigned char *bytes, size_t lengt
     return WEIR_OK;
 }
 
-static weir_status read_text(reader *r, bool *whole)
+static weir_status read_binary_read_text(reader *r, bool *whole)
 {
-    weir_status status = read_part(r, WI_TRACE_ITEM, 8, whole);
+    weir_status status = read_binary_read_part(r, WI_TRACE_ITEM, 8, whole);
     if (status != WEIR_OK || !*whole)
         return status;
     uint32_t number = wi_get32(r->item + WI_TRACE_ITEM), length = wi_get32(r->item + WI_TRACE_ITEM + 4);
     size_t bytes = ((size_t)length + 7) / 8 * 8, all = WI_TRACE_ITEM + 8 + bytes;
     if (length == 0 || length > WI_TRACE_TEXT_MOST)
-        return corrupt(r, "a text whose length is none");
-    status = read_part(r, WI_TRACE_ITEM + 8, bytes, whole);
+        return read_binary_corrupt(r, "a text whose length is none");
+    status = read_binary_read_part(r, WI_TRACE_ITEM + 8, bytes, whole);
     if (status != WEIR_OK || !*whole)
         return status;
     if (!checks(r, all))
-        return corrupt(r, "a text whose checksum is wrong");
+        return read_binary_corrupt(r, "a text whose checksum is wrong");
     if (number != r->count + 1 || memchr(r->item + WI_TRACE_ITEM + 8, 0, length))
-        return corrupt(r, "a text with a wrong number, or with a zero inside");
+        return read_binary_corrupt(r, "a text with a wrong number, or with a zero inside");
     r->offset += all;
-    return keep_text(r, r->item + WI_TRACE_ITEM + 8, length);
+    return read_binary_keep_text(r, r->item + WI_TRACE_ITEM + 8, length);
 }
 
 /* NULL: there is none of that number. */
-static const char *text_of(const reader *r, size_t at)
+static const char *read_binary_text_of(const reader *r, size_t at)
 {
     uint32_t number = wi_get32(r->item + at);
     return number == 0 ? "" : number <= r->count ? r->texts[number - 1] : NULL;
@@ -92,7 +92,7 @@ static const char *text_of(const reader *r, size_t at)
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
-static weir_event decode(const reader *r)
+static weir_event read_binary_decode(const reader *r)
 {
     const unsigned char *i = r->item;
     return (weir_event){.struct_size = sizeof(weir_event),
@@ -109,30 +109,30 @@ static weir_event decode(const reader *r)
                         .live = wi_get64(i + WI_AT_LIVE),
                         .pending = wi_get64(i + WI_AT_PENDING),
                         .held = wi_get64(i + WI_AT_HELD),
-                        .client = text_of(r, WI_AT_CLIENT),
-                        .tag = text_of(r, WI_AT_TAG),
+                        .client = read_binary_text_of(r, WI_AT_CLIENT),
+                        .tag = read_binary_text_of(r, WI_AT_TAG),
                         .result = (weir_status)wi_get32(i + WI_AT_RESULT),
                         .access = (weir_access)wi_get32(i + WI_AT_ACCESS),
-                        .device = text_of(r, WI_AT_DEVICE),
+                        .device = read_binary_text_of(r, WI_AT_DEVICE),
                         .object = wi_get64(i + WI_AT_OBJECT),
                         .other = {wi_get64(i + WI_AT_OTHER)}};
 }
 
 static weir_status read_event(reader *r, weir_event *out, bool *whole)
 {
-    weir_status status = read_part(r, WI_TRACE_ITEM, r->event_bytes - WI_TRACE_ITEM, whole);
+    weir_status status = read_binary_read_part(r, WI_TRACE_ITEM, r->event_bytes - WI_TRACE_ITEM, whole);
     if (status != WEIR_OK || !*whole)
         return status;
     if (!checks(r, r->event_bytes))
-        return corrupt(r, "an event whose checksum is wrong");
-    *out = decode(r);
+        return read_binary_corrupt(r, "an event whose checksum is wrong");
+    *out = read_binary_decode(r);
     if (!out->client || !out->tag || !out->device)
-        return corrupt(r, "an event with a text that is not there");
+        return read_binary_corrupt(r, "an event with a text that is not there");
     if ((unsigned)out->action >= WEIR_ACTION_COUNT || (unsigned)out->memory_class >= WEIR_CLASS_COUNT ||
         (unsigned)out->result >= WEIR_STATUS_COUNT || (unsigned)out->access > WEIR_ACCESS_READ_WRITE)
-        return corrupt(r, "an event with a number that means nothing");
+        return read_binary_corrupt(r, "an event with a number that means nothing");
     if (out->order <= r->order)
-        return corrupt(r, "an event that is not later than the one before");
+        return read_binary_corrupt(r, "an event that is not later than the one before");
     r->missing += out->order - r->order - 1;
     r->order = out->order;
     r->events++;
@@ -143,15 +143,15 @@ static weir_status read_event(reader *r, weir_event *out, bool *whole)
 static weir_status read_end(reader *r, bool *whole)
 {
     unsigned char more;
-    weir_status status = read_part(r, WI_TRACE_ITEM, WI_TRACE_END - WI_TRACE_ITEM, whole);
+    weir_status status = read_binary_read_part(r, WI_TRACE_ITEM, WI_TRACE_END - WI_TRACE_ITEM, whole);
     if (status != WEIR_OK || !*whole)
         return status;
     if (!checks(r, WI_TRACE_END))
-        return corrupt(r, "an end whose checksum is wrong");
+        return read_binary_corrupt(r, "an end whose checksum is wrong");
     if (wi_get64(r->item + WI_TRACE_ITEM + 8) != r->events)
-        return corrupt(r, "an end that counts other events than there are");
+        return read_binary_corrupt(r, "an end that counts other events than there are");
     if (fread(&more, 1, 1, r->file) != 0)
-        return corrupt(r, "an end with something behind it");
+        return read_binary_corrupt(r, "an end with something behind it");
     r->told = wi_get64(r->item + WI_TRACE_ITEM);
     r->ended = true;
     return WEIR_OK;
@@ -163,12 +163,12 @@ weir_status reader_next(reader *r, weir_event *out, bool *got)
     weir_status status = WEIR_OK;
     *got = false;
     while (status == WEIR_OK && whole && !r->ended && !r->cut && !*got) {
-        status = read_part(r, 0, WI_TRACE_ITEM, &whole);
+        status = read_binary_read_part(r, 0, WI_TRACE_ITEM, &whole);
         if (status != WEIR_OK || !whole)
             break;
         switch (wi_get32(r->item)) {
         case WI_TRACE_IS_TEXT:
-            status = read_text(r, &whole);
+            status = read_binary_read_text(r, &whole);
             break;
         case WI_TRACE_IS_EVENT:
             status = read_event(r, out, &whole);
@@ -178,7 +178,7 @@ weir_status reader_next(reader *r, weir_event *out, bool *got)
             status = read_end(r, &whole);
             break;
         default:
-            status = corrupt(r, "something of no known kind");
+            status = read_binary_corrupt(r, "something of no known kind");
         }
     }
     r->cut |= !whole;
@@ -198,20 +198,20 @@ uint64_t reader_lost(const reader *r)
 
 /* Opening ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status read_header(reader *r)
+static weir_status read_binary_read_header(reader *r)
 {
     bool whole;
-    weir_status status = read_part(r, 0, WI_TRACE_HEADER, &whole);
+    weir_status status = read_binary_read_part(r, 0, WI_TRACE_HEADER, &whole);
     if (status != WEIR_OK)
         return status;
     if (!whole || memcmp(r->item, WI_TRACE_MAGIC, 8) != 0)
-        return corrupt(r, "no binary trace of weir");
+        return read_binary_corrupt(r, "no binary trace of weir");
     if (wi_get32(r->item + 8) != WI_TRACE_VERSION)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: version %u of the format; this is for version %d", r->path,
                          wi_get32(r->item + 8), (int)WI_TRACE_VERSION);
     r->event_bytes = wi_get32(r->item + 12);
     if (r->event_bytes < WI_TRACE_EVENT || r->event_bytes > WI_TRACE_EVENT_MOST || r->event_bytes % 8 != 0)
-        return corrupt(r, "a header with events of no possible size");
+        return read_binary_corrupt(r, "a header with events of no possible size");
     r->offset = WI_TRACE_HEADER;
     return WEIR_OK;
 }
@@ -231,7 +231,7 @@ weir_status reader_open(const char *path, reader **out)
     if (!r->file)
         status = weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     if (status == WEIR_OK)
-        status = read_header(r);
+        status = read_binary_read_header(r);
     if (status == WEIR_OK)
         *out = r;
     else

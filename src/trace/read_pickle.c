@@ -34,12 +34,12 @@ struct pickle {
     pickle_value *root;
 };
 
-static weir_status corrupt(const pickle *p, const char *what)
+static weir_status read_pickle_corrupt(const pickle *p, const char *what)
 {
     return weir_fail(WEIR_ERR_CORRUPT, "%s: %s, at byte %zu", p->path, what, p->at);
 }
 
-static weir_status no_memory(const pickle *p)
+static weir_status read_pickle_no_memory(const pickle *p)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", p->path);
 }
@@ -76,7 +76,7 @@ static pickle_value *new_value(pickle *p, pickle_kind kind)
 }
 
 /* Room for `more` items behind those of a container; doubled, so that the count alone tells the room. */
-static bool make_room(pickle *p, pickle_value *to, uint64_t more)
+static bool read_pickle_make_room(pickle *p, pickle_value *to, uint64_t more)
 {
     uint64_t room = 0, wanted = to->count + more;
     if (to->count)
@@ -96,25 +96,25 @@ static bool make_room(pickle *p, pickle_value *to, uint64_t more)
     return true;
 }
 
-static weir_status append(pickle *p, pickle_value *to, pickle_value *const *from, uint64_t count)
+static weir_status read_pickle_append(pickle *p, pickle_value *to, pickle_value *const *from, uint64_t count)
 {
     if (count == 0)
         return WEIR_OK;
-    if (!make_room(p, to, count))
-        return no_memory(p);
+    if (!read_pickle_make_room(p, to, count))
+        return read_pickle_no_memory(p);
     memcpy(to->items + to->count, from, count * sizeof(pickle_value *));
     to->count += count;
     return WEIR_OK;
 }
 
-static weir_status push(pickle *p, pickle_value *value)
+static weir_status read_pickle_push(pickle *p, pickle_value *value)
 {
-    return value && row_add(&p->stack, value) ? WEIR_OK : no_memory(p);
+    return value && row_add(&p->stack, value) ? WEIR_OK : read_pickle_no_memory(p);
 }
 
 static weir_status push_kind(pickle *p, pickle_kind kind)
 {
-    return push(p, new_value(p, kind));
+    return read_pickle_push(p, new_value(p, kind));
 }
 
 static weir_status push_number(pickle *p, uint64_t number, bool negative, pickle_kind kind)
@@ -124,12 +124,12 @@ static weir_status push_number(pickle *p, uint64_t number, bool negative, pickle
         value->number = number;
         value->negative = negative;
     }
-    return push(p, value);
+    return read_pickle_push(p, value);
 }
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
-static bool take(pickle *p, uint64_t count, const unsigned char **out)
+static bool read_pickle_take(pickle *p, uint64_t count, const unsigned char **out)
 {
     if (count > p->size - p->at)
         return false;
@@ -149,14 +149,14 @@ static uint64_t little(const unsigned char *at, unsigned bytes)
 static bool take_number(pickle *p, unsigned bytes, uint64_t *out)
 {
     const unsigned char *at;
-    if (!take(p, bytes, &at))
+    if (!read_pickle_take(p, bytes, &at))
         return false;
     *out = little(at, bytes);
     return true;
 }
 
 /* Up to the end of the line, which is left out; NULL: there is none. */
-static const char *take_line(pickle *p, size_t *length)
+static const char *read_pickle_take_line(pickle *p, size_t *length)
 {
     const unsigned char *from = p->bytes + p->at, *end = memchr(from, '\n', p->size - p->at);
     if (!end)
@@ -166,9 +166,9 @@ static const char *take_line(pickle *p, size_t *length)
     return (const char *)from;
 }
 
-static weir_status cut(const pickle *p)
+static weir_status read_pickle_cut(const pickle *p)
 {
-    return corrupt(p, "a pickle that ends in the middle");
+    return read_pickle_corrupt(p, "a pickle that ends in the middle");
 }
 
 /* An integer of any length, little-endian, in two's complement; more than 64 bits are refused. */
@@ -176,63 +176,63 @@ static weir_status read_long(pickle *p, unsigned length_bytes)
 {
     uint64_t length;
     const unsigned char *at;
-    if (!take_number(p, length_bytes, &length) || !take(p, length, &at))
-        return cut(p);
+    if (!take_number(p, length_bytes, &length) || !read_pickle_take(p, length, &at))
+        return read_pickle_cut(p);
     bool negative = length > 0 && (at[length - 1] & 0x80);
     if (length > 9 || (length == 9 && at[8] != 0))
-        return corrupt(p, "a number of more than 64 bits");
+        return read_pickle_corrupt(p, "a number of more than 64 bits");
     uint64_t number = little(at, length > 8 ? 8 : (unsigned)length);
     if (negative && length < 8)
         number |= UINT64_MAX << 8 * length;
     return push_number(p, number, negative, PICKLE_INTEGER);
 }
 
-static weir_status read_text(pickle *p, unsigned length_bytes)
+static weir_status read_pickle_read_text(pickle *p, unsigned length_bytes)
 {
     uint64_t length;
     const unsigned char *at;
-    if (!take_number(p, length_bytes, &length) || !take(p, length, &at))
-        return cut(p);
+    if (!take_number(p, length_bytes, &length) || !read_pickle_take(p, length, &at))
+        return read_pickle_cut(p);
     pickle_value *value = new_value(p, PICKLE_TEXT);
     if (value) {
         value->text = (const char *)at;
         value->count = length;
     }
-    return push(p, value);
+    return read_pickle_push(p, value);
 }
 
 static weir_status read_real(pickle *p)
 {
     const unsigned char *at;
     uint64_t bits = 0;
-    if (!take(p, 8, &at))
-        return cut(p);
+    if (!read_pickle_take(p, 8, &at))
+        return read_pickle_cut(p);
     for (int i = 0; i < 8; i++)
         bits = bits << 8 | at[i];
     pickle_value *value = new_value(p, PICKLE_REAL);
     if (value)
         memcpy(&value->real, &bits, sizeof bits);
-    return push(p, value);
+    return read_pickle_push(p, value);
 }
 
 /* The lines of protocol 0: a text, a decimal integer (with an L behind it, or the words 00 and 01), a number. */
-static weir_status read_line(pickle *p, unsigned char kind)
+static weir_status read_pickle_read_line(pickle *p, unsigned char kind)
 {
     size_t length;
     char digits[40], *end = digits;
-    const char *line = take_line(p, &length);
+    const char *line = read_pickle_take_line(p, &length);
     if (!line)
-        return cut(p);
+        return read_pickle_cut(p);
     if (kind == 'V') {
         pickle_value *text = new_value(p, PICKLE_TEXT);
         if (text) {
             text->text = line;
             text->count = length;
         }
-        return push(p, text);
+        return read_pickle_push(p, text);
     }
     if (length == 0 || length >= sizeof digits)
-        return corrupt(p, "a number that is none");
+        return read_pickle_corrupt(p, "a number that is none");
     memcpy(digits, line, length);
     digits[length] = '\0';
     if (kind == 'I' && length == 2 && digits[0] == '0')
@@ -244,23 +244,23 @@ static weir_status read_line(pickle *p, unsigned char kind)
         pickle_value *real = new_value(p, PICKLE_REAL);
         if (real)
             real->real = strtod(digits, &end);
-        return *end ? corrupt(p, "a number that is none") : push(p, real);
+        return *end ? read_pickle_corrupt(p, "a number that is none") : read_pickle_push(p, real);
     }
     bool negative = digits[0] == '-';
     uint64_t number = negative ? (uint64_t)strtoll(digits, &end, 10) : strtoull(digits, &end, 10);
     if (*end || end == digits || errno)
-        return corrupt(p, "a number that is none, or of more than 64 bits");
+        return read_pickle_corrupt(p, "a number that is none, or of more than 64 bits");
     return push_number(p, number, negative, PICKLE_INTEGER);
 }
 
 /* The stack -------------------------------------------------------------------------------------------------------- */
 
-static weir_status mark(pickle *p)
+static weir_status read_pickle_mark(pickle *p)
 {
     if (p->mark_count == p->mark_room) {
         uint64_t room = p->mark_room ? 2 * p->mark_room : 16, *marks = realloc(p->marks, room * sizeof *marks);
         if (!marks)
-            return no_memory(p);
+            return read_pickle_no_memory(p);
         p->marks = marks;
         p->mark_room = room;
     }
@@ -282,54 +282,56 @@ static uint64_t within_reach(const pickle *p)
     return p->stack.count - (p->mark_count ? p->marks[p->mark_count - 1] : 0);
 }
 
-static weir_status gather(pickle *p, pickle_kind kind, uint64_t count)
+static weir_status read_pickle_gather(pickle *p, pickle_kind kind, uint64_t count)
 {
     pickle_value *made = new_value(p, kind);
     if (!made)
-        return no_memory(p);
-    weir_status status = append(p, made, p->stack.items + (p->stack.count - count), count);
+        return read_pickle_no_memory(p);
+    weir_status status = read_pickle_append(p, made, p->stack.items + (p->stack.count - count), count);
     p->stack.count -= count;
-    return status == WEIR_OK ? push(p, made) : status;
+    return status == WEIR_OK ? read_pickle_push(p, made) : status;
 }
 
 static weir_status gather_marked(pickle *p, pickle_kind kind)
 {
     uint64_t count;
     if (!above_mark(p, &count))
-        return corrupt(p, "values without a mark below them");
+        return read_pickle_corrupt(p, "values without a mark below them");
     if (kind == PICKLE_PAIRS && count % 2)
-        return corrupt(p, "a key without a value");
-    return gather(p, kind, count);
+        return read_pickle_corrupt(p, "a key without a value");
+    return read_pickle_gather(p, kind, count);
 }
 
 static weir_status gather_some(pickle *p, uint64_t count)
 {
-    return within_reach(p) < count ? corrupt(p, "too few values for a tuple") : gather(p, PICKLE_LIST, count);
+    return within_reach(p) < count ? read_pickle_corrupt(p, "too few values for a tuple")
+                                   : read_pickle_gather(p, PICKLE_LIST, count);
 }
 
 /* Puts the last `count` values into the container below them. */
-static weir_status put_in(pickle *p, pickle_kind kind, uint64_t count)
+static weir_status read_pickle_put_in(pickle *p, pickle_kind kind, uint64_t count)
 {
     if (within_reach(p) < count + 1 || p->stack.items[p->stack.count - count - 1]->kind != kind ||
         (kind == PICKLE_PAIRS && count % 2))
-        return corrupt(p, "values for a container that is not there");
+        return read_pickle_corrupt(p, "values for a container that is not there");
     p->stack.count -= count;
-    return append(p, p->stack.items[p->stack.count - 1], p->stack.items + p->stack.count, count);
+    return read_pickle_append(p, p->stack.items[p->stack.count - 1], p->stack.items + p->stack.count, count);
 }
 
 static weir_status put_marked(pickle *p, pickle_kind kind)
 {
     uint64_t count;
-    return above_mark(p, &count) ? put_in(p, kind, count) : corrupt(p, "values without a mark below them");
+    return above_mark(p, &count) ? read_pickle_put_in(p, kind, count)
+                                 : read_pickle_corrupt(p, "values without a mark below them");
 }
 
 static weir_status memo_put(pickle *p, uint64_t number)
 {
     if (within_reach(p) == 0 || number > p->size)
-        return corrupt(p, "a value to be remembered that is none");
+        return read_pickle_corrupt(p, "a value to be remembered that is none");
     while (p->memo.count <= number)
         if (!row_add(&p->memo, NULL))
-            return no_memory(p);
+            return read_pickle_no_memory(p);
     p->memo.items[number] = p->stack.items[p->stack.count - 1];
     return WEIR_OK;
 }
@@ -337,26 +339,26 @@ static weir_status memo_put(pickle *p, uint64_t number)
 static weir_status memo_get(pickle *p, uint64_t number)
 {
     if (number >= p->memo.count || !p->memo.items[number])
-        return corrupt(p, "a value that was not remembered");
-    return push(p, p->memo.items[number]);
+        return read_pickle_corrupt(p, "a value that was not remembered");
+    return read_pickle_push(p, p->memo.items[number]);
 }
 
 static weir_status memo_numbered(pickle *p, unsigned bytes, weir_status (*fn)(pickle *p, uint64_t number))
 {
     uint64_t number;
-    return take_number(p, bytes, &number) ? fn(p, number) : cut(p);
+    return take_number(p, bytes, &number) ? fn(p, number) : read_pickle_cut(p);
 }
 
 static weir_status memo_line(pickle *p, weir_status (*fn)(pickle *p, uint64_t number))
 {
     size_t length;
     uint64_t number = 0;
-    const char *line = take_line(p, &length);
+    const char *line = read_pickle_take_line(p, &length);
     if (!line)
-        return cut(p);
+        return read_pickle_cut(p);
     for (size_t i = 0; i < length; i++) {
         if (line[i] < '0' || line[i] > '9' || number > p->size)
-            return corrupt(p, "a number that is none");
+            return read_pickle_corrupt(p, "a number that is none");
         number = number * 10 + (uint64_t)(line[i] - '0');
     }
     return fn(p, number);
@@ -368,36 +370,37 @@ static weir_status read_plain(pickle *p, unsigned bytes)
 {
     uint64_t number;
     if (!take_number(p, bytes, &number))
-        return cut(p);
+        return read_pickle_cut(p);
     bool negative = bytes == 4 && number >> 31; /* BININT alone has a sign */
     return push_number(p, negative ? number | UINT64_MAX << 32 : number, negative, PICKLE_INTEGER);
 }
 
-static weir_status stop(pickle *p)
+static weir_status read_pickle_stop(pickle *p)
 {
     if (p->stack.count != 1 || p->mark_count)
-        return corrupt(p, "an end with other than one value");
+        return read_pickle_corrupt(p, "an end with other than one value");
     p->root = p->stack.items[0];
     return WEIR_OK;
 }
 
-static weir_status read_header(pickle *p, unsigned bytes, uint64_t most)
+static weir_status read_pickle_read_header(pickle *p, unsigned bytes, uint64_t most)
 {
     uint64_t number;
     if (!take_number(p, bytes, &number))
-        return cut(p);
-    return number <= most ? WEIR_OK : corrupt(p, bytes == 1 ? "a later protocol" : "a frame that is too long");
+        return read_pickle_cut(p);
+    return number <= most ? WEIR_OK
+                          : read_pickle_corrupt(p, bytes == 1 ? "a later protocol" : "a frame that is too long");
 }
 
-static weir_status step(pickle *p, unsigned char code)
+static weir_status read_pickle_step(pickle *p, unsigned char code)
 {
     switch (code) {
     case 0x80: /* PROTO */
-        return read_header(p, 1, 5);
+        return read_pickle_read_header(p, 1, 5);
     case 0x95: /* FRAME */
-        return read_header(p, 8, p->size);
+        return read_pickle_read_header(p, 8, p->size);
     case '.':
-        return stop(p);
+        return read_pickle_stop(p);
     case 'N':
         return push_kind(p, PICKLE_NONE);
     case 0x88: /* NEWTRUE, NEWFALSE */
@@ -419,15 +422,15 @@ static weir_status step(pickle *p, unsigned char code)
     case 'L':
     case 'F':
     case 'V':
-        return read_line(p, code);
+        return read_pickle_read_line(p, code);
     case 0x8c: /* SHORT_BINUNICODE, BINUNICODE, BINUNICODE8 */
-        return read_text(p, 1);
+        return read_pickle_read_text(p, 1);
     case 'X':
-        return read_text(p, 4);
+        return read_pickle_read_text(p, 4);
     case 0x8d:
-        return read_text(p, 8);
+        return read_pickle_read_text(p, 8);
     case '(':
-        return mark(p);
+        return read_pickle_mark(p);
     case ']': /* EMPTY_LIST, EMPTY_TUPLE, EMPTY_DICT */
     case ')':
         return push_kind(p, PICKLE_LIST);
@@ -443,11 +446,11 @@ static weir_status step(pickle *p, unsigned char code)
     case 0x87:
         return gather_some(p, code - 0x84u);
     case 'a': /* APPEND, APPENDS, SETITEM, SETITEMS */
-        return put_in(p, PICKLE_LIST, 1);
+        return read_pickle_put_in(p, PICKLE_LIST, 1);
     case 'e':
         return put_marked(p, PICKLE_LIST);
     case 's':
-        return put_in(p, PICKLE_PAIRS, 2);
+        return read_pickle_put_in(p, PICKLE_PAIRS, 2);
     case 'u':
         return put_marked(p, PICKLE_PAIRS);
     case 0x94: /* MEMOIZE */
@@ -473,7 +476,7 @@ static weir_status step(pickle *p, unsigned char code)
 
 /* All -------------------------------------------------------------------------------------------------------------- */
 
-static weir_status read_file(pickle *p)
+static weir_status read_pickle_read_file(pickle *p)
 {
     FILE *file = fopen(p->path, "rbe");
     if (!file)
@@ -485,7 +488,7 @@ static weir_status read_file(pickle *p)
             room = room ? 2 * room : 1 << 16;
             unsigned char *bytes = realloc(p->bytes, room);
             if (!bytes) {
-                status = no_memory(p);
+                status = read_pickle_no_memory(p);
                 break;
             }
             p->bytes = bytes;
@@ -505,10 +508,10 @@ weir_status pickle_load(const char *path, pickle **out)
     if (!p)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
     p->path = path;
-    weir_status status = read_file(p);
+    weir_status status = read_pickle_read_file(p);
     p->steps = (uint64_t)p->size * STEPS_PER_BYTE + STEPS_LEAST;
     while (status == WEIR_OK && !p->root)
-        status = p->at < p->size ? step(p, p->bytes[p->at++]) : cut(p);
+        status = p->at < p->size ? read_pickle_step(p, p->bytes[p->at++]) : read_pickle_cut(p);
     p->path = NULL;
     if (status == WEIR_OK)
         *out = p;

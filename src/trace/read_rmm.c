@@ -48,7 +48,7 @@ weir_status lines_open(const char *path, lines **out)
 }
 
 /* Moves what is left to the front and reads behind it. */
-static weir_status fill(lines *l)
+static weir_status read_rmm_fill(lines *l)
 {
     int code;
     memmove(l->buffer, l->buffer + l->at, l->end - l->at);
@@ -68,7 +68,7 @@ static weir_status fill(lines *l)
 }
 
 /* Reads until a whole line, the end or a full buffer; the length of the line. */
-static weir_status find_end(lines *l, size_t *length, bool *found)
+static weir_status read_rmm_find_end(lines *l, size_t *length, bool *found)
 {
     size_t looked = 0;
     *found = false;
@@ -79,7 +79,7 @@ static weir_status find_end(lines *l, size_t *length, bool *found)
         *found = end != NULL;
         if (end || l->ended || looked == BUFFER)
             return WEIR_OK;
-        weir_status status = fill(l);
+        weir_status status = read_rmm_fill(l);
         if (status != WEIR_OK)
             return status;
     }
@@ -92,7 +92,7 @@ static weir_status skip_rest(lines *l)
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && !found && !(l->ended && l->at == l->end)) {
         size_t length;
-        status = find_end(l, &length, &found);
+        status = read_rmm_find_end(l, &length, &found);
         l->at += status == WEIR_OK ? length + found : 0;
     }
     return status;
@@ -103,7 +103,7 @@ weir_status lines_next(lines *l, char **text, bool *whole)
     size_t length;
     bool found;
     *text = NULL;
-    weir_status status = find_end(l, &length, &found);
+    weir_status status = read_rmm_find_end(l, &length, &found);
     if (status != WEIR_OK || (!found && length == 0))
         return status;
     char *line = l->buffer + l->at;
@@ -173,7 +173,7 @@ static char *unquote(char *value)
 
 /* Takes the line apart at its commas, quotes and blanks around the values taken away; how many values there are, or
  * -1. */
-static int split(char *line, char *fields[RMM_FIELDS])
+static int read_rmm_split(char *line, char *fields[RMM_FIELDS])
 {
     for (int count = 0; count < RMM_FIELDS; line++) {
         line += strspn(line, " \t");
@@ -200,7 +200,7 @@ static weir_status read_names(const char *path, char *line, rmm_columns *out)
     if (strncmp(line, "\xef\xbb\xbf", 3) == 0)
         line += 3;
     bool returns = strchr(line, '\r') != NULL;
-    *out = (rmm_columns){.count = split(line, fields)};
+    *out = (rmm_columns){.count = read_rmm_split(line, fields)};
     for (int i = 0; i < RMM_COLUMNS; i++) {
         out->place[i] = -1;
         for (int k = 0; k < out->count; k++) {
@@ -252,7 +252,7 @@ static bool read_digits(const char *text, unsigned base, uint64_t *out)
 }
 
 /* Decimal, hexadecimal behind 0x, or what the C library prints for NULL. */
-static bool read_number(const char *text, uint64_t *out)
+static bool read_rmm_read_number(const char *text, uint64_t *out)
 {
     if (strcmp(text, "(nil)") == 0) {
         *out = 0;
@@ -263,7 +263,7 @@ static bool read_number(const char *text, uint64_t *out)
 }
 
 /* Up to `most` digits as a number below `limit`; moves on. */
-static bool read_part(const char **text, unsigned most, unsigned limit, unsigned *out)
+static bool read_rmm_read_part(const char **text, unsigned most, unsigned limit, unsigned *out)
 {
     unsigned value = 0, count = 0;
     for (; count < most && digit_of(**text) < 10; count++, (*text)++)
@@ -278,8 +278,8 @@ static bool read_part(const char **text, unsigned most, unsigned limit, unsigned
 static bool read_hours(const char **text, uint64_t *out)
 {
     unsigned hours, minutes, seconds, scale = 100000000;
-    if (!read_part(text, 2, 24, &hours) || *(*text)++ != ':' || !read_part(text, 2, 60, &minutes) ||
-        *(*text)++ != ':' || !read_part(text, 2, 61, &seconds))
+    if (!read_rmm_read_part(text, 2, 24, &hours) || *(*text)++ != ':' || !read_rmm_read_part(text, 2, 60, &minutes) ||
+        *(*text)++ != ':' || !read_rmm_read_part(text, 2, 61, &seconds))
         return false;
     *out = SECOND * (hours * 3600 + minutes * 60 + seconds);
     if (**text && strchr(".,:", **text))
@@ -293,11 +293,11 @@ static bool read_date(const char **text, uint64_t *out)
 {
     unsigned year, month, day;
     const char *at = *text;
-    if (!read_part(&at, 4, 10000, &year) || at != *text + 4 || (*at != '-' && *at != '/'))
+    if (!read_rmm_read_part(&at, 4, 10000, &year) || at != *text + 4 || (*at != '-' && *at != '/'))
         return false;
     char mark = *at++;
-    if (!read_part(&at, 2, 13, &month) || *at++ != mark || !read_part(&at, 2, 32, &day) || (*at != 'T' && *at != ' ') ||
-        year < 1970 || month < 1 || day < 1)
+    if (!read_rmm_read_part(&at, 2, 13, &month) || *at++ != mark || !read_rmm_read_part(&at, 2, 32, &day) ||
+        (*at != 'T' && *at != ' ') || year < 1970 || month < 1 || day < 1)
         return false;
     static const unsigned before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
     unsigned past = month > 2 ? year : year - 1; /* the last year whose leap day has gone by */
@@ -314,10 +314,10 @@ static bool read_zone(const char *text, uint64_t *time)
     if (sign == '\0' || strcmp(text, "Z") == 0)
         return true;
     text++;
-    if ((sign != '+' && sign != '-') || !read_part(&text, 2, 24, &hours))
+    if ((sign != '+' && sign != '-') || !read_rmm_read_part(&text, 2, 24, &hours))
         return false;
     text += *text == ':';
-    if (*text && !read_part(&text, 2, 60, &minutes))
+    if (*text && !read_rmm_read_part(&text, 2, 60, &minutes))
         return false;
     uint64_t ahead = SECOND * (hours * 3600 + minutes * 60);
     if (sign == '+' && ahead > *time)
@@ -346,7 +346,7 @@ static bool read_plain_time(const char *text, uint64_t *out)
 }
 
 /* A time of the day, the same behind a date, or a plain number. */
-static bool read_time(const char *text, uint64_t *out, bool *of_day)
+static bool read_rmm_read_time(const char *text, uint64_t *out, bool *of_day)
 {
     uint64_t days = 0;
     *of_day = !read_date(&text, &days);
@@ -383,12 +383,12 @@ static bool read_class(const char *text, weir_class *out)
 }
 
 /* What was refused may have had no address, and any size. */
-static const char *read_block(rmm_row *out, const char *pointer, const char *bytes)
+static const char *read_rmm_read_block(rmm_row *out, const char *pointer, const char *bytes)
 {
     bool refused = out->action == RMM_FAILURE;
-    if (!(refused && *pointer == '\0') && !read_number(pointer, &out->pointer))
+    if (!(refused && *pointer == '\0') && !read_rmm_read_number(pointer, &out->pointer))
         return "a pointer that is no number";
-    if (!read_number(bytes, &out->bytes))
+    if (!read_rmm_read_number(bytes, &out->bytes))
         return "a size that is no number";
     if (!refused && out->bytes > BYTES_MOST)
         return "a size that no device has";
@@ -399,15 +399,15 @@ static const char *read_block(rmm_row *out, const char *pointer, const char *byt
 static uint64_t read_thread(const char *text)
 {
     uint64_t number;
-    return read_number(text, &number) ? number : wi_hash(text, strlen(text));
+    return read_rmm_read_number(text, &number) ? number : wi_hash(text, strlen(text));
 }
 
 /* Reads a line, which it changes. NULL, or what is wrong with it. */
-static const char *read_row(const rmm_columns *columns, char *line, rmm_row *out)
+static const char *read_rmm_read_row(const rmm_columns *columns, char *line, rmm_row *out)
 {
     char *fields[RMM_FIELDS];
     const int *place = columns->place;
-    int count = split(line, fields);
+    int count = read_rmm_split(line, fields);
     *out = (rmm_row){.memory_class = WEIR_CLASS_OTHER};
     if (count < 0)
         return "quotes that do not end, or far too many values";
@@ -415,18 +415,18 @@ static const char *read_row(const rmm_columns *columns, char *line, rmm_row *out
         return count < columns->count ? "fewer values than columns" : "more values than columns";
     if (!read_action(fields[place[C_ACTION]], &out->action))
         return "an action that is none";
-    const char *wrong = read_block(out, fields[place[C_POINTER]], fields[place[C_SIZE]]);
+    const char *wrong = read_rmm_read_block(out, fields[place[C_POINTER]], fields[place[C_SIZE]]);
     if (wrong)
         return wrong;
-    if (!read_number(fields[place[C_STREAM]], &out->stream))
+    if (!read_rmm_read_number(fields[place[C_STREAM]], &out->stream))
         return "a stream that is no number";
     if (place[C_CLASS] >= 0 && !read_class(fields[place[C_CLASS]], &out->memory_class))
         return "a class that is none";
-    if (columns->timed && !read_time(fields[place[C_TIME]], &out->key, &out->of_day))
+    if (columns->timed && !read_rmm_read_time(fields[place[C_TIME]], &out->key, &out->of_day))
         return "a time that is none: hh:mm:ss is read, also behind a date, or a plain number";
-    if (columns->weirs && !read_number(fields[place[C_ORDER]], &out->key))
+    if (columns->weirs && !read_rmm_read_number(fields[place[C_ORDER]], &out->key))
         return "an order that is no number";
-    if (columns->clocked && !read_number(fields[place[C_CLOCK]], &out->nanoseconds))
+    if (columns->clocked && !read_rmm_read_number(fields[place[C_CLOCK]], &out->nanoseconds))
         return "nanoseconds that are no number";
     out->client = place[C_CLIENT] >= 0 ? fields[place[C_CLIENT]] : "";
     out->tag = place[C_TAG] >= 0 ? fields[place[C_TAG]] : "";
@@ -454,7 +454,7 @@ static weir_status read_first(lines *l, rmm_columns *columns)
 {
     char *text;
     bool whole = false;
-    weir_status status = fill(l);
+    weir_status status = read_rmm_fill(l);
     const char *other = other_kind(l->buffer, l->end);
     if (status == WEIR_OK && other)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s", l->path, other);
@@ -490,6 +490,6 @@ weir_status rmm_next(lines *l, const rmm_columns *columns, rmm_row *out, const c
     *got = status == WEIR_OK && text;
     *wrong = NULL;
     if (*got)
-        *wrong = whole ? read_row(columns, text, out) : "a line that is longer than any, cut off or no text";
+        *wrong = whole ? read_rmm_read_row(columns, text, out) : "a line that is longer than any, cut off or no text";
     return status;
 }

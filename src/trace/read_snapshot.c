@@ -32,7 +32,7 @@ typedef struct state {
     uint64_t stream_count, serial, live, pending, held, nanoseconds;
 } state;
 
-static weir_status no_memory(void)
+static weir_status read_snapshot_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for the events of the snapshot");
 }
@@ -45,25 +45,25 @@ bool recording_is_pickle(const unsigned char *first, size_t bytes)
 
 /* Texts ------------------------------------------------------------------------------------------------------------ */
 
-static const char *keep(state *s, const char *text, uint64_t bytes)
+static const char *read_snapshot_keep(state *s, const char *text, uint64_t bytes)
 {
     return recording_intern(s->out, text,
                             bytes > SNAPSHOT_TEXT_MOST ? SNAPSHOT_TEXT_MOST : (size_t)strnlen(text, bytes));
 }
 
-static bool ends_with(const pickle_value *text, const char *end)
+static bool read_snapshot_ends_with(const pickle_value *text, const char *end)
 {
     size_t length = strlen(end);
     return text && text->kind == PICKLE_TEXT && text->count >= length &&
            memcmp(text->text + text->count - length, end, length) == 0;
 }
 
-static const char *keep_text(state *s, const pickle_value *text)
+static const char *read_snapshot_keep_text(state *s, const pickle_value *text)
 {
-    return text && text->kind == PICKLE_TEXT ? keep(s, text->text, text->count) : "";
+    return text && text->kind == PICKLE_TEXT ? read_snapshot_keep(s, text->text, text->count) : "";
 }
 
-static weir_class class_of(const pickle_value *name)
+static weir_class read_snapshot_class_of(const pickle_value *name)
 {
     int i = 0;
     while (i < WEIR_CLASS_COUNT && !pickle_is(name, weir_name_of(WEIR_NAMES_CLASS, i)))
@@ -85,7 +85,7 @@ static const char *frame_text(state *s, const pickle_value *frame)
         snprintf(text, sizeof text, "%.*s (%.*s:%llu)", (int)(name->count > 200 ? 200 : name->count), name->text,
                  (int)(file->text + file->count - last > 200 ? 200 : file->text + file->count - last), last,
                  (unsigned long long)pickle_number(pickle_get(s->p, frame, "line"), 0));
-    return keep(s, text, (uint64_t)length);
+    return read_snapshot_keep(s, text, (uint64_t)length);
 }
 
 /* Who a block is for: what weir has written there, or the first line of Python's that is on the stack. */
@@ -95,15 +95,15 @@ static void read_frames(state *s, const pickle_value *frames, block *out)
     for (uint64_t i = 0; i < SNAPSHOT_FRAMES && (frame = pickle_item(s->p, frames, i)) != NULL; i++) {
         const pickle_value *file = pickle_get(s->p, frame, "filename"), *name = pickle_get(s->p, frame, "name");
         if (pickle_is(file, SNAPSHOT_CLIENT)) {
-            out->client = keep_text(s, name);
+            out->client = read_snapshot_keep_text(s, name);
             chosen = NULL;
         } else if (pickle_is(file, SNAPSHOT_CLASS)) {
-            out->memory_class = class_of(name);
+            out->memory_class = read_snapshot_class_of(name);
             chosen = NULL;
         } else if (pickle_is(file, SNAPSHOT_TAG)) {
-            out->tag = keep_text(s, name);
+            out->tag = read_snapshot_keep_text(s, name);
             chosen = NULL;
-        } else if (ends_with(file, ".py")) {
+        } else if (read_snapshot_ends_with(file, ".py")) {
             chosen = frame;
             break;
         }
@@ -121,12 +121,12 @@ static weir_status read_stream(state *s, const pickle_value *entry, uint64_t *ou
     if (wi_pointer_map_get(&s->streams, key, out))
         return WEIR_OK;
     *out = ++s->stream_count;
-    return wi_pointer_map_put(&s->streams, key, *out) ? WEIR_OK : no_memory();
+    return wi_pointer_map_put(&s->streams, key, *out) ? WEIR_OK : read_snapshot_no_memory();
 }
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status add_event(state *s, weir_action action, const block *b, size_t number, uint64_t stream)
+static weir_status read_snapshot_add_event(state *s, weir_action action, const block *b, size_t number, uint64_t stream)
 {
     weir_event event = {.action = action,
                         .memory_class = WEIR_CLASS_OTHER,
@@ -159,16 +159,16 @@ static weir_status add_block(state *s, block b, uint64_t stream)
         size_t room = s->room ? 2 * s->room : 256;
         block *blocks = realloc(s->blocks, room * sizeof *blocks);
         if (!blocks)
-            return no_memory();
+            return read_snapshot_no_memory();
         s->blocks = blocks;
         s->room = room;
     }
     if (!b.client || !b.tag || !wi_pointer_map_put(&s->known, (const void *)(uintptr_t)b.pointer, s->count))
-        return no_memory();
+        return read_snapshot_no_memory();
     s->live += b.charged;
     s->blocks[s->count] = b;
     s->count++;
-    return add_event(s, WEIR_ACTION_ALLOCATE, &b, s->count - 1, stream);
+    return read_snapshot_add_event(s, WEIR_ACTION_ALLOCATE, &b, s->count - 1, stream);
 }
 
 static weir_status end_block(state *s, size_t number, bool completed, uint64_t stream)
@@ -179,7 +179,7 @@ static weir_status end_block(state *s, size_t number, bool completed, uint64_t s
         b->pending = true;
         s->live -= b->charged;
         s->pending += b->charged;
-        status = add_event(s, WEIR_ACTION_DEALLOCATE, b, number, stream);
+        status = read_snapshot_add_event(s, WEIR_ACTION_DEALLOCATE, b, number, stream);
     }
     if (status != WEIR_OK || !completed)
         return status;
@@ -187,10 +187,10 @@ static weir_status end_block(state *s, size_t number, bool completed, uint64_t s
     (void)wi_pointer_map_remove(&s->known, (const void *)(uintptr_t)b->pointer, &ignored);
     s->pending -= b->charged;
     b->ended = true;
-    return add_event(s, WEIR_ACTION_REAP, b, number, b->stream);
+    return read_snapshot_add_event(s, WEIR_ACTION_REAP, b, number, b->stream);
 }
 
-static uint64_t rounded(uint64_t bytes)
+static uint64_t read_snapshot_rounded(uint64_t bytes)
 {
     return (bytes + CHARGED - 1) / CHARGED * CHARGED;
 }
@@ -199,12 +199,12 @@ static uint64_t rounded(uint64_t bytes)
 #define LIVE_MOST  (UINT64_C(1) << 61)
 
 /* A block of an entry, or of a segment. False: no address or no size that could be. */
-static bool read_block(state *s, const pickle_value *from, const char *address, block *out)
+static bool read_snapshot_read_block(state *s, const pickle_value *from, const char *address, block *out)
 {
     *out = (block){.client = "pytorch", .tag = "", .memory_class = WEIR_CLASS_OTHER};
     out->pointer = pickle_number(pickle_get(s->p, from, address), 0);
     out->bytes = pickle_number(pickle_get(s->p, from, "size"), UINT64_MAX);
-    out->charged = rounded(out->bytes);
+    out->charged = read_snapshot_rounded(out->bytes);
     read_frames(s, pickle_get(s->p, from, "frames"), out);
     return out->pointer && out->bytes < BYTES_MOST;
 }
@@ -222,18 +222,19 @@ static int64_t held_by(state *s, const pickle_value *entry)
 static weir_status add_held(state *s, int64_t change)
 {
     s->held = s->held + (uint64_t)change > INT64_MAX ? 0 : s->held + (uint64_t)change;
-    return add_event(s, WEIR_ACTION_HOLD, NULL, 0, 0);
+    return read_snapshot_add_event(s, WEIR_ACTION_HOLD, NULL, 0, 0);
 }
 
 static weir_status add_refusal(state *s, const pickle_value *entry, uint64_t stream)
 {
     block b = {0};
     weir_event *last;
-    (void)read_block(s, entry, "addr", &b);
+    (void)read_snapshot_read_block(s, entry, "addr", &b);
     b.pointer = 0;
     b.bytes = b.bytes < BYTES_MOST ? b.bytes : 0;
-    b.charged = rounded(b.bytes);
-    weir_status status = b.client && b.tag ? add_event(s, WEIR_ACTION_REFUSE, &b, 0, stream) : no_memory();
+    b.charged = read_snapshot_rounded(b.bytes);
+    weir_status status =
+        b.client && b.tag ? read_snapshot_add_event(s, WEIR_ACTION_REFUSE, &b, 0, stream) : read_snapshot_no_memory();
     if (status == WEIR_OK) {
         last = &s->out->events[s->out->count - 1];
         last->generation = 0;
@@ -268,7 +269,7 @@ static const char *take_entry(state *s, const pickle_value *entry, weir_status *
         s->out->unknown += !pickle_is(action, "annotate") && !pickle_is(action, "user_defined");
         return NULL;
     }
-    if (!read_block(s, entry, "addr", &b))
+    if (!read_snapshot_read_block(s, entry, "addr", &b))
         return "an address or a size that is none";
     if (allocates && s->live > LIVE_MOST)
         return "an allocation beyond all that can be counted";
@@ -312,15 +313,16 @@ static weir_status add_freed(state *s, const pickle_value *entries, wi_pointer_m
             continue;
         if (pickle_is(action, "alloc")) {
             if (!wi_pointer_map_put(made, key, 1))
-                status = no_memory();
+                status = read_snapshot_no_memory();
         } else if (completed || pickle_is(action, "free_requested")) {
             bool known = wi_pointer_map_remove(made, key, &ignored);
             /* One that is only pending is still there; the entry that completes it is not another block's. */
             block b = {0};
-            if (!known && read_block(s, entry, "addr", &b) && (status = read_stream(s, entry, &b.stream)) == WEIR_OK)
+            if (!known && read_snapshot_read_block(s, entry, "addr", &b) &&
+                (status = read_stream(s, entry, &b.stream)) == WEIR_OK)
                 status = add_old(s, made, b, entry, false);
             if (status == WEIR_OK && !completed && !wi_pointer_map_put(made, key, 1))
-                status = no_memory();
+                status = read_snapshot_no_memory();
         }
     }
     return status;
@@ -341,7 +343,7 @@ static weir_status add_left(state *s, const pickle_value *segments, wi_pointer_m
             const pickle_value *what = pickle_get(s->p, b, "state");
             bool pending = pickle_is(what, "active_pending_free");
             block old = {0};
-            bool good = read_block(s, b, "address", &old) || old.pointer == 0;
+            bool good = read_snapshot_read_block(s, b, "address", &old) || old.pointer == 0;
             old.pointer = old.pointer ? old.pointer : at; /* older ones have no addresses */
             old.stream = stream;
             if (good && old.pointer && old.bytes < BYTES_MOST && (pending || pickle_is(what, "active_allocated")))
@@ -364,7 +366,7 @@ static weir_status read_segments(state *s, const pickle_value *segments)
         if ((out->segment_count & (out->segment_count + 1)) == 0) { /* full at 0, 1, 3, 7 …: double */
             recording_segment *more = realloc(out->segments, (out->segment_count * 2 + 2) * sizeof *more);
             if (!more)
-                return no_memory();
+                return read_snapshot_no_memory();
             out->segments = more;
         }
         recording_segment *to = &out->segments[out->segment_count++];
@@ -391,7 +393,8 @@ static void rewind_held(state *s, const pickle_value *entries)
 /* All -------------------------------------------------------------------------------------------------------------- */
 
 /* The devices of which there is anything; the one that is meant. */
-static weir_status choose_device(state *s, const pickle_value *traces, const pickle_value *segments, int wanted)
+static weir_status read_snapshot_choose_device(state *s, const pickle_value *traces, const pickle_value *segments,
+                                               int wanted)
 {
     bool there[DEVICES_MOST] = {false};
     char text[64] = "";
@@ -420,7 +423,7 @@ static weir_status choose_device(state *s, const pickle_value *traces, const pic
     s->ordinal = wanted >= 0 ? wanted : s->ordinal;
     snprintf(text, sizeof text, "cuda:%d", s->ordinal);
     s->device = recording_intern(s->out, text, strlen(text));
-    return s->device ? WEIR_OK : no_memory();
+    return s->device ? WEIR_OK : read_snapshot_no_memory();
 }
 
 static weir_status convert(state *s, int device)
@@ -434,13 +437,13 @@ static weir_status convert(state *s, int device)
                          "%s: a pickle that is no snapshot of PyTorch's allocator: it has no segments and no entries",
                          s->path);
     wi_pointer_map made = {0};
-    weir_status status = choose_device(s, traces, segments, device);
+    weir_status status = read_snapshot_choose_device(s, traces, segments, device);
     const pickle_value *entries = pickle_item(s->p, traces, (uint64_t)s->ordinal);
     if (status == WEIR_OK)
         status = read_segments(s, segments);
     rewind_held(s, entries);
     if (status == WEIR_OK && s->held > 0)
-        status = add_event(s, WEIR_ACTION_HOLD, NULL, 0, 0);
+        status = read_snapshot_add_event(s, WEIR_ACTION_HOLD, NULL, 0, 0);
     if (status == WEIR_OK)
         status = add_freed(s, entries, &made);
     if (status == WEIR_OK)

@@ -14,7 +14,7 @@
 
 /* The list --------------------------------------------------------------------------------------------------------- */
 
-static weir_status no_memory(void)
+static weir_status recording_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for the events of the trace");
 }
@@ -25,7 +25,7 @@ weir_status recording_add(recording *all, const weir_event *event)
         size_t room = all->room ? 2 * all->room : 1024;
         weir_event *events = realloc(all->events, room * sizeof *events);
         if (!events)
-            return no_memory();
+            return recording_no_memory();
         all->events = events;
         all->room = room;
     }
@@ -41,7 +41,7 @@ void recording_problem_add(recording *all, uint64_t line, const char *what)
     all->problem_count++;
 }
 
-static recording_text *place_of(const recording *all, uint64_t hash, const char *text, size_t bytes)
+static recording_text *recording_place_of(const recording *all, uint64_t hash, const char *text, size_t bytes)
 {
     size_t at = (size_t)hash & (all->text_room - 1);
     for (; all->texts[at].bytes; at = (at + 1) & (all->text_room - 1))
@@ -51,7 +51,7 @@ static recording_text *place_of(const recording *all, uint64_t hash, const char 
     return &all->texts[at];
 }
 
-static bool make_room(recording *all)
+static bool recording_make_room(recording *all)
 {
     if (2 * all->text_count < all->text_room)
         return true;
@@ -61,7 +61,8 @@ static bool make_room(recording *all)
         return false;
     for (size_t i = 0; i < all->text_room; i++)
         if (all->texts[i].bytes)
-            *place_of(&larger, all->texts[i].hash, all->texts[i].bytes, strlen(all->texts[i].bytes)) = all->texts[i];
+            *recording_place_of(&larger, all->texts[i].hash, all->texts[i].bytes, strlen(all->texts[i].bytes)) =
+                all->texts[i];
     free(all->texts);
     all->texts = larger.texts;
     all->text_room = larger.text_room;
@@ -73,9 +74,9 @@ const char *recording_intern(recording *all, const char *text, size_t bytes)
     uint64_t hash = wi_hash(text, bytes);
     if (bytes == 0)
         return "";
-    if (!make_room(all))
+    if (!recording_make_room(all))
         return NULL;
-    recording_text *place = place_of(all, hash, text, bytes);
+    recording_text *place = recording_place_of(all, hash, text, bytes);
     if (!place->bytes) {
         char *copy = strndup(text, bytes);
         if (!copy)
@@ -106,7 +107,7 @@ static bool keep_texts(recording *all, weir_event *event)
     return event->client && event->tag && event->device;
 }
 
-static weir_status load_binary(const char *path, recording *all)
+static weir_status recording_load_binary(const char *path, recording *all)
 {
     reader *r;
     weir_event event;
@@ -116,7 +117,7 @@ static weir_status load_binary(const char *path, recording *all)
     if (status != WEIR_OK)
         return status;
     while ((status = reader_next(r, &event, &got)) == WEIR_OK && got) {
-        status = keep_texts(all, &event) ? recording_add(all, &event) : no_memory();
+        status = keep_texts(all, &event) ? recording_add(all, &event) : recording_no_memory();
         if (status != WEIR_OK)
             break;
         if (event.action == WEIR_ACTION_HOLD && event.object > all->budget)
@@ -132,7 +133,7 @@ static weir_status load_binary(const char *path, recording *all)
 /* Text ------------------------------------------------------------------------------------------------------------- */
 
 /* An event of a row; `order` is its key until the rows are sorted. RMM has no clients: all is one program's. */
-static weir_status add_row(recording *all, const rmm_row *row, uint64_t line, bool timed)
+static weir_status recording_add_row(recording *all, const rmm_row *row, uint64_t line, bool timed)
 {
     static const weir_action actions[] = {
         [RMM_ALLOCATE] = WEIR_ACTION_ALLOCATE, [RMM_FREE] = WEIR_ACTION_DEALLOCATE, [RMM_FAILURE] = WEIR_ACTION_REFUSE};
@@ -152,7 +153,7 @@ static weir_status add_row(recording *all, const rmm_row *row, uint64_t line, bo
                         .tag = recording_intern(all, row->tag, strlen(row->tag)),
                         .device = "",
                         .result = row->action == RMM_FAILURE ? WEIR_ERR_OUT_OF_MEMORY : WEIR_OK};
-    return event.client && event.tag ? recording_add(all, &event) : no_memory();
+    return event.client && event.tag ? recording_add(all, &event) : recording_no_memory();
 }
 
 static int by_order(const void *a, const void *b)
@@ -214,7 +215,7 @@ static weir_status follow_rows(recording *all)
         if (wrong) {
             recording_problem_add(all, event.generation, wrong);
             if (!frees && found && !wi_pointer_map_put(&known, event.pointer, at))
-                status = no_memory();
+                status = recording_no_memory();
             continue;
         }
         if (frees) {
@@ -227,7 +228,7 @@ static weir_status follow_rows(recording *all)
             live -= event.charged;
         } else if (!refused) {
             live += event.charged;
-            status = wi_pointer_map_put(&known, event.pointer, kept) ? WEIR_OK : no_memory();
+            status = wi_pointer_map_put(&known, event.pointer, kept) ? WEIR_OK : recording_no_memory();
         }
         event.object = frees; /* nothing is known of pending bytes: all are the stream's */
         event.live = live;
@@ -247,7 +248,7 @@ static weir_status add_step(row_step **rows, size_t *room, const rmm_row *row, s
         size_t more = *room ? 2 * *room : 1024;
         row_step *list = realloc(*rows, more * sizeof *list);
         if (!list)
-            return no_memory();
+            return recording_no_memory();
         *rows = list;
         *room = more;
     }
@@ -260,7 +261,7 @@ static weir_status add_step(row_step **rows, size_t *room, const rmm_row *row, s
     return WEIR_OK;
 }
 
-static weir_status read_rows(lines *l, const rmm_columns *columns, recording *all)
+static weir_status recording_read_rows(lines *l, const rmm_columns *columns, recording *all)
 {
     rmm_row row;
     const char *wrong;
@@ -273,7 +274,7 @@ static weir_status read_rows(lines *l, const rmm_columns *columns, recording *al
             recording_problem_add(all, lines_number(l), wrong);
             continue;
         }
-        status = add_row(all, &row, lines_number(l), columns->timed);
+        status = recording_add_row(all, &row, lines_number(l), columns->timed);
         if (status == WEIR_OK && columns->timed)
             status = add_step(&rows, &room, &row, all->count);
     }
@@ -283,7 +284,7 @@ static weir_status read_rows(lines *l, const rmm_columns *columns, recording *al
     return status;
 }
 
-static weir_status load_text(const char *path, recording *all)
+static weir_status recording_load_text(const char *path, recording *all)
 {
     lines *l;
     rmm_columns columns;
@@ -293,7 +294,7 @@ static weir_status load_text(const char *path, recording *all)
     all->format = RECORDING_CSV;
     all->timed = columns.timed || columns.clocked;
     all->orders_host = columns.weirs;
-    status = read_rows(l, &columns, all);
+    status = recording_read_rows(l, &columns, all);
     all->cut = lines_cut(l);
     lines_close(l);
     if (status == WEIR_OK && all->count == 0 && all->problem_count > 0)
@@ -329,8 +330,8 @@ weir_status recording_load(const char *path, int device, recording *out)
     if (status != WEIR_OK)
         return status;
     status = kind == RECORDING_FILE_PICKLE   ? recording_load_snapshot(path, device, out)
-             : kind == RECORDING_FILE_BINARY ? load_binary(path, out)
-                                             : load_text(path, out);
+             : kind == RECORDING_FILE_BINARY ? recording_load_binary(path, out)
+                                             : recording_load_text(path, out);
     if (status != WEIR_OK)
         recording_clear(out);
     return status;

@@ -9,7 +9,7 @@
 #define HOUR   (60 * MINUTE)
 #define DAY    (24 * HOUR)
 
-static weir_status no_memory(void)
+static weir_status row_order_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for the order of the rows");
 }
@@ -28,7 +28,7 @@ typedef struct row_clocks {
 } row_clocks;
 
 /* The clock of a thread, at 0 when it is new; NULL: no memory. */
-static row_clock *clock_of(row_clocks *all, uint64_t thread)
+static row_clock *row_order_clock_of(row_clocks *all, uint64_t thread)
 {
     const void *key = (const void *)(uintptr_t)(thread << 1 | 1);
     uint64_t number;
@@ -91,7 +91,7 @@ static bool tell_times(row_step *rows, size_t count, bool threaded, bool nearest
     bool good = true;
     for (size_t i = 0; i < count && good; i++) {
         run += i > 0 && rows[i].logged < rows[i - 1].logged;
-        row_clock *own = clock_of(&all, threaded ? rows[i].thread : run);
+        row_clock *own = row_order_clock_of(&all, threaded ? rows[i].thread : run);
         good = own != NULL;
         if (!good)
             break;
@@ -106,18 +106,18 @@ static bool tell_times(row_step *rows, size_t count, bool threaded, bool nearest
 
 /* Orders ----------------------------------------------------------------------------------------------------------- */
 
-static int by_place(const void *a, const void *b)
+static int row_order_by_place(const void *a, const void *b)
 {
     const row_step *x = a, *y = b;
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-static int by_time(const void *a, const void *b)
+static int row_order_by_time(const void *a, const void *b)
 {
     const row_step *x = a, *y = b;
     if (x->time != y->time)
         return x->time < y->time ? -1 : 1;
-    return by_place(a, b);
+    return row_order_by_place(a, b);
 }
 
 /* How many rows make no sense as they stand. */
@@ -142,13 +142,13 @@ static bool count_odd(const row_step *rows, size_t count, size_t *out)
 
 typedef enum row_way { ROWS_AS_WRITTEN, ROWS_NEAREST, ROWS_BY_THREAD } row_way;
 
-static bool put_in_order(row_step *rows, size_t count, bool threaded, row_way way)
+static bool row_order_put_in_order(row_step *rows, size_t count, bool threaded, row_way way)
 {
-    qsort(rows, count, sizeof *rows, by_place);
+    qsort(rows, count, sizeof *rows, row_order_by_place);
     if (!tell_times(rows, count, threaded, way != ROWS_BY_THREAD))
         return false;
     if (way != ROWS_AS_WRITTEN)
-        qsort(rows, count, sizeof *rows, by_time);
+        qsort(rows, count, sizeof *rows, row_order_by_time);
     return true;
 }
 
@@ -159,15 +159,15 @@ weir_status rows_sort(row_step *rows, size_t count, bool threaded)
     const row_way *ways = threaded ? with_threads : without;
     size_t least = SIZE_MAX, best = 0, odd, last = 0;
     for (; last < 3 && least > 0; last++) {
-        if (!put_in_order(rows, count, threaded, ways[last]) || !count_odd(rows, count, &odd))
-            return no_memory();
+        if (!row_order_put_in_order(rows, count, threaded, ways[last]) || !count_odd(rows, count, &odd))
+            return row_order_no_memory();
         if (odd < least) {
             least = odd;
             best = last;
         }
     }
-    if (best != last - 1 && !put_in_order(rows, count, threaded, ways[best]))
-        return no_memory();
+    if (best != last - 1 && !row_order_put_in_order(rows, count, threaded, ways[best]))
+        return row_order_no_memory();
     for (size_t i = 1; i < count; i++)
         rows[i].time = rows[i].time < rows[i - 1].time ? rows[i - 1].time : rows[i].time;
     return WEIR_OK;

@@ -5,7 +5,7 @@
 
 enum { KEPT = 6 }; /* of a stretch */
 
-static weir_status no_memory(void)
+static weir_status samples_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for the points of the picture");
 }
@@ -18,7 +18,7 @@ size_t samples_client(const samples *all, const char *name)
     return wi_pointer_map_get(&all->numbers, name, &number) ? (size_t)number : all->client_count;
 }
 
-static sampled_client *client_of(samples *all, const char *name)
+static sampled_client *samples_client_of(samples *all, const char *name)
 {
     size_t number = samples_client(all, name);
     if (number < all->client_count)
@@ -62,7 +62,7 @@ static void take_peaks(samples *all, const weir_event *event, uint32_t at)
     all->peak_pending = event->pending > all->peak_pending ? event->pending : all->peak_pending;
 }
 
-static void take_client(sampled_client *client, const weir_event *event, int64_t change)
+static void samples_take_client(sampled_client *client, const weir_event *event, int64_t change)
 {
     int64_t sum = 0;
     client->bytes[event->memory_class] += change;
@@ -101,10 +101,10 @@ static weir_status find_clients(const lifetimes *blocks, samples *all)
         take_peaks(all, event, (uint32_t)i);
         if (!has_client(event))
             continue;
-        sampled_client *client = client_of(all, event->client);
+        sampled_client *client = samples_client_of(all, event->client);
         if (!client)
-            return no_memory();
-        take_client(client, event, (int64_t)(total_of(event) - before));
+            return samples_no_memory();
+        samples_take_client(client, event, (int64_t)(total_of(event) - before));
         before = total_of(event);
     }
     take_moves(all, blocks);
@@ -152,7 +152,7 @@ typedef struct stretch {
     size_t events;
 } stretch;
 
-static bool add_point(samples *all, const standing *now)
+static bool samples_add_point(samples *all, const standing *now)
 {
     if (all->count == all->room) {
         size_t room = all->room ? 2 * all->room : 256;
@@ -186,13 +186,13 @@ static bool flush(samples *all, stretch *s)
         if (!first)
             break;
         next = (uint64_t)first->event + 1;
-        good = add_point(all, first);
+        good = samples_add_point(all, first);
     }
     s->events = 0;
     return good;
 }
 
-static void take(stretch *s, const standing *now)
+static void samples_take(stretch *s, const standing *now)
 {
     bool first = s->events++ == 0;
     if (first)
@@ -217,7 +217,7 @@ static void stand_moves(const lifetimes *blocks, size_t *at, uint32_t event, con
     }
 }
 
-static weir_status make_points(const lifetimes *blocks, size_t wanted, samples *all)
+static weir_status samples_make_points(const lifetimes *blocks, size_t wanted, samples *all)
 {
     const recording *from = blocks->of;
     size_t moved = 0;
@@ -237,14 +237,14 @@ static weir_status make_points(const lifetimes *blocks, size_t wanted, samples *
         now.live = event->live;
         now.pending = event->pending;
         now.held = event->held;
-        take(s, &now);
+        samples_take(s, &now);
         if (s->events >= per_stretch || i + 1 == from->count) {
             s->kept[LAST] = now;
             good = flush(all, s);
         }
     }
     free(s);
-    return good ? WEIR_OK : no_memory();
+    return good ? WEIR_OK : samples_no_memory();
 }
 
 weir_status samples_make(const lifetimes *blocks, size_t wanted, size_t numbers, samples *out)
@@ -254,7 +254,7 @@ weir_status samples_make(const lifetimes *blocks, size_t wanted, size_t numbers,
     choose_rows(out);
     size_t most = numbers / (5 + 2 * out->rows); /* of a client two classes, mostly */
     if (status == WEIR_OK)
-        status = make_points(blocks, wanted < most ? wanted : most, out);
+        status = samples_make_points(blocks, wanted < most ? wanted : most, out);
     if (status != WEIR_OK)
         samples_clear(out);
     return status;

@@ -14,7 +14,7 @@ typedef struct stretch {
 
 enum { FIRST, LOWEST, HIGHEST, MOST_HELD, LAST };
 
-static bool add_point(series *all, const holdings *state)
+static bool series_add_point(series *all, const holdings *state)
 {
     size_t width = all->end->count * WEIR_CLASS_COUNT;
     if ((all->count & (all->count + 1)) == 0) { /* full at 0, 1, 3, 7 …: double */
@@ -52,14 +52,14 @@ static bool flush_stretch(series *all, stretch *now)
         if (next == NULL)
             break;
         before = next->order;
-        if (!add_point(all, next))
+        if (!series_add_point(all, next))
             return false;
     }
     now->events = 0;
     return true;
 }
 
-static bool take(stretch *now, const holdings *state)
+static bool series_take(stretch *now, const holdings *state)
 {
     bool first = now->events++ == 0;
     bool good = holdings_copy(&now->kept[LAST], state);
@@ -74,7 +74,7 @@ static bool take(stretch *now, const holdings *state)
     return good;
 }
 
-static bool make_points(timeline *line, size_t per_stretch, series *out)
+static bool series_make_points(timeline *line, size_t per_stretch, series *out)
 {
     weir_event events[BATCH];
     holdings state = {0};
@@ -83,7 +83,7 @@ static bool make_points(timeline *line, size_t per_stretch, series *out)
     bool good = true;
     while (good && (count = timeline_next(line, events, BATCH)) > 0)
         for (size_t i = 0; i < count && good; i++) {
-            good = holdings_add(&state, &events[i]) && take(&now, &state);
+            good = holdings_add(&state, &events[i]) && series_take(&now, &state);
             if (good && now.events >= per_stretch)
                 good = flush_stretch(out, &now);
         }
@@ -101,7 +101,7 @@ weir_status series_make(timeline *line, size_t wanted, series *out)
     if (status != WEIR_OK)
         return status;
     uint64_t per_stretch = timeline_events(line) * (KEPT - 1) / (wanted == 0 ? 1 : wanted);
-    if (make_points(line, per_stretch == 0 ? 1 : (size_t)per_stretch, out))
+    if (series_make_points(line, per_stretch == 0 ? 1 : (size_t)per_stretch, out))
         return WEIR_OK;
     series_clear(out);
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for the points of the picture");

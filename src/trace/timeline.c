@@ -23,7 +23,7 @@ size_t holdings_find(const holdings *state, const char *name)
     return state->count;
 }
 
-static bool make_room(holdings *state, size_t capacity)
+static bool timeline_make_room(holdings *state, size_t capacity)
 {
     if (capacity <= state->capacity)
         return true;
@@ -46,7 +46,7 @@ bool holdings_add(holdings *state, const weir_event *event)
         return true;
     size_t place = holdings_find(state, event->client);
     if (place == state->count) {
-        if (!make_room(state, state->count < 8 ? 8 : state->count * 2))
+        if (!timeline_make_room(state, state->count < 8 ? 8 : state->count * 2))
             return false;
         state->clients[state->count++] = (holder){.name = event->client};
     }
@@ -59,7 +59,7 @@ bool holdings_add(holdings *state, const weir_event *event)
 
 bool holdings_copy(holdings *to, const holdings *from)
 {
-    if (!make_room(to, from->count))
+    if (!timeline_make_room(to, from->count))
         return false;
     holder *clients = to->clients;
     size_t capacity = to->capacity;
@@ -117,7 +117,7 @@ static void take_batch(timeline *line, size_t count)
 }
 
 /* Takes everything that is waiting; answers whether there was anything. */
-static bool drain(timeline *line)
+static bool timeline_drain(timeline *line)
 {
     size_t count = 0;
     bool any = false;
@@ -133,13 +133,13 @@ static bool drain(timeline *line)
     return any;
 }
 
-static void *collect(void *user)
+static void *timeline_collect(void *user)
 {
     timeline *line = user;
     while (!atomic_load(&line->stopping))
-        if (!drain(line))
+        if (!timeline_drain(line))
             nanosleep(&(struct timespec){0, PAUSE_NANOSECONDS}, NULL);
-    drain(line);
+    timeline_drain(line);
     return NULL;
 }
 
@@ -155,7 +155,7 @@ weir_status timeline_start(weir_runtime *runtime, bool keep, timeline **out)
     weir_status status = weir_trace_create(
         runtime, &(weir_trace_options){.struct_size = sizeof(weir_trace_options), .capacity = RING_EVENTS},
         &line->trace);
-    if (status == WEIR_OK && pthread_create(&line->thread, NULL, collect, line) != 0) {
+    if (status == WEIR_OK && pthread_create(&line->thread, NULL, timeline_collect, line) != 0) {
         weir_trace_destroy(line->trace);
         status = weir_fail(WEIR_ERR_SYSTEM, "no thread to collect the trace");
     }

@@ -21,7 +21,7 @@ typedef struct binary {
 
 /* Texts ------------------------------------------------------------------------------------------------------------ */
 
-static text *place_of(const binary *b, const char *bytes)
+static text *write_binary_place_of(const binary *b, const char *bytes)
 {
     size_t at = (size_t)wi_hash(bytes, strlen(bytes)) & (b->room - 1);
     while (b->texts[at].bytes && strcmp(b->texts[at].bytes, bytes) != 0)
@@ -29,7 +29,7 @@ static text *place_of(const binary *b, const char *bytes)
     return &b->texts[at];
 }
 
-static bool make_room(binary *b)
+static bool write_binary_make_room(binary *b)
 {
     if (2 * (size_t)b->count < b->room)
         return true;
@@ -39,21 +39,21 @@ static bool make_room(binary *b)
         return false;
     for (size_t i = 0; i < b->room; i++)
         if (b->texts[i].bytes)
-            *place_of(&larger, b->texts[i].bytes) = b->texts[i];
+            *write_binary_place_of(&larger, b->texts[i].bytes) = b->texts[i];
     free(b->texts);
     b->texts = larger.texts;
     b->room = larger.room;
     return true;
 }
 
-static weir_status add_item(binary *b, unsigned char *item, size_t bytes, uint32_t kind)
+static weir_status write_binary_add_item(binary *b, unsigned char *item, size_t bytes, uint32_t kind)
 {
     wi_put32(item, kind);
     wi_put32(item + 4, wi_crc(item + WI_TRACE_ITEM, bytes - WI_TRACE_ITEM));
     return wi_trace_file_add(b->file, item, bytes);
 }
 
-static weir_status add_text(binary *b, const char *bytes, uint32_t number)
+static weir_status write_binary_add_text(binary *b, const char *bytes, uint32_t number)
 {
     unsigned char item[WI_TRACE_ITEM + 8 + WI_TRACE_TEXT_MOST] = {0};
     size_t length = strlen(bytes);
@@ -61,11 +61,11 @@ static weir_status add_text(binary *b, const char *bytes, uint32_t number)
     wi_put32(item + WI_TRACE_ITEM + 4, (uint32_t)length);
     /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): it has its length */
     memcpy(item + WI_TRACE_ITEM + 8, bytes, length);
-    return add_item(b, item, WI_TRACE_ITEM + 8 + (length + 7) / 8 * 8, WI_TRACE_IS_TEXT);
+    return write_binary_add_item(b, item, WI_TRACE_ITEM + 8 + (length + 7) / 8 * 8, WI_TRACE_IS_TEXT);
 }
 
 /* The text's number, which the file knows when this has answered WEIR_OK. */
-static weir_status number_of(binary *b, const char *bytes, uint32_t *out)
+static weir_status write_binary_number_of(binary *b, const char *bytes, uint32_t *out)
 {
     char cut[WI_TRACE_TEXT_MOST + 1];
     *out = 0;
@@ -74,11 +74,11 @@ static weir_status number_of(binary *b, const char *bytes, uint32_t *out)
     size_t length = strnlen(bytes, WI_TRACE_TEXT_MOST);
     memcpy(cut, bytes, length);
     cut[length] = '\0';
-    if (!make_room(b))
+    if (!write_binary_make_room(b))
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
-    text *t = place_of(b, cut);
+    text *t = write_binary_place_of(b, cut);
     if (!t->bytes) {
-        weir_status status = add_text(b, cut, b->count + 1);
+        weir_status status = write_binary_add_text(b, cut, b->count + 1);
         if (status != WEIR_OK)
             return status;
         t->number = ++b->count;
@@ -92,14 +92,14 @@ static weir_status number_of(binary *b, const char *bytes, uint32_t *out)
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status add_event(binary *b, const weir_event *e)
+static weir_status write_binary_add_event(binary *b, const weir_event *e)
 {
     uint32_t client, tag, device;
-    weir_status status = number_of(b, e->client, &client);
+    weir_status status = write_binary_number_of(b, e->client, &client);
     if (status == WEIR_OK)
-        status = number_of(b, e->tag, &tag);
+        status = write_binary_number_of(b, e->tag, &tag);
     if (status == WEIR_OK)
-        status = number_of(b, e->device, &device);
+        status = write_binary_number_of(b, e->device, &device);
     if (status != WEIR_OK)
         return status;
     const struct {
@@ -132,7 +132,7 @@ static weir_status add_event(binary *b, const weir_event *e)
         wi_put32(item + small[i].at, small[i].value);
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
         wi_put64(item + large[i].at, large[i].value);
-    status = add_item(b, item, sizeof item, WI_TRACE_IS_EVENT);
+    status = write_binary_add_item(b, item, sizeof item, WI_TRACE_IS_EVENT);
     b->events += status == WEIR_OK;
     return status;
 }
@@ -142,7 +142,7 @@ static weir_status binary_write(void *user, const weir_event *events, size_t cou
     size_t stride = events[0].struct_size;
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < count; i++)
-        status = add_event(user, (const weir_event *)(const void *)((const char *)events + i * stride));
+        status = write_binary_add_event(user, (const weir_event *)(const void *)((const char *)events + i * stride));
     return status;
 }
 
@@ -162,7 +162,7 @@ static weir_status binary_close(void *user)
     unsigned char end[WI_TRACE_END] = {0};
     wi_put64(end + WI_TRACE_ITEM, b->lost);
     wi_put64(end + WI_TRACE_ITEM + 8, b->events);
-    weir_status status = add_item(b, end, sizeof end, WI_TRACE_IS_END);
+    weir_status status = write_binary_add_item(b, end, sizeof end, WI_TRACE_IS_END);
     weir_status closed = wi_trace_file_close(b->file);
     for (size_t i = 0; i < b->room; i++)
         free(b->texts[i].bytes);

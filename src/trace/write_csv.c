@@ -34,7 +34,7 @@ static void add_quoted(char row[ROW], size_t *used, const char *text)
 }
 
 /* One row. RMM has no word for a resize, so the caller says the action. */
-static weir_status add_row(csv *c, const weir_event *event, const char *action, uint64_t bytes)
+static weir_status write_csv_add_row(csv *c, const weir_event *event, const char *action, uint64_t bytes)
 {
     char row[ROW];
     uint64_t micros = (event->nanoseconds - c->start) / 1000;
@@ -52,7 +52,7 @@ static weir_status add_row(csv *c, const weir_event *event, const char *action, 
     return wi_trace_file_add(c->file, row, used);
 }
 
-static weir_status remember(csv *c, const weir_event *event)
+static weir_status write_csv_remember(csv *c, const weir_event *event)
 {
     return wi_pointer_map_put(&c->known, event->pointer, event->bytes)
                ? WEIR_OK
@@ -67,8 +67,8 @@ static weir_status add_leave(csv *c, const weir_event *event)
         return WEIR_OK;
     weir_event left = *event;
     left.bytes = IS_AWAY;
-    weir_status status = old == IS_AWAY ? WEIR_OK : add_row(c, event, "free", old);
-    return status == WEIR_OK ? remember(c, &left) : status;
+    weir_status status = old == IS_AWAY ? WEIR_OK : write_csv_add_row(c, event, "free", old);
+    return status == WEIR_OK ? write_csv_remember(c, &left) : status;
 }
 
 static weir_status add_return(csv *c, const weir_event *event)
@@ -76,8 +76,8 @@ static weir_status add_return(csv *c, const weir_event *event)
     uint64_t old;
     if (!wi_pointer_map_remove(&c->known, event->pointer, &old))
         return WEIR_OK;
-    weir_status status = old == IS_AWAY ? add_row(c, event, "allocate", event->bytes) : WEIR_OK;
-    return status == WEIR_OK ? remember(c, event) : status;
+    weir_status status = old == IS_AWAY ? write_csv_add_row(c, event, "allocate", event->bytes) : WEIR_OK;
+    return status == WEIR_OK ? write_csv_remember(c, event) : status;
 }
 
 static weir_status add_resize(csv *c, const weir_event *event)
@@ -86,23 +86,23 @@ static weir_status add_resize(csv *c, const weir_event *event)
     weir_status status = WEIR_OK;
     /* In RMM's words: it was freed, and allocated again at the same place. */
     if (wi_pointer_map_remove(&c->known, event->pointer, &old))
-        status = add_row(c, event, "free", old);
+        status = write_csv_add_row(c, event, "free", old);
     if (status == WEIR_OK)
-        status = add_row(c, event, "allocate", event->bytes);
-    return status == WEIR_OK ? remember(c, event) : status;
+        status = write_csv_add_row(c, event, "allocate", event->bytes);
+    return status == WEIR_OK ? write_csv_remember(c, event) : status;
 }
 
-static weir_status add_event(csv *c, const weir_event *event)
+static weir_status write_csv_add_event(csv *c, const weir_event *event)
 {
     uint64_t old = event->bytes;
     weir_status status;
     switch (event->action) {
     case WEIR_ACTION_ALLOCATE:
-        status = add_row(c, event, "allocate", event->bytes);
-        return status == WEIR_OK ? remember(c, event) : status;
+        status = write_csv_add_row(c, event, "allocate", event->bytes);
+        return status == WEIR_OK ? write_csv_remember(c, event) : status;
     case WEIR_ACTION_DEALLOCATE:
         (void)wi_pointer_map_remove(&c->known, event->pointer, &old);
-        return old == IS_AWAY ? WEIR_OK : add_row(c, event, "free", old);
+        return old == IS_AWAY ? WEIR_OK : write_csv_add_row(c, event, "free", old);
     case WEIR_ACTION_RESIZE:
         return add_resize(c, event);
     case WEIR_ACTION_LEAVE:
@@ -110,9 +110,10 @@ static weir_status add_event(csv *c, const weir_event *event)
     case WEIR_ACTION_RETURN:
         return add_return(c, event);
     case WEIR_ACTION_REFUSE:
-        return add_row(c, event, "allocate failure", event->bytes);
+        return write_csv_add_row(c, event, "allocate failure", event->bytes);
     case WEIR_ACTION_FAIL:
-        return event->object == WEIR_ACTION_ALLOCATE ? add_row(c, event, "allocate failure", event->bytes) : WEIR_OK;
+        return event->object == WEIR_ACTION_ALLOCATE ? write_csv_add_row(c, event, "allocate failure", event->bytes)
+                                                     : WEIR_OK;
     default: /* RMM has no word for it */
         return WEIR_OK;
     }
@@ -126,7 +127,7 @@ static weir_status csv_write(void *user, const weir_event *events, size_t count)
         const weir_event *event = (const weir_event *)(const void *)((const char *)events + i * stride);
         if (c->start == 0)
             c->start = event->nanoseconds;
-        weir_status status = add_event(c, event);
+        weir_status status = write_csv_add_event(c, event);
         if (status != WEIR_OK)
             return status;
     }

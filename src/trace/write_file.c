@@ -19,7 +19,7 @@ struct wi_trace_file {
     char buffer[BUFFER];
 };
 
-static weir_status cannot(const char *path, int problem)
+static weir_status write_file_cannot(const char *path, int problem)
 {
     char text[128] = "";
     const char *words = strerror_r(problem, text, sizeof text);
@@ -36,7 +36,7 @@ weir_status wi_trace_file_open(const char *path, wi_trace_file **out)
         int problem = file && copy ? errno : ENOMEM;
         free(copy);
         free(file);
-        return cannot(path, problem);
+        return write_file_cannot(path, problem);
     }
     file->descriptor = descriptor;
     file->regular = fstat(descriptor, &kind) == 0 && S_ISREG(kind.st_mode);
@@ -63,7 +63,7 @@ static ssize_t write_quietly(int descriptor, const char *bytes, size_t count)
     return done;
 }
 
-static weir_status empty(wi_trace_file *file)
+static weir_status write_file_empty(wi_trace_file *file)
 {
     size_t done = 0;
     while (file->problem == 0 && done < file->used) {
@@ -80,16 +80,16 @@ static weir_status empty(wi_trace_file *file)
     }
     if (file->regular && ftruncate(file->descriptor, file->arrived) != 0)
         file->regular = false; /* a reader finds the cut */
-    return cannot(file->path, file->problem);
+    return write_file_cannot(file->path, file->problem);
 }
 
 weir_status wi_trace_file_add(wi_trace_file *file, const void *bytes, size_t count)
 {
     weir_status status = WEIR_OK;
     if (file->problem != 0)
-        return cannot(file->path, file->problem);
+        return write_file_cannot(file->path, file->problem);
     if (count > BUFFER - file->used)
-        status = empty(file);
+        status = write_file_empty(file);
     if (status == WEIR_OK) {
         memcpy(file->buffer + file->used, bytes, count);
         file->used += count;
@@ -99,14 +99,14 @@ weir_status wi_trace_file_add(wi_trace_file *file, const void *bytes, size_t cou
 
 weir_status wi_trace_file_flush(wi_trace_file *file)
 {
-    return empty(file);
+    return write_file_empty(file);
 }
 
 weir_status wi_trace_file_close(wi_trace_file *file)
 {
-    weir_status status = empty(file);
+    weir_status status = write_file_empty(file);
     if (close(file->descriptor) != 0 && status == WEIR_OK)
-        status = cannot(file->path, errno);
+        status = write_file_cannot(file->path, errno);
     free(file->path);
     free(file);
     return status;

@@ -25,7 +25,8 @@ STANDS_FOR = frozenset("""it its itself that what whatever which one ones other 
 some all any nobody who whoever whose each both such so""".split())
 LEAST, SHARE = 6, 0.25
 COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.S)
-STATIC = re.compile(r"^static (?:inline )?[\w \*]*?\b(\w+)\([^;{]*\)\s*\{", re.M)
+STATIC = re.compile(r"^static (?:inline )?[\w \*]*?(?:(?:WEIR_PRINTF|__attribute__)\([^;{]*?\)+ )?[\w \*]*?\b(?!WEIR_PRINTF|__attribute__)(\w+)"
+                    r"\([^;{]*\)\s*\{", re.M)
 
 
 def comments(text):
@@ -98,7 +99,7 @@ class Tests(unittest.TestCase):
         self.assertEqual(["One idea; and another.", "Of a line.", ""], list(comments(text)))
 
     def test_namesakes_are_of_other_files(self):
-        files = {"src/a/x.c": "static int find(int n)\n{\n}\nstatic int find_x(void)\n{\n}\n", "src/engines/e/y.c": "static bool find(void) {\n}\n",
+        files = {"src/a/x.c": "static int find(int n)\n{\n}\nstatic int find_x(void)\n{\n}\n", "src/engines/e/y.c": "static bool WEIR_PRINTF(1, 2) find(char *f, ...) {\n}\n",
                  "src/a/z.c": "static int find(int n);\n"}
         now = counts(look(files), {room_of(path) for path in files})
         self.assertEqual({"a": [0, 1], "engines/e": [0, 1]}, now)

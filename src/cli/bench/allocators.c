@@ -147,13 +147,13 @@ static const char *stream_host(void *self, unsigned index, uint64_t *out)
     return NULL;
 }
 
-static void *allocate_host(void *self, size_t bytes, uint64_t stream)
+static void *allocators_allocate_host(void *self, size_t bytes, uint64_t stream)
 {
     (void)stream;
     return ((heap *)self)->allocate(bytes);
 }
 
-static bool release_host(void *self, void *pointer, size_t bytes, uint64_t stream)
+static bool allocators_release_host(void *self, void *pointer, size_t bytes, uint64_t stream)
 {
     (void)bytes;
     (void)stream;
@@ -168,8 +168,8 @@ static void fill_host(bench_peer *out, const char *name, heap *self)
                         .begin = begin_host,
                         .end = end_host,
                         .stream = stream_host,
-                        .allocate = allocate_host,
-                        .release = release_host};
+                        .allocate = allocators_allocate_host,
+                        .release = allocators_release_host};
     snprintf(out->name, sizeof out->name, "%s", name);
 }
 
@@ -179,7 +179,7 @@ const char *bench_malloc(bench_peer *out)
     return NULL;
 }
 
-static bool find(void *library, const char *name, void *function)
+static bool allocators_find(void *library, const char *name, void *function)
 {
     void *symbol = dlsym(library, name);
     memcpy(function, &symbol, sizeof symbol);
@@ -192,8 +192,8 @@ const char *bench_mimalloc(bench_peer *out)
     if (!library)
         return "libmimalloc.so.2 is not installed (Debian: libmimalloc2.0)";
     int (*version)(void);
-    if (!find(library, "mi_malloc", &mimalloc.allocate) || !find(library, "mi_free", &mimalloc.release) ||
-        !find(library, "mi_version", &version))
+    if (!allocators_find(library, "mi_malloc", &mimalloc.allocate) ||
+        !allocators_find(library, "mi_free", &mimalloc.release) || !allocators_find(library, "mi_version", &version))
         return "libmimalloc.so.2 lacks mi_malloc, mi_free or mi_version";
     char name[64];
     snprintf(name, sizeof name, "mimalloc %d.%d.%d", version() / 100, version() / 10 % 10, version() % 10);
@@ -203,7 +203,7 @@ const char *bench_mimalloc(bench_peer *out)
 
 /* Shared objects --------------------------------------------------------------------------------------------------- */
 
-static void leave_out(bench_allocators *all, const char *name, const char *why)
+static void allocators_leave_out(bench_allocators *all, const char *name, const char *why)
 {
     char *text = text_print("%s: %s", name, why);
     json_array_append_new(all->left_out, text_json(text));
@@ -214,7 +214,7 @@ static void leave_out(bench_allocators *all, const char *name, const char *why)
 static bench_allocator *add_allocator(bench_allocators *all, const bench_peer *by)
 {
     if (all->count == BENCH_ALLOCATORS) {
-        leave_out(all, by->name, "there is no room for more");
+        allocators_leave_out(all, by->name, "there is no room for more");
         return NULL;
     }
     bench_allocator *added = &all->at[all->count++];
@@ -222,14 +222,14 @@ static bench_allocator *add_allocator(bench_allocators *all, const bench_peer *b
     return added;
 }
 
-static bool complete(const bench_peer *by)
+static bool allocators_complete(const bench_peer *by)
 {
     return by->struct_size == sizeof *by && by->name[0] && by->begin && by->end && by->stream && by->allocate &&
            by->release;
 }
 
 /* The loader's message without the file's name, which the caller adds. */
-static const char *without(const char *path, const char *text)
+static const char *allocators_without(const char *path, const char *text)
 {
     size_t length = strlen(path);
     return strncmp(text, path, length) == 0 && strncmp(text + length, ": ", 2) == 0 ? text + length + 2 : text;
@@ -237,11 +237,11 @@ static const char *without(const char *path, const char *text)
 
 /* Adds every peer of a shared object, which stays loaded: what PyTorch and CUDA start ends with the process. NULL, or
  * why it cannot be loaded. */
-static const char *add_file(bench_allocators *all, const char *path, int ordinal)
+static const char *allocators_add_file(bench_allocators *all, const char *path, int ordinal)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return without(path, dlerror());
+        return allocators_without(path, dlerror());
     bench_peer_entry *entry;
     void *symbol = dlsym(library, BENCH_PEER_ENTRY);
     if (!symbol)
@@ -253,10 +253,10 @@ static const char *add_file(bench_allocators *all, const char *path, int ordinal
         if (!entry(which, ordinal, &by, &failure))
             break;
         by.name[sizeof by.name - 1] = '\0';
-        if (!failure && !complete(&by))
+        if (!failure && !allocators_complete(&by))
             failure = "its table is not that of src/cli/bench/peer.h";
         if (failure)
-            leave_out(all, by.name[0] ? by.name : path, failure);
+            allocators_leave_out(all, by.name[0] ? by.name : path, failure);
         else
             add_allocator(all, &by);
     }
@@ -282,10 +282,10 @@ const char *bench_why(const bench_peer *by)
     return strncmp(by->name, "weir", 4) == 0 ? weir_detail() : "it refused a block";
 }
 
-static bool add(bench_allocators *all, const char *failure, const char *name, const bench_peer *by, bool own)
+static bool allocators_add(bench_allocators *all, const char *failure, const char *name, const bench_peer *by, bool own)
 {
     if (failure) {
-        leave_out(all, name, failure);
+        allocators_leave_out(all, name, failure);
         return false;
     }
     bench_allocator *added = add_allocator(all, by);
@@ -300,12 +300,12 @@ static void add_path(bench_allocators *all, const char *path, int ordinal)
     size_t count;
     char **files = bench_files(path, ".so", &count);
     for (size_t i = 0; i < count; i++) {
-        const char *failure = add_file(all, files[i], ordinal);
+        const char *failure = allocators_add_file(all, files[i], ordinal);
         if (failure)
-            leave_out(all, files[i], failure);
+            allocators_leave_out(all, files[i], failure);
     }
     if (count == 0)
-        leave_out(all, path, "no shared object is in that folder");
+        allocators_leave_out(all, path, "no shared object is in that folder");
     bench_files_free(files, count);
 }
 
@@ -316,13 +316,13 @@ void bench_allocators_open(bench_allocators *all, const char *device, const char
     const char *colon = strchr(device, ':');
     int ordinal = colon ? atoi(colon + 1) : 0;
     *all = (bench_allocators){.left_out = json_array()};
-    add(all, bench_weir(device, resource, true, &by), "weir", &by, true);
+    allocators_add(all, bench_weir(device, resource, true, &by), "weir", &by, true);
     if (host) {
-        add(all, bench_weir(device, resource, false, &by), "weir, no stream", &by, true);
-        add(all, bench_malloc(&by), "malloc", &by, false);
-        add(all, bench_mimalloc(&by), "mimalloc", &by, false);
+        allocators_add(all, bench_weir(device, resource, false, &by), "weir, no stream", &by, true);
+        allocators_add(all, bench_malloc(&by), "malloc", &by, false);
+        allocators_add(all, bench_mimalloc(&by), "mimalloc", &by, false);
     } else {
-        add(all, bench_cuda_pool(ordinal, &by), "cuMemAllocAsync", &by, false);
+        allocators_add(all, bench_cuda_pool(ordinal, &by), "cuMemAllocAsync", &by, false);
     }
     for (size_t i = 0; i < paths->count; i++)
         add_path(all, paths->at[i], ordinal);

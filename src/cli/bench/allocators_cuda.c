@@ -23,7 +23,7 @@ typedef struct device {
 static device pooled, direct, ordered;
 static CUevent event;
 
-static const char *text_of(CUresult result)
+static const char *allocators_cuda_text_of(CUresult result)
 {
     const char *text = "an error without a text";
     if (result == CUDA_SUCCESS)
@@ -32,7 +32,7 @@ static const char *text_of(CUresult result)
     return text;
 }
 
-static const char *find_functions(void)
+static const char *allocators_cuda_find_functions(void)
 {
     typedef CUresult finder(const char *name, void **function, int version, unsigned long long flags, int *found);
     void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
@@ -52,7 +52,7 @@ static const char *find_functions(void)
 static const char *open_device(int ordinal, device *d)
 {
     CUdevice number;
-    const char *failure = find_functions();
+    const char *failure = allocators_cuda_find_functions();
     if (failure)
         return failure;
     CUresult result = cuda.cuInit(0);
@@ -61,7 +61,7 @@ static const char *open_device(int ordinal, device *d)
     if (result == CUDA_SUCCESS)
         result = cuda.cuDevicePrimaryCtxRetain(&d->context, number);
     d->ordinal = ordinal;
-    return text_of(result);
+    return allocators_cuda_text_of(result);
 }
 
 static void close_device(void *self)
@@ -94,10 +94,10 @@ static const char *stream(void *self, unsigned index, uint64_t *out)
         result = cuda.cuStreamCreate(&d->streams[d->stream_count], CU_STREAM_NON_BLOCKING);
     thread_end(d);
     *out = (uintptr_t)d->streams[index];
-    return text_of(result);
+    return allocators_cuda_text_of(result);
 }
 
-static void synchronize(void *self)
+static void allocators_cuda_synchronize(void *self)
 {
     device *d = self;
     thread_begin(d);
@@ -106,10 +106,10 @@ static void synchronize(void *self)
     thread_end(d);
 }
 
-static void end(void *self)
+static void allocators_cuda_end(void *self)
 {
     device *d = self;
-    synchronize(d);
+    allocators_cuda_synchronize(d);
     thread_begin(d);
     while (d->stream_count > 0)
         (void)cuda.cuStreamDestroy(d->streams[--d->stream_count]);
@@ -134,7 +134,7 @@ static const char *begin_pool(void *self, uint64_t cap)
     if (result == CUDA_SUCCESS)
         result = cuda.cuMemPoolSetAttribute(d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most);
     thread_end(d);
-    return text_of(result);
+    return allocators_cuda_text_of(result);
 }
 
 static void *allocate_pool(void *self, size_t bytes, uint64_t on)
@@ -156,7 +156,7 @@ static bool release_pool(void *self, void *pointer, size_t bytes, uint64_t on)
 static bool retry_pool(void *self)
 {
     device *d = self;
-    synchronize(d);
+    allocators_cuda_synchronize(d);
     thread_begin(d);
     CUresult result = cuda.cuMemPoolTrimTo(d->pool, 0);
     thread_end(d);
@@ -177,14 +177,14 @@ const char *bench_cuda_pool(int ordinal, bench_peer *out)
                         .name = "CUDA: cuMemAllocAsync",
                         .self = &pooled,
                         .begin = begin_pool,
-                        .end = end,
+                        .end = allocators_cuda_end,
                         .thread_begin = thread_begin,
                         .thread_end = thread_end,
                         .stream = stream,
                         .allocate = allocate_pool,
                         .release = release_pool,
                         .retry = retry_pool,
-                        .synchronize = synchronize,
+                        .synchronize = allocators_cuda_synchronize,
                         .peak_held = peak_held_pool,
                         .close = close_device};
     return failure;
@@ -221,13 +221,13 @@ const char *bench_cuda_direct(int ordinal, bench_peer *out)
                         .name = "CUDA: cuMemAlloc",
                         .self = &direct,
                         .begin = begin_direct,
-                        .end = end,
+                        .end = allocators_cuda_end,
                         .thread_begin = thread_begin,
                         .thread_end = thread_end,
                         .stream = stream,
                         .allocate = allocate_direct,
                         .release = release_direct,
-                        .synchronize = synchronize,
+                        .synchronize = allocators_cuda_synchronize,
                         .close = close_device};
     return failure;
 }
@@ -243,7 +243,7 @@ const char *bench_cuda_events_begin(int ordinal)
     failure = stream(&ordered, 1, &ignored); /* and the one before it */
     thread_begin(&ordered);
     if (!failure)
-        failure = text_of(cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        failure = allocators_cuda_text_of(cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     if (failure)
         bench_cuda_events_end();
     return failure;
@@ -264,6 +264,6 @@ void bench_cuda_events_end(void)
         (void)cuda.cuEventDestroy(event);
     event = NULL;
     thread_end(&ordered);
-    end(&ordered);
+    allocators_cuda_end(&ordered);
     close_device(&ordered);
 }

@@ -23,7 +23,7 @@ typedef struct verb_args {
     bool json;
 } verb_args;
 
-static int read_part(const arg *option, const char *value, void *to)
+static int bench_read_part(const arg *option, const char *value, void *to)
 {
     (void)option;
     for (size_t i = 0; i < PARTS; i++)
@@ -35,7 +35,7 @@ static int read_part(const arg *option, const char *value, void *to)
                      value);
 }
 
-static int read_path(const arg *option, const char *value, void *to)
+static int bench_read_path(const arg *option, const char *value, void *to)
 {
     bench_paths *paths = (bench_paths *)(void *)((char *)to + option->at);
     if (paths->count == BENCH_PATHS)
@@ -48,21 +48,21 @@ static int read_path(const arg *option, const char *value, void *to)
 
 static const arg option_list[] = {
     {"device", "NAME", "host, cuda, cuda:1 (default host)", ARG_TEXT, AT(bench.device)},
-    {"only", "PART", "this part alone; may be given more than once", ARG_CALL, .read = read_part},
+    {"only", "PART", "this part alone; may be given more than once", ARG_CALL, .read = bench_read_part},
     {"resource", "NAME", "which resource of weir's the allocator's and the traces' rows are of (default: the default)",
      ARG_TEXT, AT(bench.resource)},
     {"peer", "PATH",
      "also measure the allocators of a shared object (src/cli/bench/peer.h), or of all in a folder; may be given more "
      "than "
      "once",
-     ARG_CALL, AT(bench.peers), .read = read_path},
+     ARG_CALL, AT(bench.peers), .read = bench_read_path},
     {"traces", "PATH", "a trace that weir replay reads, or a folder of them; may be given more than once", ARG_CALL,
-     AT(bench.traces), .read = read_path},
+     AT(bench.traces), .read = bench_read_path},
     {"problems", "PATH",
      "buffers to plan, a CSV as MiniMalloc reads it, or a folder of them; may be given more than once. A number before "
      ".csv "
      "is the capacity into which they have to fit",
-     ARG_CALL, AT(bench.problems), .read = read_path},
+     ARG_CALL, AT(bench.problems), .read = bench_read_path},
     {"minimalloc", "PATH", "MiniMalloc's program, to be run on the same problems", ARG_TEXT, AT(bench.minimalloc)},
     {"lag", "N", "replays also with each stream's work N operations behind the host; 0: not (default 64)", ARG_NUMBER,
      AT(bench.lag), 0, MOST_LAG},

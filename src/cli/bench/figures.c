@@ -61,7 +61,7 @@ uint64_t bench_clock_cost(void)
     return best;
 }
 
-static int by_size(const void *a, const void *b)
+static int bench_figures_by_size(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
@@ -69,7 +69,7 @@ static int by_size(const void *a, const void *b)
 
 void bench_sort(uint64_t *samples, size_t count)
 {
-    qsort(samples, count, sizeof *samples, by_size);
+    qsort(samples, count, sizeof *samples, bench_figures_by_size);
 }
 
 /* Tables and goals ------------------------------------------------------------------------------------------------- */

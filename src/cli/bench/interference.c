@@ -80,12 +80,12 @@ typedef struct kernel {
     unsigned rounds;
 } kernel;
 
-static weir_status worked(result code, const char *what)
+static weir_status interference_worked(result code, const char *what)
 {
     return code == 0 ? WEIR_OK : weir_fail(WEIR_ERR_DRIVER, "%s: error %d", what, code);
 }
 
-static bool find(void)
+static bool interference_find(void)
 {
     const cuda_wanted wanted[] = {{"cuCtxPushCurrent", &cuda.push},
                                   {"cuCtxPopCurrent", &cuda.pop},
@@ -105,11 +105,12 @@ static bool find(void)
 static weir_status kernel_start(kernel *k)
 {
     void *parameters[] = {&k->memory, &k->bytes, &k->rounds};
-    weir_status status = worked(cuda.event_record(k->events[0], k->stream), "cuEventRecord");
+    weir_status status = interference_worked(cuda.event_record(k->events[0], k->stream), "cuEventRecord");
     if (status == WEIR_OK)
-        status = worked(cuda.launch(k->function, BLOCKS, 1, 1, THREADS, 1, 1, 0, k->stream, parameters, NULL),
-                        "cuLaunchKernel");
-    return status == WEIR_OK ? worked(cuda.event_record(k->events[1], k->stream), "cuEventRecord") : status;
+        status = interference_worked(
+            cuda.launch(k->function, BLOCKS, 1, 1, THREADS, 1, 1, 0, k->stream, parameters, NULL), "cuLaunchKernel");
+    return status == WEIR_OK ? interference_worked(cuda.event_record(k->events[1], k->stream), "cuEventRecord")
+                             : status;
 }
 
 static bool kernel_runs(const kernel *k)
@@ -122,9 +123,9 @@ static bool kernel_runs(const kernel *k)
 static weir_status kernel_finish(kernel *k, double *milliseconds)
 {
     float took = 0;
-    weir_status status = worked(cuda.event_synchronize(k->events[1]), "cuEventSynchronize");
+    weir_status status = interference_worked(cuda.event_synchronize(k->events[1]), "cuEventSynchronize");
     if (status == WEIR_OK)
-        status = worked(cuda.event_elapsed(&took, k->events[0], k->events[1]), "cuEventElapsedTime");
+        status = interference_worked(cuda.event_elapsed(&took, k->events[0], k->events[1]), "cuEventElapsedTime");
     *milliseconds = (double)took;
     return status;
 }
@@ -146,13 +147,13 @@ static weir_status calibrate(kernel *k, double milliseconds)
     return status;
 }
 
-static weir_status prepare(kernel *k)
+static weir_status interference_prepare(kernel *k)
 {
-    weir_status status = worked(cuda.load(&k->module, text), "cuModuleLoadData");
+    weir_status status = interference_worked(cuda.load(&k->module, text), "cuModuleLoadData");
     if (status == WEIR_OK)
-        status = worked(cuda.function(&k->function, k->module, "steady"), "cuModuleGetFunction");
+        status = interference_worked(cuda.function(&k->function, k->module, "steady"), "cuModuleGetFunction");
     for (int i = 0; i < 2 && status == WEIR_OK; i++)
-        status = worked(cuda.event_create(&k->events[i], 0), "cuEventCreate");
+        status = interference_worked(cuda.event_create(&k->events[i], 0), "cuEventCreate");
     return status;
 }
 
@@ -174,7 +175,7 @@ static weir_status kernel_open(weir_runtime *runtime, weir_stream stream, void *
                                double milliseconds, kernel **out)
 {
     *out = NULL;
-    if (!find() || cuda.push(cli_runtime(runtime).native) != 0)
+    if (!interference_find() || cuda.push(cli_runtime(runtime).native) != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "a kernel wants a GPU whose driver has modules and events");
     kernel *k = calloc(1, sizeof *k);
     if (!k || bytes < LEAST_BYTES) {
@@ -186,7 +187,7 @@ static weir_status kernel_open(weir_runtime *runtime, weir_stream stream, void *
     k->stream = weir_stream_native(stream);
     k->memory = (uintptr_t)memory;
     k->bytes = bytes / 16 * 16;
-    weir_status status = prepare(k);
+    weir_status status = interference_prepare(k);
     if (status == WEIR_OK)
         status = calibrate(k, milliseconds);
     *out = k;
@@ -211,7 +212,7 @@ typedef struct world {
 
 /* Lends ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status take(world *w, size_t bytes)
+static weir_status interference_take(world *w, size_t bytes)
 {
     void *block;
     weir_status status = weir_alloc(w->borrower, bytes, w->other, WEIR_CLASS_ACTIVATIONS, &block);
@@ -239,7 +240,7 @@ static weir_status lend_by_moves(world *w)
     if (status == WEIR_OK)
         status = free_half(w, pieces, 0);
     if (status == WEIR_OK)
-        status = take(w, TAKEN_MIB * MIB);
+        status = interference_take(w, TAKEN_MIB * MIB);
     return status == WEIR_OK ? free_half(w, pieces, 1) : status;
 }
 
@@ -247,7 +248,7 @@ static weir_status lend_by_moves(world *w)
 static weir_status lend(world *w)
 {
     void *block;
-    weir_status status = take(w, TAKEN_MIB * MIB);
+    weir_status status = interference_take(w, TAKEN_MIB * MIB);
     if (status == WEIR_OK)
         status = weir_alloc(w->lender, TAKEN_MIB * MIB, w->mine, WEIR_CLASS_ACTIVATIONS, &block);
     if (status == WEIR_OK)
@@ -284,7 +285,7 @@ static double median(double *values)
     return values[PAIRS / 2];
 }
 
-static uint64_t moved(const world *w)
+static uint64_t interference_moved(const world *w)
 {
     weir_stats stats = WEIR_INIT(weir_stats);
     return weir_snapshot(w->runtime, &stats, NULL, 0, NULL) == WEIR_OK ? stats.moved : 0;
@@ -295,7 +296,7 @@ static weir_status run_pairs(world *w, int kind, bench_interference *b)
     double alone[PAIRS], with[PAIRS], slowed[PAIRS];
     weir_status status = kinds[kind].lend(w); /* first-time work does not count */
     *b = (bench_interference){.what = kinds[kind].what, .bytes = TAKEN_MIB * MIB};
-    uint64_t before = moved(w);
+    uint64_t before = interference_moved(w);
     for (int i = 0; i < PAIRS && status == WEIR_OK; i++) {
         for (int turn = 0; turn < 2 && status == WEIR_OK; turn++) {
             bool beside = (i + turn) % 2; /* they take turns at being first */
@@ -307,7 +308,7 @@ static weir_status run_pairs(world *w, int kind, bench_interference *b)
     if (status != WEIR_OK)
         return status;
     b->pairs = PAIRS;
-    b->moved = moved(w) - before;
+    b->moved = interference_moved(w) - before;
     b->alone = median(alone);
     b->with = median(with);
     b->slowed = median(slowed);
@@ -316,7 +317,7 @@ static weir_status run_pairs(world *w, int kind, bench_interference *b)
 
 /* Open and close --------------------------------------------------------------------------------------------------- */
 
-static weir_status open_clients(world *w)
+static weir_status interference_open_clients(world *w)
 {
     weir_client_options options = WEIR_INIT(weir_client_options);
     options.name = "lender";
@@ -330,14 +331,14 @@ static weir_status open_clients(world *w)
     return status;
 }
 
-static weir_status open_world(world *w, const bench_args *args)
+static weir_status interference_open_world(world *w, const bench_args *args)
 {
     weir_runtime_options options = WEIR_INIT(weir_runtime_options);
     options.resource = args->resource;
     options.budget = (READ_MIB + PIECES * PIECE_MIB) * MIB;
     weir_status status = weir_runtime_create(args->device, &options, &w->runtime);
     if (status == WEIR_OK)
-        status = open_clients(w);
+        status = interference_open_clients(w);
     if (status == WEIR_OK)
         status = weir_alloc(w->lender, READ_MIB * MIB, w->beside, WEIR_CLASS_WEIGHTS, &w->read);
     if (status == WEIR_OK)
@@ -345,7 +346,7 @@ static weir_status open_world(world *w, const bench_args *args)
     return status;
 }
 
-static void close_world(world *w)
+static void interference_close_world(world *w)
 {
     weir_client *clients[] = {w->lender, w->borrower};
     weir_stream streams[] = {w->mine, w->other, w->beside};
@@ -367,10 +368,10 @@ weir_status bench_interference_measure(const bench_args *args, bench_interferenc
                                        size_t room)
 {
     world w = {0};
-    weir_status status = open_world(&w, args);
+    weir_status status = interference_open_world(&w, args);
     for (int kind = 0; kind < BENCH_LENDS && status == WEIR_OK; kind++)
         status = run_pairs(&w, kind, &out[kind]);
     snprintf(why, room, "%s", status == WEIR_OK ? "" : weir_detail()); /* closing may fail for it */
-    close_world(&w);
+    interference_close_world(&w);
     return status;
 }

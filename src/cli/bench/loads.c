@@ -78,8 +78,8 @@ static bool run_batch(const bench_peer *by, size_t bytes, uint64_t stream)
     return true;
 }
 
-static const char *run_pair(const bench_load *load, const bench_peer *by, const bench_limits *limits,
-                            bench_figures *out)
+static const char *loads_run_pair(const bench_load *load, const bench_peer *by, const bench_limits *limits,
+                                  bench_figures *out)
 {
     samples taken;
     uint64_t stream;
@@ -109,7 +109,7 @@ typedef struct crowd {
     bool any_size;
 } crowd;
 
-static uint64_t draw(uint64_t *state)
+static uint64_t loads_draw(uint64_t *state)
 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -120,12 +120,12 @@ static uint64_t draw(uint64_t *state)
 static uint32_t draw_size(uint64_t *state, bool any_size)
 {
     if (!any_size)
-        return (uint32_t)SMALLEST << draw(state) % (DOUBLINGS + 1);
-    double u = (double)(draw(state) >> 11) / 0x1p53 * DOUBLINGS;
+        return (uint32_t)SMALLEST << loads_draw(state) % (DOUBLINGS + 1);
+    double u = (double)(loads_draw(state) >> 11) / 0x1p53 * DOUBLINGS;
     return (uint32_t)(SMALLEST * exp2(u));
 }
 
-static bool one(crowd *c, uint32_t victim, uint32_t size)
+static bool loads_one(crowd *c, uint32_t victim, uint32_t size)
 {
     const bench_peer *by = c->by;
     void *old = c->blocks[victim];
@@ -140,21 +140,21 @@ static bool one(crowd *c, uint32_t victim, uint32_t size)
 static bool batch(crowd *c)
 {
     for (int i = 0; i < BENCH_BATCH; i++, c->next = (c->next + 1) % DRAWN)
-        if (!one(c, c->victims[c->next], c->sizes[c->next]))
+        if (!loads_one(c, c->victims[c->next], c->sizes[c->next]))
             return false;
     return true;
 }
 
 /* Draws the sizes and victims, fills the crowd and turns it over until it is in its steady state. */
-static bool warm_up(crowd *c, uint32_t live, uint64_t laps)
+static bool loads_warm_up(crowd *c, uint32_t live, uint64_t laps)
 {
     uint64_t state = 88172645463325252u;
     for (uint32_t i = 0; i < DRAWN; i++) {
         c->sizes[i] = draw_size(&state, c->any_size);
-        c->victims[i] = (uint32_t)(draw(&state) % live);
+        c->victims[i] = (uint32_t)(loads_draw(&state) % live);
     }
     for (uint32_t i = 0; i < live; i++)
-        if (!one(c, i, draw_size(&state, c->any_size)))
+        if (!loads_one(c, i, draw_size(&state, c->any_size)))
             return false;
     for (uint64_t i = 0; i < laps; i++)
         if (!batch(c))
@@ -173,8 +173,8 @@ static void free_crowd(crowd *c, uint32_t live)
     free(c->victims);
 }
 
-static const char *run_random(const bench_load *load, const bench_peer *by, const bench_limits *limits,
-                              bench_figures *out)
+static const char *loads_run_random(const bench_load *load, const bench_peer *by, const bench_limits *limits,
+                                    bench_figures *out)
 {
     samples taken;
     crowd c = {.by = by,
@@ -184,7 +184,7 @@ static const char *run_random(const bench_load *load, const bench_peer *by, cons
                .sizes = text_zeroed(DRAWN, sizeof *c.sizes),
                .victims = text_zeroed(DRAWN, sizeof *c.victims)};
     const char *failure = by->stream(by->self, 0, &c.stream);
-    if (!failure && !warm_up(&c, load->live, 16 * limits->laps))
+    if (!failure && !loads_warm_up(&c, load->live, 16 * limits->laps))
         failure = bench_why(by);
     samples_begin(&taken, limits);
     while (!failure && samples_more(&taken)) {
@@ -206,7 +206,7 @@ typedef struct failure {
     char text[256];
 } failure;
 
-static void note(failure *out, const bench_peer *by)
+static void loads_note(failure *out, const bench_peer *by)
 {
     snprintf(out->text, sizeof out->text, "%s", bench_why(by));
 }
@@ -244,7 +244,7 @@ typedef struct worker {
     char apart[APART]; /* on another cache line than the next one */
 } worker;
 
-static void *work(void *argument)
+static void *loads_work(void *argument)
 {
     worker *w = argument;
     bool good = true;
@@ -262,7 +262,7 @@ static void *work(void *argument)
         samples_add(&w->taken, start);
     }
     if (!good)
-        note(&w->failed, w->by);
+        loads_note(&w->failed, w->by);
     bench_leave_thread(w->by);
     return NULL;
 }
@@ -276,7 +276,7 @@ static const char *run_workers(worker *workers, unsigned count)
     const char *found = NULL;
     for (; started < count; started++) {
         workers[started].gate = &start;
-        if (pthread_create(&threads[started], NULL, work, &workers[started]) != 0)
+        if (pthread_create(&threads[started], NULL, loads_work, &workers[started]) != 0)
             break;
     }
     while (atomic_load(&start.there) < started)
@@ -327,7 +327,7 @@ static void free_batch(channel *c, void **blocks)
 {
     for (int i = 0; i < BENCH_HANDED; i++)
         if (blocks[i] && !c->by->release(c->by->self, blocks[i], c->load->bytes, c->stream) && !c->failed.text[0])
-            note(&c->failed, c->by);
+            loads_note(&c->failed, c->by);
 }
 
 static void *free_sent(void *argument)
@@ -415,18 +415,18 @@ unsigned bench_processors(void)
 size_t bench_loads(bench_load *out, unsigned threads)
 {
     static const bench_load all[] = {
-        {"pair, 512 B", false, 512, 0, false, false, run_pair},
-        {"pair, 64 KiB", false, 65536, 0, false, false, run_pair},
-        {"pair, 1 MiB", false, MIB, 0, false, false, run_pair},
-        {"pair, 64 MiB", false, (size_t)64 * MIB, 0, false, false, run_pair},
-        {"pair, 777 B", false, 777, 0, false, false, run_pair},
-        {"pair, 70001 B", false, 70001, 0, false, false, run_pair},
-        {"pair, 1200007 B", false, 1200007, 0, false, false, run_pair},
-        {"pair, 66000001 B", false, 66000001, 0, false, false, run_pair},
-        {"random, 1000 live", true, 0, 1000, false, false, run_random},
-        {"random, 10000 live", true, 0, 10000, false, false, run_random},
-        {"random, 1000 live, any size", true, 0, 1000, true, false, run_random},
-        {"random, 10000 live, any size", true, 0, 10000, true, false, run_random},
+        {"pair, 512 B", false, 512, 0, false, false, loads_run_pair},
+        {"pair, 64 KiB", false, 65536, 0, false, false, loads_run_pair},
+        {"pair, 1 MiB", false, MIB, 0, false, false, loads_run_pair},
+        {"pair, 64 MiB", false, (size_t)64 * MIB, 0, false, false, loads_run_pair},
+        {"pair, 777 B", false, 777, 0, false, false, loads_run_pair},
+        {"pair, 70001 B", false, 70001, 0, false, false, loads_run_pair},
+        {"pair, 1200007 B", false, 1200007, 0, false, false, loads_run_pair},
+        {"pair, 66000001 B", false, 66000001, 0, false, false, loads_run_pair},
+        {"random, 1000 live", true, 0, 1000, false, false, loads_run_random},
+        {"random, 10000 live", true, 0, 10000, false, false, loads_run_random},
+        {"random, 1000 live, any size", true, 0, 1000, true, false, loads_run_random},
+        {"random, 10000 live, any size", true, 0, 10000, true, false, loads_run_random},
         {"", true, 65536, 0, false, true, run_threads},
         {"freed by another thread, in batches of 64", true, 65536, 0, false, false, run_handed},
     };

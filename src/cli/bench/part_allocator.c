@@ -27,14 +27,14 @@ typedef struct grid {
     cell cells[BENCH_LOADS][BENCH_ALLOCATORS];
 } grid;
 
-static double counts(const bench_load *load, const bench_figures *figures)
+static double part_allocator_counts(const bench_load *load, const bench_figures *figures)
 {
     return load->by_mean ? figures->mean : figures->p50;
 }
 
 /* Measuring -------------------------------------------------------------------------------------------------------- */
 
-static void measure(const bench_load *load, const bench_peer *by, const bench_limits *limits, cell *out)
+static void part_allocator_measure(const bench_load *load, const bench_peer *by, const bench_limits *limits, cell *out)
 {
     bench_figures figures = {0};
     const char *failure = by->begin(by->self, 0);
@@ -48,13 +48,14 @@ static void measure(const bench_load *load, const bench_peer *by, const bench_li
     } else {
         snprintf(out->failed, sizeof out->failed, "%s", failure);
     }
-    if (out->failed[0] || (out->measured && counts(load, &out->best) <= counts(load, &figures)))
+    if (out->failed[0] ||
+        (out->measured && part_allocator_counts(load, &out->best) <= part_allocator_counts(load, &figures)))
         return;
     out->best = figures;
     out->measured = true;
 }
 
-static void measure_all(grid *g, const bench_args *args)
+static void part_allocator_measure_all(grid *g, const bench_args *args)
 {
     bench_limits limits = {.laps = args->laps, .milliseconds = MILLISECONDS, .threads = g->threads};
     size_t steps = args->rounds * g->load_count * g->all.count, step = 0;
@@ -63,7 +64,7 @@ static void measure_all(grid *g, const bench_args *args)
             for (size_t j = 0; j < g->all.count; j++, step++) {
                 terminal_progress("allocator", (double)step / (double)steps);
                 if (!g->cells[i][j].failed[0])
-                    measure(&g->loads[i], &g->all.at[j].by, &limits, &g->cells[i][j]);
+                    part_allocator_measure(&g->loads[i], &g->all.at[j].by, &limits, &g->cells[i][j]);
             }
     terminal_progress_end();
 }
@@ -74,7 +75,7 @@ static void measure_all(grid *g, const bench_args *args)
 static double figure(const grid *g, size_t load, size_t by)
 {
     const cell *c = &g->cells[load][by];
-    return c->failed[0] ? NAN : counts(&g->loads[load], &c->best);
+    return c->failed[0] ? NAN : part_allocator_counts(&g->loads[load], &c->best);
 }
 
 /* To weir's first row; NAN: there is none. */
@@ -124,7 +125,7 @@ static double measured(const grid *g, const goal *wanted, size_t load)
     return wanted->peer ? figure(g, load, own) / figure(g, load, peer) : figure(g, load, own);
 }
 
-static void add_goals(const grid *g, bool host, bench_goals *out)
+static void part_allocator_add_goals(const grid *g, bool host, bench_goals *out)
 {
     const goal *goals = host ? host_goals : device_goals;
     size_t count = host ? sizeof host_goals / sizeof *host_goals : sizeof device_goals / sizeof *device_goals;
@@ -135,7 +136,7 @@ static void add_goals(const grid *g, bool host, bench_goals *out)
 
 /* Answers ---------------------------------------------------------------------------------------------------------- */
 
-static void print_cell(const grid *g, size_t load, size_t by, table *t)
+static void part_allocator_print_cell(const grid *g, size_t load, size_t by, table *t)
 {
     const cell *c = &g->cells[load][by];
     table_row(t);
@@ -166,14 +167,14 @@ static void print_notes(const grid *g)
                 printf("Failed: %s by %s: %s\n", g->loads[i].name, g->all.at[j].by.name, g->cells[i][j].failed);
 }
 
-static void print_all(const grid *g, bench_goals *goals)
+static void part_allocator_print_all(const grid *g, bench_goals *goals)
 {
     static const char *const titles[] = {"load", "by", "ns", "p50", "p99", "of weir's"};
     table t = {0};
     bench_titles(&t, titles, sizeof titles / sizeof titles[0], 2);
     for (size_t i = 0; i < g->load_count; i++)
         for (size_t j = 0; j < g->all.count; j++)
-            print_cell(g, i, j, &t);
+            part_allocator_print_cell(g, i, j, &t);
     table_print(&t, stdout);
     table_clear(&t);
     bench_goals_print(goals);
@@ -194,7 +195,7 @@ static json_t *cell_json(const grid *g, size_t load, size_t by)
     return row;
 }
 
-static json_t *all_json(const grid *g, bench_goals *goals)
+static json_t *part_allocator_all_json(const grid *g, bench_goals *goals)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < g->load_count; i++)
@@ -205,7 +206,7 @@ static json_t *all_json(const grid *g, bench_goals *goals)
 }
 
 /* A peer that fails is told; weir must not. */
-static int verdict(const grid *g)
+static int part_allocator_verdict(const grid *g)
 {
     for (size_t i = 0; i < g->load_count; i++)
         for (size_t j = 0; j < g->all.count; j++)
@@ -221,16 +222,16 @@ int bench_part_allocator(const bench_args *args, json_t *answer)
     g->threads = processors < BENCH_THREADS ? processors : BENCH_THREADS;
     g->load_count = bench_loads(g->loads, g->threads);
     bench_allocators_open(&g->all, args->device, args->resource, &args->peers);
-    measure_all(g, args);
+    part_allocator_measure_all(g, args);
     bench_goals goals;
     bench_goals_begin(&goals);
-    add_goals(g, strcmp(args->device, "host") == 0, &goals);
+    part_allocator_add_goals(g, strcmp(args->device, "host") == 0, &goals);
     if (answer)
-        json_object_set_new(answer, "allocator", all_json(g, &goals));
+        json_object_set_new(answer, "allocator", part_allocator_all_json(g, &goals));
     else
-        print_all(g, &goals);
+        part_allocator_print_all(g, &goals);
     bench_goals_end(&goals);
-    int status = verdict(g);
+    int status = part_allocator_verdict(g);
     bench_allocators_close(&g->all);
     free(g);
     return status;

@@ -37,7 +37,7 @@ typedef struct churn {
 
 /* Threads that come and go at their memory ------------------------------------------------------------------------- */
 
-static uint64_t next(uint64_t *state)
+static uint64_t part_bounds_next(uint64_t *state)
 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -55,12 +55,12 @@ static void *run_churner(void *argument)
     if (weir_stream_acquire(c->runtime, &stream) != WEIR_OK)
         return NULL;
     for (; !atomic_load_explicit(&c->stop, memory_order_relaxed); operations++) {
-        void **block = &blocks[next(&random) % SLOTS];
+        void **block = &blocks[part_bounds_next(&random) % SLOTS];
         if (*block) {
             if (weir_free(c->client, *block, stream) == WEIR_OK)
                 *block = NULL;
-        } else if (weir_alloc(c->client, most / (1 + next(&random) % 16), stream, WEIR_CLASS_SCRATCH, block) !=
-                   WEIR_OK) {
+        } else if (weir_alloc(c->client, most / (1 + part_bounds_next(&random) % 16), stream, WEIR_CLASS_SCRATCH,
+                              block) != WEIR_OK) {
             *block = NULL;
         }
     }
@@ -72,7 +72,7 @@ static void *run_churner(void *argument)
     return NULL;
 }
 
-static weir_status start(churn *c, const bench_args *args)
+static weir_status part_bounds_start(churn *c, const bench_args *args)
 {
     weir_runtime_options o = WEIR_INIT(weir_runtime_options);
     weir_client_options named = WEIR_INIT(weir_client_options);
@@ -90,7 +90,7 @@ static weir_status start(churn *c, const bench_args *args)
     return status;
 }
 
-static void stop(churn *c)
+static void part_bounds_stop(churn *c)
 {
     atomic_store(&c->stop, true);
     for (unsigned i = 0; i < c->started; i++)
@@ -103,7 +103,7 @@ static void stop(churn *c)
 
 /* What is timed ---------------------------------------------------------------------------------------------------- */
 
-static weir_status refuse(weir_runtime *runtime, weir_client *client, uint64_t *nanoseconds)
+static weir_status part_bounds_refuse(weir_runtime *runtime, weir_client *client, uint64_t *nanoseconds)
 {
     weir_request request = WEIR_INIT(weir_request);
     weir_block block;
@@ -119,7 +119,7 @@ static weir_status refuse(weir_runtime *runtime, weir_client *client, uint64_t *
     return status == WEIR_ERR_OUT_OF_MEMORY ? WEIR_OK : status;
 }
 
-static weir_status release(weir_runtime *runtime, weir_client *client, uint64_t *nanoseconds)
+static weir_status part_bounds_release(weir_runtime *runtime, weir_client *client, uint64_t *nanoseconds)
 {
     weir_stream stream;
     void *block;
@@ -134,7 +134,7 @@ static weir_status release(weir_runtime *runtime, weir_client *client, uint64_t 
     return status == WEIR_OK ? released : status;
 }
 
-static weir_status empty(weir_runtime *runtime, weir_client *client, uint64_t *nanoseconds)
+static weir_status part_bounds_empty(weir_runtime *runtime, weir_client *client, uint64_t *nanoseconds)
 {
     (void)client;
     uint64_t from = bench_now();
@@ -143,7 +143,7 @@ static weir_status empty(weir_runtime *runtime, weir_client *client, uint64_t *n
     return status;
 }
 
-static weir_status measure(const churn *c, bound *b, uint64_t seconds, uint64_t *samples)
+static weir_status part_bounds_measure(const churn *c, bound *b, uint64_t seconds, uint64_t *samples)
 {
     double sum = 0;
     uint64_t end = bench_now() + seconds * UINT64_C(1000000000);
@@ -163,7 +163,7 @@ static weir_status measure(const churn *c, bound *b, uint64_t seconds, uint64_t 
 
 /* The answer ------------------------------------------------------------------------------------------------------- */
 
-static void print(const bound *bounds, size_t count)
+static void part_bounds_print(const bound *bounds, size_t count)
 {
     static const char *const titles[] = {"beside 12 threads that allocate and free", "calls", "mean ms", "p99.9 ms",
                                          "worst ms"};
@@ -181,7 +181,7 @@ static void print(const bound *bounds, size_t count)
     table_clear(&grid);
 }
 
-static json_t *as_json(const bound *bounds, size_t count)
+static json_t *part_bounds_as_json(const bound *bounds, size_t count)
 {
     json_t *rows = json_array();
     for (const bound *b = bounds; b < bounds + count; b++)
@@ -191,7 +191,7 @@ static json_t *as_json(const bound *bounds, size_t count)
     return rows;
 }
 
-static void answer_all(const bound *bounds, size_t count, json_t *answer)
+static void part_bounds_answer_all(const bound *bounds, size_t count, json_t *answer)
 {
     bench_goals goals;
     bench_goals_begin(&goals);
@@ -199,10 +199,10 @@ static void answer_all(const bound *bounds, size_t count, json_t *answer)
         bench_goal(&goals, b->what, b->percentile ? "p99.9, ms" : "worst, ms", b->goal,
                    b->percentile ? b->p999 : b->worst);
     if (answer) {
-        json_object_set_new(answer, "bounds", as_json(bounds, count));
+        json_object_set_new(answer, "bounds", part_bounds_as_json(bounds, count));
         json_object_set_new(answer, "bounds_goals", bench_goals_json(&goals));
     } else {
-        print(bounds, count);
+        part_bounds_print(bounds, count);
         bench_goals_print(&goals);
     }
     bench_goals_end(&goals);
@@ -210,22 +210,24 @@ static void answer_all(const bound *bounds, size_t count, json_t *answer)
 
 int bench_part_bounds(const bench_args *args, json_t *answer)
 {
-    bound bounds[] = {
-        {.what = "a request that is refused, and does not wait", .goal = 5, .percentile = true, .once = refuse},
-        {.what = "the release of a stream", .goal = 10, .once = release},
-        {.what = "the cache is emptied", .goal = 50, .once = empty}};
+    bound bounds[] = {{.what = "a request that is refused, and does not wait",
+                       .goal = 5,
+                       .percentile = true,
+                       .once = part_bounds_refuse},
+                      {.what = "the release of a stream", .goal = 10, .once = part_bounds_release},
+                      {.what = "the cache is emptied", .goal = 50, .once = part_bounds_empty}};
     enum { BOUNDS = sizeof bounds / sizeof bounds[0] };
     churn c = {0};
     char why[1024];
     uint64_t *samples = malloc(MOST_SAMPLES * sizeof *samples);
-    weir_status status = samples ? start(&c, args) : WEIR_ERR_SYSTEM;
+    weir_status status = samples ? part_bounds_start(&c, args) : WEIR_ERR_SYSTEM;
     for (size_t i = 0; i < BOUNDS && status == WEIR_OK; i++)
-        status = measure(&c, &bounds[i], args->rounds, samples);
+        status = part_bounds_measure(&c, &bounds[i], args->rounds, samples);
     snprintf(why, sizeof why, "%s", status == WEIR_ERR_SYSTEM ? "no memory, or no thread" : weir_detail());
-    stop(&c);
+    part_bounds_stop(&c);
     free(samples);
     if (status != WEIR_OK)
         return cli_fail("bounds: %s", why);
-    answer_all(bounds, BOUNDS, answer);
+    part_bounds_answer_all(bounds, BOUNDS, answer);
     return CLI_OK;
 }

@@ -32,7 +32,7 @@ typedef struct lending {
     bench_interference beside[BENCH_LENDS];
 } lending;
 
-static weir_stats look(const lending *l)
+static weir_stats part_lending_look(const lending *l)
 {
     weir_stats stats = WEIR_INIT(weir_stats);
     if (weir_snapshot(l->runtime, &stats, NULL, 0, NULL) != WEIR_OK)
@@ -42,38 +42,42 @@ static weir_stats look(const lending *l)
 
 /* What the first client left behind -------------------------------------------------------------------------------- */
 
-static weir_status allocate(void *user, const wi_replay_op *op, void **out)
+static weir_status part_lending_allocate(void *user, const wi_replay_op *op, void **out)
 {
     const lending *l = user;
     return weir_alloc(l->first, op->bytes, l->streams[0], (weir_class)op->memory_class, out);
 }
 
-static weir_status release(void *user, const wi_replay_op *op, void *pointer)
+static weir_status part_lending_release(void *user, const wi_replay_op *op, void *pointer)
 {
     const lending *l = user;
     (void)op;
     return weir_free(l->first, pointer, l->streams[0]);
 }
 
-static weir_status drain(void *user)
+static weir_status part_lending_drain(void *user)
 {
     const lending *l = user;
     return weir_stream_synchronize(l->streams[0]);
 }
 
-static weir_status counts(void *user, wi_replay_counts *out)
+static weir_status part_lending_counts(void *user, wi_replay_counts *out)
 {
-    weir_stats stats = look(user);
+    weir_stats stats = part_lending_look(user);
     *out = (wi_replay_counts){.driver_calls = stats.driver_calls, .peak_held = stats.peak_held};
     return WEIR_OK;
 }
 
-static weir_status replay(lending *l, const char *path)
+static weir_status part_lending_replay(lending *l, const char *path)
 {
     wi_replay_plan plan = {0};
     wi_replay_pass pass;
-    wi_replay_target target = {
-        .user = l, .allocate = allocate, .release = release, .drain = drain, .counts = counts, .detail = weir_detail};
+    wi_replay_target target = {.user = l,
+                               .allocate = part_lending_allocate,
+                               .release = part_lending_release,
+                               .drain = part_lending_drain,
+                               .counts = part_lending_counts,
+                               .detail = weir_detail};
     weir_status status = wi_replay_load(path, &plan);
     if (status == WEIR_OK)
         status = wi_replay_loop(&plan, &target, true, &pass);
@@ -100,10 +104,10 @@ static weir_status allocate_and_free(lending *l)
 
 /* Steps ------------------------------------------------------------------------------------------------------------ */
 
-static void note(lending *l, step *s, const weir_stats *before, uint64_t start)
+static void part_lending_note(lending *l, step *s, const weir_stats *before, uint64_t start)
 {
     s->microseconds = (double)(bench_now() - start) / 1000.0;
-    weir_stats after = look(l);
+    weir_stats after = part_lending_look(l);
     s->calls = after.driver_calls - before->driver_calls;
     s->moved = after.moved - before->moved;
 }
@@ -117,28 +121,28 @@ typedef struct side {
 static weir_status take_one(lending *l, step *s, side by, uint64_t bytes)
 {
     void *block;
-    weir_stats before = look(l);
+    weir_stats before = part_lending_look(l);
     uint64_t start = bench_now();
     weir_status status = weir_alloc(by.client, bytes, by.stream, WEIR_CLASS_ACTIVATIONS, &block);
     if (status != WEIR_OK)
         return status;
-    note(l, s, &before, start);
+    part_lending_note(l, s, &before, start);
     s->bytes = bytes;
-    weir_stats after = look(l);
+    weir_stats after = part_lending_look(l);
     uint64_t created = after.held - (before.held < after.held ? before.held : after.held);
     s->without_call = s->calls == 0 ? bytes : bytes - (created < bytes ? created : bytes);
     status = weir_free(by.client, block, by.stream);
     return status == WEIR_OK ? weir_stream_synchronize(by.stream) : status;
 }
 
-static int by_time(const void *a, const void *b)
+static int part_lending_by_time(const void *a, const void *b)
 {
     const step *x = a, *y = b;
     return x->microseconds < y->microseconds ? -1 : x->microseconds > y->microseconds;
 }
 
 /* Back and forth between the two: the median of the times, the sum of calls and moves. */
-static weir_status take_turns(lending *l, const side sides[2], uint64_t bytes)
+static weir_status part_lending_take_turns(lending *l, const side sides[2], uint64_t bytes)
 {
     enum { TURNS = 15 };
     step turns[TURNS], *out = &l->steps[TAKE_AGAIN];
@@ -151,35 +155,35 @@ static weir_status take_turns(lending *l, const side sides[2], uint64_t bytes)
         calls += turns[i].calls;
         moves += turns[i].moved;
     }
-    qsort(turns, TURNS, sizeof *turns, by_time);
+    qsort(turns, TURNS, sizeof *turns, part_lending_by_time);
     *out = turns[TURNS / 2];
     out->calls = calls;
     out->moved = moves;
     return WEIR_OK;
 }
 
-static weir_status run(lending *l)
+static weir_status part_lending_run(lending *l)
 {
     const side sides[2] = {{l->first, l->streams[0]}, {l->second, l->streams[1]}};
-    weir_stats s = look(l);
+    weir_stats s = part_lending_look(l);
     uint64_t bytes = s.cached < GIB + GIB / 16 ? s.cached / 16 * 15 : GIB;
     weir_status status = take_one(l, &l->steps[TAKE_ALL], sides[1], bytes);
     if (status == WEIR_OK)
-        status = take_turns(l, sides, bytes);
-    weir_stats before = look(l);
+        status = part_lending_take_turns(l, sides, bytes);
+    weir_stats before = part_lending_look(l);
     weir_trim_options options = {.struct_size = sizeof options, .keep = 64 * MIB};
     weir_trim_report report = {.struct_size = offsetof(weir_trim_report, left)};
     uint64_t start = bench_now();
     if (status == WEIR_OK)
         status = weir_runtime_trim(l->runtime, &options, &report);
-    note(l, &l->steps[GIVE_BACK], &before, start);
+    part_lending_note(l, &l->steps[GIVE_BACK], &before, start);
     l->steps[GIVE_BACK].bytes = report.released;
     return status;
 }
 
 /* Open and close --------------------------------------------------------------------------------------------------- */
 
-static weir_status open_client(lending *l, const char *name, weir_client **out, weir_stream *stream)
+static weir_status part_lending_open_client(lending *l, const char *name, weir_client **out, weir_stream *stream)
 {
     weir_client_options options = WEIR_INIT(weir_client_options);
     options.name = name;
@@ -187,21 +191,21 @@ static weir_status open_client(lending *l, const char *name, weir_client **out, 
     return status == WEIR_OK ? weir_stream_acquire(l->runtime, stream) : status;
 }
 
-static weir_status measure(lending *l, const bench_args *args)
+static weir_status part_lending_measure(lending *l, const bench_args *args)
 {
     weir_runtime_options options = WEIR_INIT(weir_runtime_options);
     options.resource = args->resource;
     weir_status status = weir_runtime_create(args->device, &options, &l->runtime);
     if (status == WEIR_OK)
-        status = open_client(l, "lender", &l->first, &l->streams[0]);
+        status = part_lending_open_client(l, "lender", &l->first, &l->streams[0]);
     if (status == WEIR_OK)
-        status = open_client(l, "borrower", &l->second, &l->streams[1]);
+        status = part_lending_open_client(l, "borrower", &l->second, &l->streams[1]);
     if (status == WEIR_OK)
-        status = args->traces.count > 0 ? replay(l, args->traces.at[0]) : allocate_and_free(l);
-    return status == WEIR_OK ? run(l) : status;
+        status = args->traces.count > 0 ? part_lending_replay(l, args->traces.at[0]) : allocate_and_free(l);
+    return status == WEIR_OK ? part_lending_run(l) : status;
 }
 
-static void end(lending *l)
+static void part_lending_end(lending *l)
 {
     weir_client *clients[2] = {l->first, l->second};
     for (int i = 0; i < 2; i++) {
@@ -268,7 +272,7 @@ static void set_goals(const lending *l, bench_goals *goals)
         bench_goal(goals, "a kernel beside lends", b->what, 1.01, b->pairs ? b->slowed : NAN);
 }
 
-static json_t *as_json(const lending *l)
+static json_t *part_lending_as_json(const lending *l)
 {
     json_t *rows = json_array();
     for (const step *s = l->steps; s < l->steps + STEPS; s++)
@@ -290,7 +294,7 @@ static json_t *beside_json(const lending *l)
     return rows;
 }
 
-static void answer_all(const lending *l, bool gpu, json_t *answer)
+static void part_lending_answer_all(const lending *l, bool gpu, json_t *answer)
 {
     bool beside = l->beside[0].pairs > 0;
     bench_goals goals;
@@ -298,7 +302,7 @@ static void answer_all(const lending *l, bool gpu, json_t *answer)
     if (gpu)
         set_goals(l, &goals);
     if (answer) {
-        json_object_set_new(answer, "lending", as_json(l));
+        json_object_set_new(answer, "lending", part_lending_as_json(l));
         json_object_set_new(answer, "lending_beside", beside_json(l));
         json_object_set_new(answer, "lending_goals", bench_goals_json(&goals));
     } else {
@@ -317,7 +321,7 @@ int bench_part_lending(const bench_args *args, json_t *answer)
                            {.what = "given back to the device, but for 64 MiB"}}};
     bool gpu = strncmp(args->device, "cuda", 4) == 0;
     char why[1024];
-    weir_status status = measure(&l, args);
+    weir_status status = part_lending_measure(&l, args);
     snprintf(why, sizeof why, "%s", weir_detail());
     if (status == WEIR_OK && gpu)
         status = bench_interference_measure(args, l.beside, why, sizeof why);
@@ -325,7 +329,7 @@ int bench_part_lending(const bench_args *args, json_t *answer)
         status = WEIR_OK;
     int verdict = status == WEIR_OK ? CLI_OK : cli_fail("lending: %s", why);
     if (status == WEIR_OK)
-        answer_all(&l, gpu, answer);
-    end(&l);
+        part_lending_answer_all(&l, gpu, answer);
+    part_lending_end(&l);
     return verdict;
 }

@@ -41,7 +41,7 @@ typedef struct operations {
     char missing[256]; /* why there are no peers on the device */
 } operations;
 
-static row *add_row(operations *o, const char *operation, const char *who, bool (*run)(const row *r))
+static row *part_operations_add_row(operations *o, const char *operation, const char *who, bool (*run)(const row *r))
 {
     static row spare; /* more rows than there is room for would be a mistake of this program's */
     row *added = o->count < ROWS ? &o->rows[o->count++] : &spare;
@@ -51,7 +51,7 @@ static row *add_row(operations *o, const char *operation, const char *who, bool 
 
 /* Allocators ------------------------------------------------------------------------------------------------------- */
 
-static bool run_pair(const row *r)
+static bool part_operations_run_pair(const row *r)
 {
     void *pointer = r->by->allocate(r->by->self, r->bytes, r->stream);
     return pointer && r->by->release(r->by->self, pointer, r->bytes, r->stream);
@@ -59,7 +59,7 @@ static bool run_pair(const row *r)
 
 static void add_pair(operations *o, const char *operation, const bench_peer *by, size_t bytes, uint64_t stream)
 {
-    row *added = add_row(o, operation, by->name, run_pair);
+    row *added = part_operations_add_row(o, operation, by->name, part_operations_run_pair);
     added->peer = strncmp(by->name, "weir", 4) != 0;
     added->by = by;
     added->bytes = bytes;
@@ -144,7 +144,7 @@ static const char *add_cuda(operations *o, const char *device)
         add_pair(o, small, &subjects[i], SMALL, streams[i]);
     for (int i = 0; i < 2; i++)
         add_pair(o, large, &subjects[i], LARGE, streams[i]);
-    add_row(o, order, "CUDA: an event by hand", run_event)->peer = true;
+    part_operations_add_row(o, order, "CUDA: an event by hand", run_event)->peer = true;
     return NULL;
 }
 
@@ -175,7 +175,7 @@ static struct {
     weir_block block; /* used on both streams */
 } launches;
 
-static bool launch(weir_stream stream, const weir_use *uses, size_t count)
+static bool part_operations_launch(weir_stream stream, const weir_use *uses, size_t count)
 {
     weir_launch *begun;
     return weir_launch_begin(launches.runtime, stream, uses, count, &begun) == WEIR_OK &&
@@ -184,18 +184,18 @@ static bool launch(weir_stream stream, const weir_use *uses, size_t count)
 
 static bool run_launch(const row *r)
 {
-    return launch(launches.streams[1], launches.uses, r->uses);
+    return part_operations_launch(launches.streams[1], launches.uses, r->uses);
 }
 
 /* A write on one stream, then one on the other: the second launch waits for the first. */
-static bool run_order(const row *r)
+static bool part_operations_run_order(const row *r)
 {
     const weir_use use = {launches.block, WEIR_ACCESS_WRITE};
     const weir_stream last = launches.streams[0];
     (void)r;
     launches.streams[0] = launches.streams[1];
     launches.streams[1] = last;
-    return launch(launches.streams[0], &use, 1);
+    return part_operations_launch(launches.streams[0], &use, 1);
 }
 
 static weir_status begin_launches(const char *device)
@@ -237,9 +237,9 @@ static const char *add_launches(operations *o, const char *device)
 {
     if (begin_launches(device) != WEIR_OK)
         return weir_detail();
-    add_row(o, launch_one, "weir", run_launch)->uses = 1;
-    add_row(o, launch_many, "weir", run_launch)->uses = USES;
-    add_row(o, order, "weir: a launch that writes", run_order);
+    part_operations_add_row(o, launch_one, "weir", run_launch)->uses = 1;
+    part_operations_add_row(o, launch_many, "weir", run_launch)->uses = USES;
+    part_operations_add_row(o, order, "weir: a launch that writes", part_operations_run_order);
     return NULL;
 }
 
@@ -267,8 +267,8 @@ static const char *add_pages(operations *o)
         status = weir_elastic_info(cache, &stats);
     if (status != WEIR_OK)
         return weir_detail();
-    add_row(o, page, "weir: no stream", run_page)->bytes = stats.page;
-    row *added = add_row(o, page_in_order, "weir", run_page);
+    part_operations_add_row(o, page, "weir: no stream", run_page)->bytes = stats.page;
+    row *added = part_operations_add_row(o, page_in_order, "weir", run_page);
     added->bytes = stats.page;
     added->stream = launches.streams[0].id;
     return NULL;
@@ -326,7 +326,7 @@ static double ratio(const operations *o, const row *r)
 }
 
 /* The first row of the same operation. */
-static size_t first_of(const operations *o, const row *r)
+static size_t part_operations_first_of(const operations *o, const row *r)
 {
     size_t i = 0;
     while (o->rows[i].operation != r->operation)
@@ -338,7 +338,7 @@ static void print_rows(const operations *o, table *grid, size_t first)
 {
     for (size_t i = first; i < o->count; i++) {
         const row *r = &o->rows[i];
-        if (first_of(o, r) != first)
+        if (part_operations_first_of(o, r) != first)
             continue;
         table_row(grid);
         table_cell(grid, i == first ? r->operation : "", "", false);
@@ -349,13 +349,13 @@ static void print_rows(const operations *o, table *grid, size_t first)
     }
 }
 
-static void print_table(const operations *o)
+static void part_operations_print_table(const operations *o)
 {
     static const char *const titles[] = {"operation", "by", "median ns", "p99 ns", "ratio"};
     table grid = {0};
     bench_titles(&grid, titles, sizeof titles / sizeof titles[0], 2);
     for (size_t i = 0; i < o->count; i++)
-        if (first_of(o, &o->rows[i]) == i)
+        if (part_operations_first_of(o, &o->rows[i]) == i)
             print_rows(o, &grid, i);
     table_print(&grid, stdout);
     table_clear(&grid);
@@ -388,7 +388,7 @@ int bench_part_operations(const bench_args *args, json_t *answer)
     if (status == CLI_OK && answer)
         fill_json(o, answer);
     else if (status == CLI_OK)
-        print_table(o);
+        part_operations_print_table(o);
     end_pages();
     end_launches();
     if (o->events)

@@ -35,7 +35,7 @@ typedef struct maker {
     uint64_t step;
 } maker;
 
-static uint64_t next_random(uint64_t *seed, uint64_t sides)
+static uint64_t part_plans_next_random(uint64_t *seed, uint64_t sides)
 {
     *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (*seed >> 33) % sides;
@@ -43,10 +43,10 @@ static uint64_t next_random(uint64_t *seed, uint64_t sides)
 
 static uint64_t roll(maker *m, uint64_t sides)
 {
-    return next_random(&m->seed, sides);
+    return part_plans_next_random(&m->seed, sides);
 }
 
-static void add(maker *m, uint64_t begin, uint64_t end, uint64_t bytes)
+static void part_plans_add(maker *m, uint64_t begin, uint64_t end, uint64_t bytes)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
     b.begin = begin;
@@ -56,7 +56,7 @@ static void add(maker *m, uint64_t begin, uint64_t end, uint64_t bytes)
         text_out_of_memory();
 }
 
-static maker begin(uint64_t seed)
+static maker part_plans_begin(uint64_t seed)
 {
     maker m = {.seed = seed};
     if (weir_buffers_create(&m.list) != WEIR_OK)
@@ -72,15 +72,15 @@ static bool wants_more(const maker *m, size_t buffers)
 /* Blocks of convolutions with a shortcut around each, at four resolutions, with workspaces of all sizes. */
 static weir_buffers *make_convolutions(size_t buffers)
 {
-    maker m = begin(1);
+    maker m = part_plans_begin(1);
     while (wants_more(&m, buffers)) {
         uint64_t at = m.step, size = UINT64_C(802816) >> ((size_t)plan_list_info(m.list).count * 4 / buffers);
-        add(&m, at, at + 5, size);
-        add(&m, at + 1, at + 3, size / 4);
-        add(&m, at + 2, at + 4, size / 4);
-        add(&m, at + 3, at + 5, size);
+        part_plans_add(&m, at, at + 5, size);
+        part_plans_add(&m, at + 1, at + 3, size / 4);
+        part_plans_add(&m, at + 2, at + 4, size / 4);
+        part_plans_add(&m, at + 3, at + 5, size);
         for (uint64_t i = 1; i < 4; i++)
-            add(&m, at + i, at + i + 1, 512 * (1 + roll(&m, 300)));
+            part_plans_add(&m, at + i, at + i + 1, 512 * (1 + roll(&m, 300)));
         m.step += 4;
     }
     return m.list;
@@ -90,20 +90,20 @@ static weir_buffers *make_convolutions(size_t buffers)
 static weir_buffers *make_transformer(size_t buffers)
 {
     const uint64_t hidden = UINT64_C(384) * 768 * 2, scores = UINT64_C(12) * 384 * 384 * 2;
-    maker m = begin(2);
+    maker m = part_plans_begin(2);
     while (wants_more(&m, buffers)) {
         uint64_t at = m.step;
-        add(&m, at, at + 7, hidden);
+        part_plans_add(&m, at, at + 7, hidden);
         for (uint64_t i = 1; i < 4; i++)
-            add(&m, at + i, at + (i < 3 ? 5 : 6), hidden);
-        add(&m, at + 4, at + 6, scores);
-        add(&m, at + 5, at + 7, scores);
-        add(&m, at + 6, at + 8, hidden);
-        add(&m, at + 7, at + 12, hidden);
-        add(&m, at + 8, at + 10, 4 * hidden);
-        add(&m, at + 9, at + 11, 4 * hidden);
-        add(&m, at + 10, at + 12, hidden);
-        add(&m, at + 4 + roll(&m, 6), at + 11, 256 * (1 + roll(&m, 64)));
+            part_plans_add(&m, at + i, at + (i < 3 ? 5 : 6), hidden);
+        part_plans_add(&m, at + 4, at + 6, scores);
+        part_plans_add(&m, at + 5, at + 7, scores);
+        part_plans_add(&m, at + 6, at + 8, hidden);
+        part_plans_add(&m, at + 7, at + 12, hidden);
+        part_plans_add(&m, at + 8, at + 10, 4 * hidden);
+        part_plans_add(&m, at + 9, at + 11, 4 * hidden);
+        part_plans_add(&m, at + 10, at + 12, hidden);
+        part_plans_add(&m, at + 4 + roll(&m, 6), at + 11, 256 * (1 + roll(&m, 64)));
         m.step += 11;
     }
     return m.list;
@@ -112,15 +112,15 @@ static weir_buffers *make_transformer(size_t buffers)
 /* Activations wait for the way back, where gradients come and go; optimizers take some of each layer at the end. */
 static weir_buffers *make_training(size_t buffers)
 {
-    maker m = begin(3);
+    maker m = part_plans_begin(3);
     uint64_t layers = buffers / 5;
     for (uint64_t i = 0; i < layers; i++) {
         uint64_t back = 2 * layers - i, size = 512 * (8 + roll(&m, 1000));
-        add(&m, i, back + 1, size);
-        add(&m, i, back + 1, 512 * (1 + roll(&m, 40)));
-        add(&m, i, i + 1, 512 * (1 + roll(&m, 2000)));
-        add(&m, back - 1, back + 1, size);
-        add(&m, back, back + 1 + roll(&m, 3), 512 * (1 + roll(&m, 2000)));
+        part_plans_add(&m, i, back + 1, size);
+        part_plans_add(&m, i, back + 1, 512 * (1 + roll(&m, 40)));
+        part_plans_add(&m, i, i + 1, 512 * (1 + roll(&m, 2000)));
+        part_plans_add(&m, back - 1, back + 1, size);
+        part_plans_add(&m, back, back + 1 + roll(&m, 3), 512 * (1 + roll(&m, 2000)));
     }
     return m.list;
 }
@@ -128,10 +128,10 @@ static weir_buffers *make_training(size_t buffers)
 /* Lifetimes of all lengths, the short ones more often, and sizes over five orders of magnitude. */
 static weir_buffers *make_random(size_t buffers)
 {
-    maker m = begin(4);
+    maker m = part_plans_begin(4);
     for (uint64_t i = 0; wants_more(&m, buffers); i++) {
         uint64_t length = 1 + roll(&m, UINT64_C(1) << (1 + roll(&m, roll(&m, 16) ? 5 : 11)));
-        add(&m, i / 2, i / 2 + length, 64 * (1 + roll(&m, UINT64_C(1) << (1 + roll(&m, 16)))));
+        part_plans_add(&m, i / 2, i / 2 + length, 64 * (1 + roll(&m, UINT64_C(1) << (1 + roll(&m, 16)))));
     }
     return m.list;
 }
@@ -164,7 +164,7 @@ static weir_buffers *make_list(const graph *g)
         return plain;
     weir_plan_options options = {.struct_size = sizeof options, .mode = WEIR_PLAN_QUICK};
     weir_plan *plan = NULL;
-    maker m = begin(5);
+    maker m = part_plans_begin(5);
     weir_status status = weir_plan_create(plain, &options, &plan);
     for (uint32_t i = 0; status == WEIR_OK && i < plan_list_info(plain).count; i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
@@ -234,7 +234,8 @@ typedef struct plans {
     const char *peer;
 } plans;
 
-static weir_status make(const weir_buffers *list, weir_plan_mode mode, uint64_t enough, weir_plan_details *out)
+static weir_status part_plans_make(const weir_buffers *list, weir_plan_mode mode, uint64_t enough,
+                                   weir_plan_details *out)
 {
     weir_plan_options options = WEIR_INIT(weir_plan_options);
     weir_plan *plan = NULL;
@@ -257,7 +258,7 @@ static double over_bound(const weir_plan_details *s)
     return s->lower_bound ? (double)s->arena / (double)s->lower_bound : 1;
 }
 
-static void size_cell(table *t, uint64_t bytes)
+static void part_plans_size_cell(table *t, uint64_t bytes)
 {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
@@ -274,23 +275,23 @@ static void graph_goals(plans *p, const graph *g, const weir_plan_details *quick
     bench_goal(&p->goals, g->name, "10000 buffers: arena / bound", 1.01, over_bound(full));
 }
 
-static weir_status run_graph(plans *p, const graph *g)
+static weir_status part_plans_run_graph(plans *p, const graph *g)
 {
     weir_buffers *list = make_list(g);
     weir_plan_details quick, again, full;
-    weir_status status = make(list, WEIR_PLAN_QUICK, 0, &quick);
+    weir_status status = part_plans_make(list, WEIR_PLAN_QUICK, 0, &quick);
     for (uint64_t i = 1; i < p->rounds && status == WEIR_OK; i++) {
-        status = make(list, WEIR_PLAN_QUICK, 0, &again);
+        status = part_plans_make(list, WEIR_PLAN_QUICK, 0, &again);
         quick.seconds = again.seconds < quick.seconds ? again.seconds : quick.seconds;
     }
     if (status == WEIR_OK)
-        status = make(list, WEIR_PLAN_SEARCH, 0, &full);
+        status = part_plans_make(list, WEIR_PLAN_SEARCH, 0, &full);
     weir_buffers_destroy(list);
     if (status != WEIR_OK)
         return status;
     table_row(&p->graphs);
     table_cell(&p->graphs, g->name, "", false);
-    size_cell(&p->graphs, quick.buffers);
+    part_plans_size_cell(&p->graphs, quick.buffers);
     bench_number(&p->graphs, quick.seconds * 1e3, 2);
     bench_number(&p->graphs, over_bound(&quick), 4);
     bench_number(&p->graphs, full.seconds * 1e3, 2);
@@ -322,7 +323,7 @@ static weir_status transform(const weir_buffers *list, bool shuffle, bool revers
     uint64_t steps = plan_list_info(list).steps, seed = 1;
     weir_status status = weir_buffers_create(out);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t j = shuffle ? (uint32_t)next_random(&seed, i + 1) : i;
+        uint32_t j = shuffle ? (uint32_t)part_plans_next_random(&seed, i + 1) : i;
         order[i] = order[j];
         order[j] = i;
     }
@@ -354,7 +355,7 @@ static weir_status worst_transformed(const weir_buffers *list, uint64_t capacity
         weir_plan_details s = WEIR_INIT(weir_plan_details);
         status = transform(list, ways[i].shuffle, ways[i].reverse, ways[i].scale, &other);
         if (status == WEIR_OK)
-            status = make(other, WEIR_PLAN_SEARCH, capacity * ways[i].scale, &s);
+            status = part_plans_make(other, WEIR_PLAN_SEARCH, capacity * ways[i].scale, &s);
         if (status == WEIR_OK && s.seconds > *seconds)
             *seconds = s.seconds;
         weir_buffers_destroy(other);
@@ -369,12 +370,12 @@ static void problem_row(plans *p, const char *path, const weir_plan_details *fit
     table *t = &p->problems;
     table_row(t);
     table_cell(t, slash ? slash + 1 : path, "", false);
-    size_cell(t, full->buffers);
-    size_cell(t, full->lower_bound);
+    part_plans_size_cell(t, full->buffers);
+    part_plans_size_cell(t, full->lower_bound);
     bench_number(t, fit->seconds * 1e3, 2);
     bench_number(t, worst * 1e3, 2);
     bench_number(t, peer * 1e3, 2);
-    size_cell(t, full->arena);
+    part_plans_size_cell(t, full->arena);
     table_cell(t, full->proven ? "proven" : "", "", false);
     bench_number(t, full->seconds * 1e3, 2);
     json_array_append_new(p->problem_rows,
@@ -393,11 +394,11 @@ static weir_status run_problem(plans *p, const char *path)
     uint64_t capacity = capacity_of(path);
     weir_status status = weir_buffers_read_csv(path, &list);
     if (status == WEIR_OK)
-        status = make(list, WEIR_PLAN_SEARCH, capacity, &fit);
+        status = part_plans_make(list, WEIR_PLAN_SEARCH, capacity, &fit);
     if (status == WEIR_OK)
         status = worst_transformed(list, capacity, &worst);
     if (status == WEIR_OK)
-        status = make(list, WEIR_PLAN_SEARCH, 0, &full);
+        status = part_plans_make(list, WEIR_PLAN_SEARCH, 0, &full);
     if (status == WEIR_OK && p->peer)
         peer = run_minimalloc(p->peer, path, capacity ? capacity : full.arena, 10 * limit);
     if (status == WEIR_OK) {
@@ -424,7 +425,7 @@ static weir_status run_path(plans *p, const char *path)
 
 /* All of it -------------------------------------------------------------------------------------------------------- */
 
-static void answer_all(plans *p, json_t *answer)
+static void part_plans_answer_all(plans *p, json_t *answer)
 {
     if (answer) {
         json_object_set_new(answer, "plans",
@@ -461,11 +462,11 @@ int bench_part_plans(const bench_args *args, json_t *answer)
     for (size_t i = 0; i < args->problems.count && status == WEIR_OK; i++)
         status = run_path(&p, args->problems.at[i]);
     for (size_t i = 0; i < GRAPHS && status == WEIR_OK; i++)
-        status = run_graph(&p, &graphs[i]);
+        status = part_plans_run_graph(&p, &graphs[i]);
     bench_goal(&p.goals, "the problems", "sum of ms, of MiniMalloc's", 1,
                p.peer_sum > 0 ? p.beside_sum / p.peer_sum : NAN);
     if (status == WEIR_OK)
-        answer_all(&p, answer);
+        part_plans_answer_all(&p, answer);
     else
         cli_fail("%s", weir_detail());
     bench_goals_end(&p.goals);

@@ -48,7 +48,7 @@ static const char *detail(void)
     return current.detail;
 }
 
-static weir_status fail(weir_status status, const char *what)
+static weir_status part_traces_fail(weir_status status, const char *what)
 {
     snprintf(current.detail, sizeof current.detail, "%s: %s", current.by->name, what);
     return status;
@@ -56,31 +56,31 @@ static weir_status fail(weir_status status, const char *what)
 
 /* What the loop calls ---------------------------------------------------------------------------------------------- */
 
-static weir_status allocate_now(void *user, const wi_replay_op *op, void **out)
+static weir_status part_traces_allocate_now(void *user, const wi_replay_op *op, void **out)
 {
     const bench_peer *by = user;
     *out = by->allocate(by->self, op->bytes, current.streams[op->stream]);
-    return __builtin_expect(*out != NULL, 1) ? WEIR_OK : fail(WEIR_ERR_OUT_OF_MEMORY, "it refused a block");
+    return __builtin_expect(*out != NULL, 1) ? WEIR_OK : part_traces_fail(WEIR_ERR_OUT_OF_MEMORY, "it refused a block");
 }
 
-static weir_status allocate(void *user, const wi_replay_op *op, void **out)
+static weir_status part_traces_allocate(void *user, const wi_replay_op *op, void **out)
 {
     const bench_peer *by = user;
-    weir_status status = allocate_now(user, op, out);
+    weir_status status = part_traces_allocate_now(user, op, out);
     if (__builtin_expect(status != WEIR_OK, 0) && by->retry && by->retry(by->self))
-        status = allocate_now(user, op, out);
+        status = part_traces_allocate_now(user, op, out);
     return status;
 }
 
-static weir_status release(void *user, const wi_replay_op *op, void *pointer)
+static weir_status part_traces_release(void *user, const wi_replay_op *op, void *pointer)
 {
     const bench_peer *by = user;
     return by->release(by->self, pointer, op->bytes, current.streams[op->stream])
                ? WEIR_OK
-               : fail(WEIR_ERR_DRIVER, "it did not take a block back");
+               : part_traces_fail(WEIR_ERR_DRIVER, "it did not take a block back");
 }
 
-static weir_status drain(void *user)
+static weir_status part_traces_drain(void *user)
 {
     const bench_peer *by = user;
     if (by->synchronize)
@@ -88,7 +88,7 @@ static weir_status drain(void *user)
     return WEIR_OK;
 }
 
-static weir_status counts(void *user, wi_replay_counts *out)
+static weir_status part_traces_counts(void *user, wi_replay_counts *out)
 {
     const bench_peer *by = user;
     *out = (wi_replay_counts){.peak_held = by->peak_held(by->self)};
@@ -126,7 +126,7 @@ static weir_status begin_gates(const wi_replay_world *how)
     }
     if (status == WEIR_OK)
         status = wi_replay_lag_gates_make(how, current.helper, current.known, &current.gates);
-    return status == WEIR_OK ? status : fail(status, weir_detail());
+    return status == WEIR_OK ? status : part_traces_fail(status, weir_detail());
 }
 
 static weir_status open_replay(const wi_replay_world *how, wi_replay_target *out)
@@ -135,24 +135,24 @@ static weir_status open_replay(const wi_replay_world *how, wi_replay_target *out
     current.count = 0;
     memset(current.known, 0, sizeof current.known);
     if (how->streams > STREAMS)
-        return fail(WEIR_ERR_UNSUPPORTED, "there are not so many streams here");
+        return part_traces_fail(WEIR_ERR_UNSUPPORTED, "there are not so many streams here");
     const char *failure = by->begin(by->self, how->budget);
     if (failure)
-        return fail(WEIR_ERR_DRIVER, failure);
+        return part_traces_fail(WEIR_ERR_DRIVER, failure);
     bench_enter_thread(by);
     for (; current.count < how->streams && !failure; current.count++)
         failure = by->stream(by->self, current.count, &current.streams[current.count]);
-    weir_status status = failure ? fail(WEIR_ERR_DRIVER, failure) : how->lag ? begin_gates(how) : WEIR_OK;
+    weir_status status = failure ? part_traces_fail(WEIR_ERR_DRIVER, failure) : how->lag ? begin_gates(how) : WEIR_OK;
     if (status != WEIR_OK) {
         (void)end_replay();
         return status;
     }
     *out = (wi_replay_target){.user = (void *)by,
-                              .allocate = allocate,
-                              .allocate_now = allocate_now,
-                              .release = release,
-                              .drain = drain,
-                              .counts = counts,
+                              .allocate = part_traces_allocate,
+                              .allocate_now = part_traces_allocate_now,
+                              .release = part_traces_release,
+                              .drain = part_traces_drain,
+                              .counts = part_traces_counts,
                               .detail = detail,
                               .gates = current.gates};
     return WEIR_OK;
@@ -165,7 +165,7 @@ static weir_status close_replay(wi_replay_target *target)
 }
 
 /* An allocator as that of a replay, one at a time. It has to tell what it holds. */
-static const wi_replay_maker *maker_of(const bench_peer *by)
+static const wi_replay_maker *part_traces_maker_of(const bench_peer *by)
 {
     static const wi_replay_maker maker = {open_replay, close_replay, detail};
     current.by = by;
@@ -223,7 +223,7 @@ static void cost_goals(const trace *t, const replayed *own, bench_goals *goals)
     }
 }
 
-static void add_goals(const trace *t, const bench_allocators *all, bench_goals *goals)
+static void part_traces_add_goals(const trace *t, const bench_allocators *all, bench_goals *goals)
 {
     sides s = find_sides(t, all);
     const replayed *own = s.own;
@@ -263,7 +263,7 @@ static int read_trace(traces *t, const char *path)
 }
 
 /* A file, or every file of a folder. */
-static int read_path(traces *t, const char *path)
+static int part_traces_read_path(traces *t, const char *path)
 {
     size_t count;
     char **files = bench_files(path, "", &count);
@@ -283,7 +283,7 @@ typedef struct task {
     replayed *out;
 } task;
 
-static void note(task *t)
+static void part_traces_note(task *t)
 {
     if (!t->out->failed[0])
         snprintf(t->out->failed, sizeof t->out->failed, "%s", weir_detail());
@@ -304,7 +304,7 @@ static bool two_passes(task *t, uint64_t cap, uint64_t lag, wi_replay_result *re
     t->settings.stop = true;
     bool good = wi_replay_run(t->plan, &t->settings, result) == WEIR_OK;
     if (!good)
-        note(t);
+        part_traces_note(t);
     return good && result->passes[result->count - 1].failures == 0;
 }
 
@@ -339,14 +339,14 @@ static void smallest(task *t, uint64_t lag, double *cap, double *ns)
     t->settings.lag = lag;
     t->settings.repeat = 1;
     if (wi_replay_min_cap(t->plan, &t->settings, NULL, &found) != WEIR_OK) {
-        note(t);
+        part_traces_note(t);
     } else if (found.bytes > 0) {
         *cap = of_peak(t, found.bytes);
         *ns = found.ns;
     }
 }
 
-static void behind(task *t, uint64_t lag)
+static void part_traces_behind(task *t, uint64_t lag)
 {
     wi_replay_result result;
     if (two_passes(t, 0, lag, &result))
@@ -355,7 +355,7 @@ static void behind(task *t, uint64_t lag)
     smallest(t, lag, &t->out->lag_cap, &t->out->lag_cap_ns);
 }
 
-static void measure(task *t, uint64_t lag)
+static void part_traces_measure(task *t, uint64_t lag)
 {
     *t->out = (replayed){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
     without_cap(t);
@@ -368,10 +368,10 @@ static void measure(task *t, uint64_t lag)
     t->out->ns_105 = under(t, 1.05);
     t->out->ns_110 = under(t, 1.10);
     if (lag)
-        behind(t, lag);
+        part_traces_behind(t, lag);
 }
 
-static void measure_all(traces *t, const bench_args *args)
+static void part_traces_measure_all(traces *t, const bench_args *args)
 {
     for (size_t i = 0; i < t->count; i++)
         for (size_t j = 0; j < t->all.count; j++) {
@@ -380,10 +380,10 @@ static void measure_all(traces *t, const bench_args *args)
                          .by = by,
                          .settings = {.device = args->device,
                                       .resource = args->resource,
-                                      .maker = by->own ? NULL : maker_of(&by->by)},
+                                      .maker = by->own ? NULL : part_traces_maker_of(&by->by)},
                          .out = &t->list[i].by[j]};
             terminal_progress(t->list[i].name, (double)j / (double)t->all.count);
-            measure(&next, t->lag);
+            part_traces_measure(&next, t->lag);
         }
     terminal_progress_end();
 }
@@ -404,7 +404,7 @@ static void keep_measurable(bench_allocators *all)
 
 /* Answers ---------------------------------------------------------------------------------------------------------- */
 
-static void print_row(const traces *t, const trace *one, size_t by, table *grid)
+static void part_traces_print_row(const traces *t, const trace *one, size_t by, table *grid)
 {
     const replayed *r = &one->by[by];
     table_row(grid);
@@ -422,7 +422,7 @@ static void print_row(const traces *t, const trace *one, size_t by, table *grid)
     bench_number(grid, r->lag_cap, 3);
 }
 
-static void print_all(const traces *t, bench_goals *goals)
+static void part_traces_print_all(const traces *t, bench_goals *goals)
 {
     static const char *const titles[] = {"trace",    "by",       "no cap", "ns",    "least cap",   "ns there",
                                          "ns, 1.05", "ns, 1.10", "calls",  "moves", "lag: no cap", "least cap"};
@@ -430,7 +430,7 @@ static void print_all(const traces *t, bench_goals *goals)
     bench_titles(&grid, titles, sizeof titles / sizeof titles[0], 2);
     for (size_t i = 0; i < t->count; i++)
         for (size_t j = 0; j < t->all.count; j++)
-            print_row(t, &t->list[i], j, &grid);
+            part_traces_print_row(t, &t->list[i], j, &grid);
     table_print(&grid, stdout);
     table_clear(&grid);
     bench_goals_print(goals);
@@ -446,7 +446,7 @@ static void print_all(const traces *t, bench_goals *goals)
                 printf("Failed: %s by %s: %s\n", t->list[i].name, t->all.at[j].by.name, t->list[i].by[j].failed);
 }
 
-static json_t *row_json(const trace *one, const bench_allocator *by, const replayed *r)
+static json_t *part_traces_row_json(const trace *one, const bench_allocator *by, const replayed *r)
 {
     const struct {
         const char *name;
@@ -472,17 +472,17 @@ static json_t *row_json(const trace *one, const bench_allocator *by, const repla
     return row;
 }
 
-static json_t *all_json(const traces *t, bench_goals *goals)
+static json_t *part_traces_all_json(const traces *t, bench_goals *goals)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < t->count; i++)
         for (size_t j = 0; j < t->all.count; j++)
-            json_array_append_new(rows, row_json(&t->list[i], &t->all.at[j], &t->list[i].by[j]));
+            json_array_append_new(rows, part_traces_row_json(&t->list[i], &t->all.at[j], &t->list[i].by[j]));
     return json_pack("{s:I, s:o, s:o, s:O}", "lag", (json_int_t)t->lag, "rows", rows, "goals", bench_goals_json(goals),
                      "left_out", t->all.left_out);
 }
 
-static int verdict(const traces *t)
+static int part_traces_verdict(const traces *t)
 {
     for (size_t i = 0; i < t->count; i++)
         for (size_t j = 0; j < t->all.count; j++)
@@ -491,16 +491,16 @@ static int verdict(const traces *t)
     return CLI_OK;
 }
 
-static void answer_all(const traces *t, json_t *answer)
+static void part_traces_answer_all(const traces *t, json_t *answer)
 {
     bench_goals goals;
     bench_goals_begin(&goals);
     for (size_t i = 0; i < t->count; i++)
-        add_goals(&t->list[i], &t->all, &goals);
+        part_traces_add_goals(&t->list[i], &t->all, &goals);
     if (answer)
-        json_object_set_new(answer, "traces", all_json(t, &goals));
+        json_object_set_new(answer, "traces", part_traces_all_json(t, &goals));
     else
-        print_all(t, &goals);
+        part_traces_print_all(t, &goals);
     bench_goals_end(&goals);
 }
 
@@ -509,13 +509,13 @@ int bench_part_traces(const bench_args *args, json_t *answer)
     traces t = {.lag = args->lag};
     int status = CLI_OK;
     for (size_t i = 0; i < args->traces.count && status == CLI_OK; i++)
-        status = read_path(&t, args->traces.at[i]);
+        status = part_traces_read_path(&t, args->traces.at[i]);
     if (status == CLI_OK) {
         bench_allocators_open(&t.all, args->device, args->resource, &args->peers);
         keep_measurable(&t.all);
-        measure_all(&t, args);
-        answer_all(&t, answer);
-        status = verdict(&t);
+        part_traces_measure_all(&t, args);
+        part_traces_answer_all(&t, answer);
+        status = part_traces_verdict(&t);
         bench_allocators_close(&t.all);
     }
     for (size_t i = 0; i < t.count; i++)

@@ -19,7 +19,7 @@ typedef struct exec_args {
     char **command; /* up to a NULL */
 } exec_args;
 
-static int read_budget(const arg *option, const char *value, void *to)
+static int exec_read_budget(const arg *option, const char *value, void *to)
 {
     exec_args *args = to;
     (void)option;
@@ -30,7 +30,7 @@ static int read_budget(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int read_command(char **operands, size_t count, void *to)
+static int exec_read_command(char **operands, size_t count, void *to)
 {
     if (count == 0)
         return cli_usage("exec", "which program?");
@@ -40,7 +40,7 @@ static int read_command(char **operands, size_t count, void *to)
 
 static const arg options[] = {
     {"budget", "SIZE", "what each CUDA device gives: 8GiB; or by device: cuda:0=8g,cuda:1=4g,host=2g for pinned memory",
-     ARG_CALL, .read = read_budget},
+     ARG_CALL, .read = exec_read_budget},
     {"each", NULL, "each process has a budget of its own", ARG_FLAG, .at = offsetof(exec_args, each)},
     {"stats", "FILE", "the table at exit is appended there, not written to standard error", ARG_FILE,
      .at = offsetof(exec_args, stats)},
@@ -66,12 +66,12 @@ static const args_table arguments = {
     .options = options,
     .notes = "The exit status is the program's; 1 when it cannot be run under weir, with one line that says why.",
     .operands_end_options = true,
-    .read_operands = read_command};
+    .read_operands = exec_read_command};
 
 /* The environment -------------------------------------------------------------------------------------------------- */
 
 /* The library lies beside libweir. The caller frees it; NULL: it is not there. */
-static char *find_library(void)
+static char *exec_find_library(void)
 {
     Dl_info weirs;
     const char *(*function)(void) = weir_version;
@@ -156,7 +156,7 @@ static char *find_shared_budget(const exec_args *args, int *status)
     return path;
 }
 
-static int run(const exec_args *args, const char *path)
+static int exec_run(const exec_args *args, const char *path)
 {
     if (args->report)
         return reported_run(path, args->command, args->report);
@@ -172,12 +172,12 @@ int verb_exec(int argc, char **argv)
         return status;
     if (args.report && args.trace)
         return cli_usage("exec", "--report records by itself: weir report makes a page of --trace's file");
-    char *library = find_library(), *path = library ? program_find(args.command[0]) : NULL;
+    char *library = exec_find_library(), *path = library ? program_find(args.command[0]) : NULL;
     status = path ? program_check(path) : CLI_FAILED;
     char *shared = find_shared_budget(&args, &status);
     if (status == CLI_OK) {
         set_environment(&args, library, shared);
-        status = run(&args, path);
+        status = exec_run(&args, path);
     }
     free(shared);
     free(library);

@@ -116,7 +116,7 @@ static char *interpreter_of(const char *line)
     return found;
 }
 
-static int check(const char *path, int depth)
+static int exec_program_check(const char *path, int depth)
 {
     enum { LINE = 256, SCRIPTS = 4 };
     union {
@@ -132,7 +132,7 @@ static int check(const char *path, int depth)
     } else if (bytes > 2 && strncmp(begin.line, "#!", 2) == 0 && depth < SCRIPTS) {
         begin.line[bytes] = '\0';
         char *interpreter = interpreter_of(begin.line + 2);
-        status = interpreter ? check(interpreter, depth + 1) : CLI_OK;
+        status = interpreter ? exec_program_check(interpreter, depth + 1) : CLI_OK;
         free(interpreter);
     }
     close(file);
@@ -141,5 +141,5 @@ static int check(const char *path, int depth)
 
 int program_check(const char *path)
 {
-    return check(path, 0);
+    return exec_program_check(path, 0);
 }

@@ -21,7 +21,7 @@ static volatile sig_atomic_t child;
 
 /* What a terminal sends goes to the program as well, which is of the same group; what was sent to this process is meant for
  * the program. */
-static void pass_on(int number, siginfo_t *info, void *context)
+static void reported_pass_on(int number, siginfo_t *info, void *context)
 {
     (void)context;
     if (info->si_code <= 0 && child > 0)
@@ -34,7 +34,7 @@ enum { PASSED_ON = sizeof passed_on / sizeof *passed_on };
 /* What is ignored stays so. */
 static void watch_signals(struct sigaction before[PASSED_ON])
 {
-    struct sigaction passing = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction passing = {.sa_sigaction = reported_pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigemptyset(&passing.sa_mask);
     for (int i = 0; i < PASSED_ON; i++) {
         sigaction(passed_on[i], NULL, &before[i]);
@@ -44,7 +44,7 @@ static void watch_signals(struct sigaction before[PASSED_ON])
 }
 
 /* What comes before the program's number is known waits. */
-static pid_t begin(const char *program, char **command)
+static pid_t reported_begin(const char *program, char **command)
 {
     struct sigaction before[PASSED_ON];
     sigset_t all, mask;
@@ -64,7 +64,7 @@ static pid_t begin(const char *program, char **command)
     return begun;
 }
 
-static int wait_for(pid_t program)
+static int reported_wait_for(pid_t program)
 {
     int status;
     while (waitpid(program, &status, 0) < 0)
@@ -96,7 +96,7 @@ static int is_trace(const struct dirent *entry)
 }
 
 /* The program's own is the page, others are beside it: page.html, page.4712-cuda-0.html. */
-static char *page_of(const char *page, const char *trace, bool first)
+static char *reported_page_of(const char *page, const char *trace, bool first)
 {
     const char *which = trace + sizeof before_process - 1, *slash = strrchr(page, '/'), *dot = strrchr(page, '.');
     if (first)
@@ -124,7 +124,7 @@ static bool write_one(const char *folder, const char *trace, const char *page)
 }
 
 /* The program's own trace, or the first one, comes first. */
-static int first_of(struct dirent **traces, int count, pid_t program)
+static int reported_first_of(struct dirent **traces, int count, pid_t program)
 {
     char *own = text_print("%s%ld-", before_process, (long)program);
     int at = 0;
@@ -142,9 +142,9 @@ static bool write_pages(const char *folder, const char *page, pid_t program)
     bool good = true;
     if (count < 0)
         return cli_fail("%s: %s", folder, strerror(errno)) == CLI_OK;
-    int first = first_of(traces, count, program);
+    int first = reported_first_of(traces, count, program);
     for (int i = 0; i < count; i++) {
-        char *its = page_of(page, traces[i]->d_name, i == first);
+        char *its = reported_page_of(page, traces[i]->d_name, i == first);
         good = write_one(folder, traces[i]->d_name, its) && good;
         free(its);
         free(traces[i]);
@@ -158,11 +158,11 @@ static bool write_pages(const char *folder, const char *page, pid_t program)
 static int run_into(const char *folder, const char *program, char **command, const char *page)
 {
     char *pattern = text_print("%s/%s%%p-%%d%s", folder, before_process, ending);
-    pid_t begun = setenv("WEIR_TRACE", pattern, 1) == 0 ? begin(program, command) : -1;
+    pid_t begun = setenv("WEIR_TRACE", pattern, 1) == 0 ? reported_begin(program, command) : -1;
     free(pattern);
     if (begun < 0)
         return cli_fail("%s cannot be run: %s", program, strerror(errno));
-    int ended = wait_for(begun);
+    int ended = reported_wait_for(begun);
     bool written = write_pages(folder, page, begun);
     (void)rmdir(folder);
     int status = end_like(ended);

@@ -25,7 +25,7 @@ static void remove_unless_locked(int folder, const char *name)
     close(file);
 }
 
-static void sweep(int folder)
+static void shared_budget_sweep(int folder)
 {
     DIR *list = fdopendir(folder);
     if (!list) {
@@ -50,7 +50,7 @@ char *shared_budget_new(void)
         (void)cli_fail("the processes have no folder to share their budget in: %s; --each needs none", weir_detail());
         return NULL;
     }
-    sweep(folder);
+    shared_budget_sweep(folder);
     clock_gettime(CLOCK_REALTIME, &now);
     return text_print("%s/%s%ld-%lld%09ld", path, prefix, (long)getpid(), (long long)now.tv_sec, now.tv_nsec);
 }

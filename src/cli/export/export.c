@@ -25,7 +25,7 @@ typedef struct export_args {
     bool json;
 } export_args;
 
-static int read_format(const arg *option, const char *value, void *to)
+static int export_read_format(const arg *option, const char *value, void *to)
 {
     int i = 0;
     while (i < FORMATS && strcmp(format_names[i], value) != 0)
@@ -36,7 +36,7 @@ static int read_format(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int read_device(const arg *option, const char *value, void *to)
+static int export_read_device(const arg *option, const char *value, void *to)
 {
     uint64_t number;
     if (!text_number(value, 0, 1023, &number))
@@ -52,7 +52,7 @@ static int read_least(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int read_file_name(char **operands, size_t count, void *to)
+static int export_read_file_name(char **operands, size_t count, void *to)
 {
     export_args *args = to;
     if (count == 0 || operands[0][0] == '\0')
@@ -71,11 +71,11 @@ static int read_file_name(char **operands, size_t count, void *to)
 
 #define AT(member) .at = offsetof(export_args, member)
 static const arg option_list[] = {
-    {"format", "NAME", "perfetto, pickle, csv or weir", ARG_CALL, .read = read_format},
+    {"format", "NAME", "perfetto, pickle, csv or weir", ARG_CALL, .read = export_read_format},
     {"output", "FILE", "the file to write; also -o", ARG_FILE, AT(output), .letter = 'o'},
     {"least", "SIZE", "with perfetto: smaller blocks are counted, and have no slice of their own", ARG_CALL,
      .read = read_least},
-    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = read_device},
+    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = export_read_device},
     {"json", NULL, "the answer as JSON: trace, output, format, events, allocations, malformed, lost, cut_off", ARG_FLAG,
      AT(json)},
     {.name = NULL}};
@@ -93,11 +93,11 @@ static const args_table arguments = {
         "  weir      weir's binary trace, for weir replay, weir report and weir simulate --trace",
     .options = option_list,
     .notes = "Exit status: 0; 1 it failed, with one line on standard error; 2 bad usage.",
-    .read_operands = read_file_name};
+    .read_operands = export_read_file_name};
 
 /* Steps ------------------------------------------------------------------------------------------------------------ */
 
-static int by_event(const void *a, const void *b)
+static int export_by_event(const void *a, const void *b)
 {
     const export_step *x = a, *y = b;
     if (x->event != y->event)
@@ -128,7 +128,7 @@ export_step *export_steps(const lifetimes *blocks, size_t *count)
         else if (m->after == 0 && m->event < blocks->list[m->block].freed)
             list[(*count)++] = (export_step){m->event, m->block, EXPORT_RETURN};
     }
-    qsort(list, *count, sizeof *list, by_event);
+    qsort(list, *count, sizeof *list, export_by_event);
     return list;
 }
 
@@ -152,7 +152,7 @@ static weir_status write_sink(const recording *trace, const export_args *args)
     return status;
 }
 
-static weir_status write_file(const recording *trace, const lifetimes *blocks, const export_args *args)
+static weir_status export_write_file(const recording *trace, const lifetimes *blocks, const export_args *args)
 {
     FILE *file = output_file_open(args->output, "the trace");
     if (!file)
@@ -163,7 +163,7 @@ static weir_status write_file(const recording *trace, const lifetimes *blocks, c
     return status != WEIR_OK ? status : closed;
 }
 
-static int answer(const export_args *args, const recording *trace, const lifetimes *blocks)
+static int export_answer(const export_args *args, const recording *trace, const lifetimes *blocks)
 {
     if (args->json)
         return cli_print_json(json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:b}", "trace", text_json(args->file),
@@ -198,8 +198,8 @@ int verb_export(int argc, char **argv)
         done = lifetimes_make(&trace, &blocks);
     if (done == WEIR_OK)
         done = args.format == AS_CSV || args.format == AS_WEIR ? write_sink(&trace, &args)
-                                                               : write_file(&trace, &blocks, &args);
-    status = done == WEIR_OK ? answer(&args, &trace, &blocks) : cli_fail("%s", weir_detail());
+                                                               : export_write_file(&trace, &blocks, &args);
+    status = done == WEIR_OK ? export_answer(&args, &trace, &blocks) : cli_fail("%s", weir_detail());
     lifetimes_clear(&blocks);
     recording_clear(&trace);
     return status;

@@ -35,14 +35,14 @@ static char *quoted(const char *text)
     return quotes;
 }
 
-static void next(writer *w)
+static void perfetto_next(writer *w)
 {
     fputs(w->behind ? ",\n" : "\n", w->file);
     w->behind = true;
 }
 
 /* Microseconds with three digits behind them; the number of the event where there are no times. */
-static void put_time(writer *w, uint32_t event)
+static void perfetto_put_time(writer *w, uint32_t event)
 {
     const weir_event *events = w->trace->events;
     uint64_t since = events[event].nanoseconds - events[0].nanoseconds;
@@ -58,10 +58,10 @@ static void put_time(writer *w, uint32_t event)
 static void put_process(writer *w, uint64_t number, const char *name)
 {
     char *quotes = quoted(name);
-    next(w);
+    perfetto_next(w);
     fprintf(w->file, "{\"ph\":\"M\",\"pid\":%" PRIu64 ",\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":%s}}",
             number, quotes);
-    next(w);
+    perfetto_next(w);
     fprintf(w->file,
             "{\"ph\":\"M\",\"pid\":%" PRIu64
             ",\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%" PRIu64 "}}",
@@ -100,9 +100,9 @@ static void put_totals(writer *w, uint32_t at)
     const weir_event *event = &w->trace->events[at], *before = at > 0 ? event - 1 : NULL;
     if (before && event->live == before->live && event->pending == before->pending && event->held == before->held)
         return;
-    next(w);
+    perfetto_next(w);
     fputs("{\"ph\":\"C\",\"pid\":1,\"name\":\"memory\",", w->file);
-    put_time(w, at);
+    perfetto_put_time(w, at);
     fprintf(w->file, ",\"args\":{\"live\":%" PRIu64 ",\"pending\":%" PRIu64, event->live, event->pending);
     if (w->trace->holds)
         fprintf(w->file, ",\"held\":%" PRIu64, event->held);
@@ -120,18 +120,18 @@ static void put_client(writer *w, uint32_t at)
     int64_t *bytes = &w->bytes[process][event->memory_class];
     *bytes += (int64_t)(total - w->total);
     w->total = total;
-    next(w);
+    perfetto_next(w);
     fprintf(w->file, "{\"ph\":\"C\",\"pid\":%" PRIu64 ",\"name\":\"bytes\",", process);
-    put_time(w, at);
+    perfetto_put_time(w, at);
     fprintf(w->file, ",\"args\":{\"%s\":%" PRId64 "}}", weir_name_of(WEIR_NAMES_CLASS, (int)event->memory_class),
             *bytes);
 }
 
 static void put_away(writer *w, uint64_t process, uint32_t at)
 {
-    next(w);
+    perfetto_next(w);
     fprintf(w->file, "{\"ph\":\"C\",\"pid\":%" PRIu64 ",\"name\":\"away\",", process);
-    put_time(w, at);
+    perfetto_put_time(w, at);
     fprintf(w->file, ",\"args\":{\"bytes\":%" PRIu64 "}}", w->away_of[process]);
 }
 
@@ -157,25 +157,25 @@ static void put_residencies(writer *w)
     if (!list)
         text_out_of_memory();
     for (size_t i = 0; i < count; i++) {
-        next(w);
+        perfetto_next(w);
         fprintf(w->file,
                 "{\"ph\":\"i\",\"s\":\"p\",\"pid\":%" PRIu64 ",\"tid\":0,\"name\":\"%s\",\"cat\":\"residency\",",
                 process_of(w, list[i].client), list[i].back ? "resume" : "suspend");
-        put_time(w, list[i].first);
+        perfetto_put_time(w, list[i].first);
         fprintf(w->file, ",\"args\":{\"bytes\":%" PRIu64 ",\"blocks\":%" PRIu64 "}}", list[i].bytes, list[i].blocks);
     }
     free(list);
 }
 
-static void put_refusal(writer *w, uint32_t at)
+static void perfetto_put_refusal(writer *w, uint32_t at)
 {
     const weir_event *event = &w->trace->events[at];
     char *tag = quoted(event->tag);
-    next(w);
+    perfetto_next(w);
     fprintf(w->file,
             "{\"ph\":\"i\",\"s\":\"p\",\"pid\":%" PRIu64 ",\"tid\":0,\"name\":\"refused\",\"cat\":\"refusal\",",
             process_of(w, event->client));
-    put_time(w, at);
+    perfetto_put_time(w, at);
     fprintf(w->file, ",\"args\":{\"bytes\":%" PRIu64 ",\"class\":\"%s\",\"tag\":%s}}", event->bytes,
             weir_name_of(WEIR_NAMES_CLASS, (int)event->memory_class), tag);
     free(tag);
@@ -186,10 +186,10 @@ static void put_pool(writer *w, uint32_t at)
 {
     const weir_event *event = &w->trace->events[at];
     char *model = quoted(event->tag);
-    next(w);
+    perfetto_next(w);
     fprintf(w->file, "{\"ph\":\"i\",\"s\":\"g\",\"pid\":0,\"tid\":0,\"name\":\"%s\",\"cat\":\"pool\",",
             weir_name_of(WEIR_NAMES_POOL, (int)event->object));
-    put_time(w, at);
+    perfetto_put_time(w, at);
     fprintf(w->file, ",\"args\":{\"model\":%s,\"bytes\":%" PRIu64 ",\"ceiling\":%" PRIu64 "}}", model, event->bytes,
             event->generation);
     free(model);
@@ -200,13 +200,13 @@ static void put_pool(writer *w, uint32_t at)
 static void put_slice(writer *w, const export_step *step, char phase, const char *category, const char *name)
 {
     const lifetime *one = &w->blocks->list[step->block];
-    next(w);
+    perfetto_next(w);
     fprintf(w->file, "{\"ph\":\"%c\",\"cat\":\"%s\",\"id\":%u,\"pid\":%" PRIu64 ",\"tid\":0,\"name\":%s,", phase,
             category, (unsigned)step->block, process_of(w, w->blocks->kinds[one->kind].client), name);
-    put_time(w, step->event);
+    perfetto_put_time(w, step->event);
 }
 
-static void put_step(writer *w, const export_step *step)
+static void perfetto_put_step(writer *w, const export_step *step)
 {
     const lifetime *one = &w->blocks->list[step->block];
     const lifetime_kind *kind = &w->blocks->kinds[one->kind];
@@ -262,11 +262,11 @@ weir_status export_perfetto(FILE *file, const recording *trace, const lifetimes 
         put_client(&w, (uint32_t)i);
         put_moves(&w, (uint32_t)i);
         if (trace->events[i].action == WEIR_ACTION_REFUSE)
-            put_refusal(&w, (uint32_t)i);
+            perfetto_put_refusal(&w, (uint32_t)i);
         if (trace->events[i].action == WEIR_ACTION_POOL)
             put_pool(&w, (uint32_t)i);
         for (; at < count && steps[at].event == i; at++)
-            put_step(&w, &steps[at]);
+            perfetto_put_step(&w, &steps[at]);
     }
     fputs("\n]}\n", file);
     for (size_t i = 0; i < blocks->kind_count; i++)

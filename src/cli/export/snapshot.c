@@ -73,7 +73,7 @@ typedef struct writer {
 
 /* Pickle ----------------------------------------------------------------------------------------------------------- */
 
-static void put(writer *w, int code)
+static void export_snapshot_put(writer *w, int code)
 {
     fputc(code, w->file);
 }
@@ -81,35 +81,35 @@ static void put(writer *w, int code)
 static void put_little(writer *w, uint64_t value, unsigned bytes)
 {
     for (unsigned i = 0; i < bytes; i++)
-        put(w, (int)(value >> 8 * i & 0xff));
+        export_snapshot_put(w, (int)(value >> 8 * i & 0xff));
 }
 
 static void put_number(writer *w, uint64_t value)
 {
     if (value < 0x100) {
-        put(w, 'K');
+        export_snapshot_put(w, 'K');
         put_little(w, value, 1);
     } else if (value < 0x10000) {
-        put(w, 'M');
+        export_snapshot_put(w, 'M');
         put_little(w, value, 2);
     } else if (value < UINT64_C(0x80000000)) {
-        put(w, 'J');
+        export_snapshot_put(w, 'J');
         put_little(w, value, 4);
     } else {
         unsigned bytes = (64 - (unsigned)__builtin_clzll(value)) / 8 + 1; /* with room for the sign */
-        put(w, 0x8a);
-        put(w, (int)bytes);
+        export_snapshot_put(w, 0x8a);
+        export_snapshot_put(w, (int)bytes);
         put_little(w, value, bytes > 8 ? 8 : bytes);
         if (bytes > 8)
-            put(w, 0);
+            export_snapshot_put(w, 0);
     }
 }
 
-static void put_text(writer *w, const char *text)
+static void export_snapshot_put_text(writer *w, const char *text)
 {
     char *clean = text_clean(text, strlen(text), true);
     size_t length = strlen(clean);
-    put(w, 'X');
+    export_snapshot_put(w, 'X');
     put_little(w, length, 4);
     fwrite(clean, 1, length, w->file);
     free(clean);
@@ -118,8 +118,8 @@ static void put_text(writer *w, const char *text)
 static void put_word(writer *w, word which)
 {
     if (!w->known[which])
-        put_text(w, words[which]);
-    put(w, w->known[which] ? 'h' : 'q');
+        export_snapshot_put_text(w, words[which]);
+    export_snapshot_put(w, w->known[which] ? 'h' : 'q');
     put_little(w, which, 1);
     w->known[which] = true;
 }
@@ -138,33 +138,33 @@ static void put_word_pair(writer *w, word key, word value)
 
 static void begin_pairs(writer *w)
 {
-    put(w, '}');
-    put(w, '(');
+    export_snapshot_put(w, '}');
+    export_snapshot_put(w, '(');
 }
 
 static void end_pairs(writer *w)
 {
-    put(w, 'u');
+    export_snapshot_put(w, 'u');
 }
 
-static void begin_list(writer *w)
+static void export_snapshot_begin_list(writer *w)
 {
-    put(w, ']');
-    put(w, '(');
+    export_snapshot_put(w, ']');
+    export_snapshot_put(w, '(');
 }
 
-static void end_list(writer *w)
+static void export_snapshot_end_list(writer *w)
 {
-    put(w, 'e');
+    export_snapshot_put(w, 'e');
 }
 
 /* Frames ----------------------------------------------------------------------------------------------------------- */
 
-static void put_frame(writer *w, word file, const char *name)
+static void export_snapshot_put_frame(writer *w, word file, const char *name)
 {
     begin_pairs(w);
     put_word(w, K_NAME);
-    put_text(w, name);
+    export_snapshot_put_text(w, name);
     put_word_pair(w, K_FILENAME, file);
     put_pair(w, K_LINE, 0);
     end_pairs(w);
@@ -176,14 +176,14 @@ static void put_frames(writer *w, uint32_t kind)
     const lifetime_kind *k = &w->blocks->kinds[kind];
     put_word(w, K_FRAMES);
     if (!w->kinds[kind]) {
-        begin_list(w);
+        export_snapshot_begin_list(w);
         if (k->tag[0])
-            put_frame(w, W_TAG, k->tag);
-        put_frame(w, W_CLASS, weir_name_of(WEIR_NAMES_CLASS, (int)k->memory_class));
-        put_frame(w, W_CLIENT, k->client);
-        end_list(w);
+            export_snapshot_put_frame(w, W_TAG, k->tag);
+        export_snapshot_put_frame(w, W_CLASS, weir_name_of(WEIR_NAMES_CLASS, (int)k->memory_class));
+        export_snapshot_put_frame(w, W_CLIENT, k->client);
+        export_snapshot_end_list(w);
     }
-    put(w, w->kinds[kind] ? 'j' : 'r');
+    export_snapshot_put(w, w->kinds[kind] ? 'j' : 'r');
     put_little(w, (uint64_t)WORDS + kind, 4);
     w->kinds[kind] = true;
 }
@@ -191,7 +191,7 @@ static void put_frames(writer *w, uint32_t kind)
 static void put_no_frames(writer *w)
 {
     put_word(w, K_FRAMES);
-    put(w, ']');
+    export_snapshot_put(w, ']');
 }
 
 /* Segments --------------------------------------------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ typedef struct left {
     bool pending;
 } left;
 
-static int by_address(const void *a, const void *b)
+static int export_snapshot_by_address(const void *a, const void *b)
 {
     const lifetime *x = ((const left *)a)->block, *y = ((const left *)b)->block;
     if (x->pointer != y->pointer)
@@ -222,7 +222,7 @@ static left *list_left(const writer *w, size_t *count)
             continue;
         list[(*count)++] = (left){one, one->charged, one->freed != LIFETIMES_NEVER};
     }
-    qsort(list, *count, sizeof *list, by_address);
+    qsort(list, *count, sizeof *list, export_snapshot_by_address);
     size_t kept = 0;
     for (size_t i = 0; i < *count; i++) {
         uint64_t room = i + 1 < *count ? list[i + 1].block->pointer - list[i].block->pointer : UINT64_MAX;
@@ -267,9 +267,9 @@ static void put_segment_head(writer *w, const address_range *range, const left *
     put_word(w, K_SEGMENT_POOL_ID);
     put_number(w, 0);
     put_number(w, 0);
-    put(w, 0x86);
+    export_snapshot_put(w, 0x86);
     put_word(w, K_IS_EXPANDABLE);
-    put(w, 0x89);
+    export_snapshot_put(w, 0x89);
     put_no_frames(w);
 }
 
@@ -279,7 +279,7 @@ static void put_segment(writer *w, const address_range *range, const left *list,
     begin_pairs(w);
     put_segment_head(w, range, list, count);
     put_word(w, K_BLOCKS);
-    begin_list(w);
+    export_snapshot_begin_list(w);
     for (size_t i = 0; i < count; i++) {
         if (list[i].block->pointer > at)
             put_block(w, at, list[i].block->pointer - at, NULL);
@@ -288,7 +288,7 @@ static void put_segment(writer *w, const address_range *range, const left *list,
     }
     if (at < end)
         put_block(w, at, end - at, NULL);
-    end_list(w);
+    export_snapshot_end_list(w);
     end_pairs(w);
 }
 
@@ -297,7 +297,7 @@ static void put_segments(writer *w)
 {
     size_t count, from = 0;
     left *list = list_left(w, &count);
-    begin_list(w);
+    export_snapshot_begin_list(w);
     for (size_t i = 0; i < w->ranges.count; i++) {
         const address_range *range = &w->ranges.list[i];
         size_t to = from;
@@ -307,13 +307,13 @@ static void put_segments(writer *w)
             put_segment(w, range, list + from, to - from);
         from = to;
     }
-    end_list(w);
+    export_snapshot_end_list(w);
     free(list);
 }
 
 /* Entries ---------------------------------------------------------------------------------------------------------- */
 
-static void put_entry(writer *w, word action, uint64_t address, uint64_t bytes, uint32_t event)
+static void export_snapshot_put_entry(writer *w, word action, uint64_t address, uint64_t bytes, uint32_t event)
 {
     const weir_event *e = &w->trace->events[event];
     begin_pairs(w);
@@ -327,13 +327,13 @@ static void put_entry(writer *w, word action, uint64_t address, uint64_t bytes, 
 
 static void put_block_entry(writer *w, word action, const lifetime *one, uint32_t event)
 {
-    put_entry(w, action, one->pointer, one->bytes, event);
+    export_snapshot_put_entry(w, action, one->pointer, one->bytes, event);
     put_frames(w, one->kind);
     end_pairs(w);
 }
 
 /* Its segment is there before its first block. */
-static void put_step(writer *w, const export_step *step)
+static void export_snapshot_put_step(writer *w, const export_step *step)
 {
     static const word actions[] = {[EXPORT_BEGIN] = W_ALLOC,
                                    [EXPORT_LEAVE] = W_FREE_REQUESTED,
@@ -347,7 +347,7 @@ static void put_step(writer *w, const export_step *step)
     bool *there = &w->there[range - w->ranges.list];
     if (!*there) {
         *there = true;
-        put_entry(w, W_SEGMENT_ALLOC, range->address, range->bytes, step->event);
+        export_snapshot_put_entry(w, W_SEGMENT_ALLOC, range->address, range->bytes, step->event);
         put_no_frames(w);
         end_pairs(w);
     }
@@ -356,11 +356,11 @@ static void put_step(writer *w, const export_step *step)
         put_block_entry(w, W_FREE_COMPLETED, one, step->event);
 }
 
-static void put_refusal(writer *w, uint32_t at)
+static void export_snapshot_put_refusal(writer *w, uint32_t at)
 {
     const weir_event *event = &w->trace->events[at];
     uint64_t budget = w->trace->budget;
-    put_entry(w, W_OOM, budget > event->held ? budget - event->held : 0, event->bytes, at);
+    export_snapshot_put_entry(w, W_OOM, budget > event->held ? budget - event->held : 0, event->bytes, at);
     put_no_frames(w);
     end_pairs(w);
 }
@@ -369,60 +369,60 @@ static void put_entries(writer *w)
 {
     size_t count, at = 0;
     export_step *steps = export_steps(w->blocks, &count);
-    begin_list(w);
+    export_snapshot_begin_list(w);
     for (uint64_t i = 0; i < w->device; i++)
-        put(w, ']');
-    begin_list(w);
+        export_snapshot_put(w, ']');
+    export_snapshot_begin_list(w);
     for (size_t i = 0; i < w->trace->count && !ferror(w->file); i++) {
         if (w->trace->events[i].action == WEIR_ACTION_REFUSE)
-            put_refusal(w, (uint32_t)i);
+            export_snapshot_put_refusal(w, (uint32_t)i);
         for (; at < count && steps[at].event == i; at++)
-            put_step(w, &steps[at]);
+            export_snapshot_put_step(w, &steps[at]);
     }
-    end_list(w);
-    end_list(w);
+    export_snapshot_end_list(w);
+    export_snapshot_end_list(w);
     free(steps);
 }
 
 /* All -------------------------------------------------------------------------------------------------------------- */
 
 /* The ordinal of "cuda:1"; 0 for what has none. */
-static uint64_t ordinal_of(const recording *trace)
+static uint64_t export_snapshot_ordinal_of(const recording *trace)
 {
     const char *colon = trace->count ? strchr(trace->events[0].device, ':') : NULL;
     uint64_t ordinal = 0;
     return colon && text_number(colon + 1, 0, 1023, &ordinal) ? ordinal : 0;
 }
 
-static void put_settings(writer *w)
+static void export_snapshot_put_settings(writer *w)
 {
     begin_pairs(w);
-    put_text(w, "PYTORCH_CUDA_ALLOC_CONF");
-    put_text(w, "");
-    put_text(w, "expandable_segments");
-    put(w, 0x89);
+    export_snapshot_put_text(w, "PYTORCH_CUDA_ALLOC_CONF");
+    export_snapshot_put_text(w, "");
+    export_snapshot_put_text(w, "expandable_segments");
+    export_snapshot_put(w, 0x89);
     end_pairs(w);
 }
 
 weir_status export_snapshot(FILE *file, const recording *trace, const lifetimes *blocks)
 {
-    writer w = {.file = file, .trace = trace, .blocks = blocks, .device = ordinal_of(trace)};
+    writer w = {.file = file, .trace = trace, .blocks = blocks, .device = export_snapshot_ordinal_of(trace)};
     weir_status status = address_ranges_make(blocks, &w.ranges);
     if (status != WEIR_OK)
         return status;
     w.there = text_zeroed(w.ranges.count, sizeof *w.there);
     w.kinds = text_zeroed(blocks->kind_count, sizeof *w.kinds);
-    put(&w, 0x80);
-    put(&w, 2);
+    export_snapshot_put(&w, 0x80);
+    export_snapshot_put(&w, 2);
     begin_pairs(&w);
-    put_text(&w, "device_traces");
+    export_snapshot_put_text(&w, "device_traces");
     put_entries(&w);
-    put_text(&w, "segments");
+    export_snapshot_put_text(&w, "segments");
     put_segments(&w);
-    put_text(&w, "allocator_settings");
-    put_settings(&w);
+    export_snapshot_put_text(&w, "allocator_settings");
+    export_snapshot_put_settings(&w);
     end_pairs(&w);
-    put(&w, '.');
+    export_snapshot_put(&w, '.');
     free(w.there);
     free(w.kinds);
     address_ranges_clear(&w.ranges);

@@ -30,7 +30,7 @@ typedef struct check_engine {
 } check_engine;
 
 WEIR_PRINTF(2, 3)
-static void remark(check_engine *out, const char *format, ...)
+static void inspect_check_remark(check_engine *out, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -41,7 +41,7 @@ static void remark(check_engine *out, const char *format, ...)
 
 /* What is not here ------------------------------------------------------------------------------------------------- */
 
-static bool find_provider(const weir_engine *engine, const char *name, weir_engine_provider *out)
+static bool inspect_check_find_provider(const weir_engine *engine, const char *name, weir_engine_provider *out)
 {
     for (size_t i = 0; engine_provider_at(engine, i, out) == WEIR_OK; i++)
         if (strcasecmp(out->name, name) == 0)
@@ -62,9 +62,10 @@ static bool has_any(const weir_engine *engine)
 static void remark_missing(check_engine *out, const weir_engine *engine)
 {
     weir_engine_provider provider;
-    bool known = find_provider(engine, "cpu", &provider) || engine_provider_at(engine, 0, &provider) == WEIR_OK;
-    remark(out, "the engine %s cannot run a model here: %s", out->name,
-           known ? provider.missing : "it has no provider");
+    bool known =
+        inspect_check_find_provider(engine, "cpu", &provider) || engine_provider_at(engine, 0, &provider) == WEIR_OK;
+    inspect_check_remark(out, "the engine %s cannot run a model here: %s", out->name,
+                         known ? provider.missing : "it has no provider");
 }
 
 /* Remarks on a provider that the manifest names and that is not here. */
@@ -73,10 +74,11 @@ static void remark_provider(check_engine *out, const weir_engine *engine, const 
     weir_engine_provider provider;
     if (strcasecmp(name, "cpu") == 0)
         return;
-    if (!find_provider(engine, name, &provider))
-        remark(out, "the engine %s has no provider %s", out->name, name);
+    if (!inspect_check_find_provider(engine, name, &provider))
+        inspect_check_remark(out, "the engine %s has no provider %s", out->name, name);
     else if (provider.state != WEIR_PROVIDER_HERE)
-        remark(out, "the provider %s of the engine %s is not here: %s", name, out->name, provider.missing);
+        inspect_check_remark(out, "the provider %s of the engine %s is not here: %s", name, out->name,
+                             provider.missing);
 }
 
 static void look_at_providers(check_engine *out, const weir_engine *engine, const weir_requirements *needs)
@@ -112,12 +114,13 @@ typedef struct asking {
     char *why; /* the first refusal; NULL: none yet */
 } asking;
 
-static bool ask(asking *it, const char *provider, bool named)
+static bool inspect_check_ask(asking *it, const char *provider, bool named)
 {
     if (takes_settings(it->engine, it->manifest, provider))
         return true;
     if (named)
-        remark(it->out, "the provider %s is passed over, as the settings are not for it: %s", provider, weir_detail());
+        inspect_check_remark(it->out, "the provider %s is passed over, as the settings are not for it: %s", provider,
+                             weir_detail());
     if (!it->why)
         it->why = text_copy(weir_detail());
     return false;
@@ -128,7 +131,7 @@ static bool ask_named(asking *it, const char *provider, bool *named)
     if (!provider || strcasecmp(provider, "cpu") == 0)
         return false;
     *named = true;
-    return ask(it, provider, true);
+    return inspect_check_ask(it, provider, true);
 }
 
 /* With any provider that the model may come to: those that the manifest names and the processor; if it names none, all.
@@ -141,9 +144,9 @@ static bool takes_settings_somehow(asking *it)
     for (size_t i = 0; i < needs->fallback_count; i++)
         taken |= ask_named(it, needs->fallback_providers[i], &named);
     if (!taken && needs->cpu != WEIR_CPU_FORBIDDEN)
-        taken = ask(it, "cpu", false);
+        taken = inspect_check_ask(it, "cpu", false);
     for (size_t i = 0; !named && !taken && engine_provider_at(it->engine, i, &provider) == WEIR_OK; i++)
-        taken = ask(it, provider.name, false);
+        taken = inspect_check_ask(it, provider.name, false);
     return taken;
 }
 
@@ -167,7 +170,7 @@ static weir_status check_engine_look(const weir_manifest *manifest, check_engine
     if (manifest->framework) {
         out->name = text_copy(manifest->framework);
         if (weir_engine_get(out->name, &engine) != WEIR_OK) {
-            remark(out, "%s", weir_detail());
+            inspect_check_remark(out, "%s", weir_detail());
             return WEIR_OK;
         }
     } else if ((engine = engine_for_file(manifest->model_file)) == NULL) {
@@ -222,7 +225,7 @@ static json_t *remarks_json(const check_engine *engine)
     return remarks;
 }
 
-static int answer_json(const weir_manifest_problems *list, const check_engine *engine)
+static int inspect_check_answer_json(const weir_manifest_problems *list, const check_engine *engine)
 {
     json_t *errors = json_array();
     for (size_t i = 0; i < list->count; i++)
@@ -234,7 +237,7 @@ static int answer_json(const weir_manifest_problems *list, const check_engine *e
 }
 
 /* It could not be looked at; the detail says why. */
-static int fail(const char *path, bool json)
+static int inspect_check_fail(const char *path, bool json)
 {
     if (json)
         (void)cli_print_json(json_pack("{s:b, s:o, s:[o], s:i, s:n, s:[]}", "good", false, "path", text_json(path),
@@ -260,7 +263,7 @@ static void print_remark(const char *path, const char *text)
     free(clean);
 }
 
-static int answer(const weir_manifest_problems *list, const check_engine *engine)
+static int inspect_check_answer(const weir_manifest_problems *list, const check_engine *engine)
 {
     for (size_t i = 0; i < list->count; i++)
         print_problem(list->path, &list->problems[i]);
@@ -274,24 +277,24 @@ static int answer(const weir_manifest_problems *list, const check_engine *engine
     return cli_flush(CLI_OK);
 }
 
-static int answer_all(const weir_manifest_problems *list, const check_engine *engine, bool json)
+static int inspect_check_answer_all(const weir_manifest_problems *list, const check_engine *engine, bool json)
 {
     size_t all = list->count + list->more;
-    int status = json ? answer_json(list, engine) : answer(list, engine);
+    int status = json ? inspect_check_answer_json(list, engine) : inspect_check_answer(list, engine);
     if (status == CLI_OK && all > 0)
         status = cli_fail("%s has %zu problem%s%s", list->path, all, all == 1 ? "" : "s",
                           list->more > 0 ? "; the first are listed" : "");
     return status;
 }
 
-static int check(const char *path, bool json)
+static int inspect_check(const char *path, bool json)
 {
     weir_manifest_problems *list = NULL;
     check_engine engine = {.name = NULL};
     if (manifest_check(path, &list) != WEIR_OK)
-        return fail(path, json);
+        return inspect_check_fail(path, json);
     bool good = list->count > 0 || ask_engines(path, &engine) == WEIR_OK;
-    int status = good ? answer_all(list, &engine, json) : fail(path, json);
+    int status = good ? inspect_check_answer_all(list, &engine, json) : inspect_check_fail(path, json);
     check_engine_clear(&engine);
     manifest_problems_release(list);
     return status;
@@ -346,11 +349,11 @@ static int answer_config(const char *path, const server_config *file)
     return cli_flush(CLI_OK);
 }
 
-static int check_config(const char *path, bool json)
+static int inspect_check_config(const char *path, bool json)
 {
     server_config *file = serve_config(path);
     if (!file)
-        return fail(path, json);
+        return inspect_check_fail(path, json);
     check_models(file);
     size_t count = file->problem_count;
     int status = json ? answer_config_json(path, file) : answer_config(path, file);
@@ -368,16 +371,16 @@ static bool config_is(const char *path)
     return false;
 }
 
-static int check_config(const char *path, bool json)
+static int inspect_check_config(const char *path, bool json)
 {
-    return check(path, json);
+    return inspect_check(path, json);
 }
 
 #endif
 
 /* Unpacked packages ------------------------------------------------------------------------------------------------ */
 
-static int clear(bool json)
+static int inspect_check_clear(bool json)
 {
     char gone[24], left[24];
     weir_manifest_cleared c = WEIR_INIT(weir_manifest_cleared);
@@ -402,7 +405,7 @@ typedef struct check_args {
     bool clears, json;
 } check_args;
 
-static int read_path(char **operands, size_t count, void *to)
+static int inspect_check_read_path(char **operands, size_t count, void *to)
 {
     check_args *args = to;
     if (args->clears)
@@ -434,7 +437,7 @@ static const args_table arguments = {
         "('weir options') bound what stays by itself.",
     .options = option_list,
     .notes = "Exit status: 0 it is good; 1 it has problems, or cannot be read; 2 bad usage.",
-    .read_operands = read_path};
+    .read_operands = inspect_check_read_path};
 
 int verb_check(int argc, char **argv)
 {
@@ -443,9 +446,9 @@ int verb_check(int argc, char **argv)
     if (status >= 0)
         return status;
     if (args.clears)
-        return clear(args.json);
+        return inspect_check_clear(args.json);
     char *path = engine_file_named(args.path);
-    status = config_is(path) ? check_config(path, args.json) : check(path, args.json);
+    status = config_is(path) ? inspect_check_config(path, args.json) : inspect_check(path, args.json);
     free(path);
     return status;
 }

@@ -109,7 +109,7 @@ static void print_engines(void)
 
 /* As JSON ---------------------------------------------------------------------------------------------------------- */
 
-static json_t *bytes_json(uint64_t bytes)
+static json_t *inspect_devices_bytes_json(uint64_t bytes)
 {
     return bytes == WEIR_BYTES_UNKNOWN ? json_null() : json_integer((json_int_t)bytes);
 }
@@ -130,8 +130,8 @@ static json_t *device_json(const weir_hardware_device *d)
     json_object_set_new(object, "name", text_json(d->name));
     json_object_set_new(object, "runtime", text_json(d->runtime));
     json_object_set_new(object, "ordinal", json_integer(d->ordinal));
-    json_object_set_new(object, "total", bytes_json(d->total));
-    json_object_set_new(object, "free", bytes_json(d->free));
+    json_object_set_new(object, "total", inspect_devices_bytes_json(d->total));
+    json_object_set_new(object, "free", inspect_devices_bytes_json(d->free));
     json_object_set_new(object, "shares_host", json_boolean(d->shares_host));
     json_object_set_new(object, "discrete", json_boolean(d->discrete));
     json_object_set_new(object, "units", json_integer(d->units));
@@ -154,7 +154,7 @@ static json_t *lines_json(const char *lines)
     return list;
 }
 
-static int print_json(const weir_hardware *hardware)
+static int inspect_devices_print_json(const weir_hardware *hardware)
 {
     json_t *devices = json_array();
     for (size_t i = 0; i < hardware->device_count; i++)
@@ -165,7 +165,7 @@ static int print_json(const weir_hardware *hardware)
 
 /* For people ------------------------------------------------------------------------------------------------------- */
 
-static void bytes_cell(table *grid, uint64_t bytes)
+static void inspect_devices_bytes_cell(table *grid, uint64_t bytes)
 {
     char text[24];
     table_cell(grid, bytes == WEIR_BYTES_UNKNOWN ? "?" : weir_size_format(bytes, text, sizeof text), "", true);
@@ -195,14 +195,14 @@ static void device_row(table *grid, const weir_hardware_device *d)
     table_cell(grid, d->runtime[0] ? d->runtime : "-", d->usable ? terminal_bold() : terminal_faint(), false);
     table_cell(grid, weir_name_of(WEIR_NAMES_HARDWARE, d->kind), "", false);
     table_cell(grid, d->name, "", false);
-    bytes_cell(grid, d->total);
-    bytes_cell(grid, d->free);
+    inspect_devices_bytes_cell(grid, d->total);
+    inspect_devices_bytes_cell(grid, d->free);
     table_cell(grid, d->units ? units : "?", "", true);
     table_cell(grid, d->key, "", false);
     facts_cell(grid, d);
 }
 
-static void print_devices(const weir_hardware *hardware)
+static void inspect_devices_print_devices(const weir_hardware *hardware)
 {
     static const char *const titles[] = {"device", "kind", "name", "memory", "free", "units", "key", ""};
     table grid = {0};
@@ -222,7 +222,7 @@ static void print_devices(const weir_hardware *hardware)
     }
 }
 
-static void print_remarks(const char *lines)
+static void inspect_devices_print_remarks(const char *lines)
 {
     char *clean = text_clean(lines, strlen(lines), true);
     printf("\n%s%s%s\n", terminal_faint(), clean, terminal_plain());
@@ -270,11 +270,11 @@ int verb_devices(int argc, char **argv)
     if (weir_hardware_create(&look, &hardware) != WEIR_OK)
         return cli_fail("%s", weir_detail());
     if (args.json) {
-        status = print_json(hardware);
+        status = inspect_devices_print_json(hardware);
     } else {
-        print_devices(hardware);
+        inspect_devices_print_devices(hardware);
         print_engines();
-        print_remarks(hardware->remarks);
+        inspect_devices_print_remarks(hardware->remarks);
         status = cli_flush(CLI_OK);
     }
     weir_hardware_destroy(hardware);

@@ -26,7 +26,7 @@ typedef struct finding {
     char *problem;
 } finding;
 
-static finding look_at(const char *name)
+static finding inspect_engines_look_at(const char *name)
 {
     finding found = {.name = text_copy(name), .probe = WEIR_INIT(weir_engine_probe)};
     if (weir_engine_get(name, &found.table) != WEIR_OK) {
@@ -41,7 +41,7 @@ static finding look_at(const char *name)
     return found;
 }
 
-static json_t *finding_json(const finding *found)
+static json_t *inspect_engines_finding_json(const finding *found)
 {
     const weir_engine *table = found->table;
     json_t *object =
@@ -67,14 +67,14 @@ static void print_finding(const finding *found)
         printf("           %s\n", found->probe.library);
 }
 
-static json_t *list_engines(bool json, size_t *count)
+static json_t *inspect_engines_list_engines(bool json, size_t *count)
 {
     json_t *list = json_array();
     const char *name;
     for (*count = 0; (name = weir_engine_name_at(*count)) != NULL; ++*count) {
-        finding found = look_at(name);
+        finding found = inspect_engines_look_at(name);
         if (json)
-            json_array_append_new(list, finding_json(&found));
+            json_array_append_new(list, inspect_engines_finding_json(&found));
         else
             print_finding(&found);
         free(found.name);
@@ -90,7 +90,7 @@ int verb_engines(int argc, char **argv)
     if (status >= 0)
         return status;
     size_t count = 0;
-    json_t *list = list_engines(json, &count);
+    json_t *list = inspect_engines_list_engines(json, &count);
     weir_option path = WEIR_INIT(weir_option);
     bool named = weir_option_info("engine_path", 0, &path) == WEIR_OK && path.value[0] != '\0';
     if (json)

@@ -18,7 +18,7 @@
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
-static json_t *bytes_json(const weir_candidate *c)
+static json_t *explain_bytes_json(const weir_candidate *c)
 {
     json_t *bytes = c->predicted ? json_object() : json_null();
     for (int i = 0; c->predicted && i < WEIR_CLASS_COUNT; i++)
@@ -35,7 +35,8 @@ static json_t *exact_json(const weir_candidate *c)
 }
 
 /* Where each figure comes from: the candidate is asked for once more, which engines remember. */
-static json_t *source_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_candidate *c)
+static json_t *explain_source_json(const weir_manifest *manifest, const weir_choice_options *asked,
+                                   const weir_candidate *c)
 {
     weir_prediction said = WEIR_INIT(weir_prediction);
     weir_predict_options options = WEIR_INIT(weir_predict_options);
@@ -52,7 +53,7 @@ static json_t *source_json(const weir_manifest *manifest, const weir_choice_opti
     return source;
 }
 
-static json_t *place_json(const weir_candidate *c)
+static json_t *explain_place_json(const weir_candidate *c)
 {
     return json_pack("{s:o, s:o, s:o, s:o}", "engine", text_json(c->engine), "provider", text_json(c->provider),
                      "device", text_json(c->device), "runtime", text_json(c->runtime));
@@ -60,15 +61,15 @@ static json_t *place_json(const weir_candidate *c)
 
 static json_t *candidate_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_candidate *c)
 {
-    json_t *object = place_json(c);
+    json_t *object = explain_place_json(c);
     json_object_set_new(object, "library", text_json(c->library));
     json_object_set_new(object, "version", text_json(c->version));
     json_object_set_new(object, "verdict", json_string(weir_name_of(WEIR_NAMES_VERDICT, c->verdict)));
     json_object_set_new(object, "reason", text_json(c->reason));
     json_object_set_new(object, "rank", json_integer(c->rank));
-    json_object_set_new(object, "bytes", bytes_json(c));
+    json_object_set_new(object, "bytes", explain_bytes_json(c));
     json_object_set_new(object, "exact", exact_json(c));
-    json_object_set_new(object, "source", source_json(manifest, asked, c));
+    json_object_set_new(object, "source", explain_source_json(manifest, asked, c));
     json_object_set_new(object, "obtainable",
                         c->obtainable == WEIR_BYTES_UNKNOWN ? json_null() : json_integer((json_int_t)c->obtainable));
     return object;
@@ -107,7 +108,8 @@ static json_t *cores_json(const weir_manifest *manifest, const weir_choice_optio
                      (json_int_t)most);
 }
 
-static void print_cores(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice)
+static void explain_print_cores(const weir_manifest *manifest, const weir_choice_options *asked,
+                                const weir_choice *choice)
 {
     weir_cores_totals process = WEIR_INIT(weir_cores_totals);
     unsigned least, most;
@@ -120,12 +122,13 @@ static void print_cores(const weir_manifest *manifest, const weir_choice_options
         puts(least == 1 ? "its share of them" : "all of them in its turn");
 }
 
-static json_t *choice_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice)
+static json_t *explain_choice_json(const weir_manifest *manifest, const weir_choice_options *asked,
+                                   const weir_choice *choice)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < choice->count; i++)
         json_array_append_new(list, candidate_json(manifest, asked, &choice->candidates[i]));
-    json_t *chosen = choice->accepted > 0 ? place_json(&choice->candidates[0]) : json_null();
+    json_t *chosen = choice->accepted > 0 ? explain_place_json(&choice->candidates[0]) : json_null();
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "policy", choice->policy, "rule", text_json(choice->rule), "chosen",
                      chosen, "cores", cores_json(manifest, asked, choice), "candidates", list);
 }
@@ -167,7 +170,7 @@ static bool one_provider(const weir_candidate *first, size_t count)
 }
 
 /* The runtime's name is shorter than a key of NVML's, which is too long for a column. */
-static const char *device_name(const weir_candidate *c, size_t count)
+static const char *explain_device_name(const weir_candidate *c, size_t count)
 {
     if (count > 1)
         return "any";
@@ -190,13 +193,13 @@ static void bytes_text(const weir_candidate *c, char *text, size_t capacity)
         snprintf(text, capacity, "-");
 }
 
-static void add_row(table *grid, const weir_candidate *c, size_t count)
+static void explain_add_row(table *grid, const weir_candidate *c, size_t count)
 {
     char rank[16] = "", bytes[40], device[24];
     bool taken = c->verdict == WEIR_VERDICT_ACCEPTED;
     if (taken)
         snprintf(rank, sizeof rank, "%d", (int)c->rank);
-    snprintf(device, sizeof device, "%.20s", device_name(c, count));
+    snprintf(device, sizeof device, "%.20s", explain_device_name(c, count));
     bytes_text(c, bytes, sizeof bytes);
     table_row(grid);
     table_cell(grid, rank, terminal_bold(), true);
@@ -222,7 +225,7 @@ static void print_choice(const weir_choice *choice)
         table_cell(&grid, heads[i], terminal_faint(), i == 0 || i == 5);
     for (size_t i = 0, count; i < choice->count; i += count) {
         count = same_count(choice, i);
-        add_row(&grid, &choice->candidates[i], count);
+        explain_add_row(&grid, &choice->candidates[i], count);
     }
     table_print_within(&grid, screen, REASON_LEAST, stdout);
     table_clear(&grid);
@@ -236,7 +239,7 @@ typedef struct explain_args {
     bool json;
 } explain_args;
 
-static int read_model(char **operands, size_t count, void *to)
+static int explain_read_model(char **operands, size_t count, void *to)
 {
     explain_args *args = to;
     if (count != 1)
@@ -265,10 +268,10 @@ static const args_table arguments = {
              "--policy and --order: WEIR_POLICY "
              "and WEIR_PROVIDERS.\n\n"
              "Exit status: 0; 1 nothing is accepted, or the model cannot be looked at; 2 bad usage.",
-    .read_operands = read_model};
+    .read_operands = explain_read_model};
 
 /* The model could not be looked at; the detail says why. */
-static int fail(const explain_args *args)
+static int explain_fail(const explain_args *args)
 {
     char *reason = text_copy(weir_detail());
     if (args->json)
@@ -289,19 +292,19 @@ static int fail_choice(const explain_args *args, const weir_manifest *manifest, 
     bool usage = status == WEIR_ERR_INVALID && weir_choice_create(manifest, &plain, &choice) == WEIR_OK;
     weir_choice_destroy(choice);
     (void)weir_fail(status, "%s", reason);
-    int answer = usage ? cli_usage("explain", "%s", reason) : fail(args);
+    int answer = usage ? cli_usage("explain", "%s", reason) : explain_fail(args);
     free(reason);
     return answer;
 }
 
-static int answer(const explain_args *args, const weir_manifest *manifest, const weir_choice *choice)
+static int explain_answer(const explain_args *args, const weir_manifest *manifest, const weir_choice *choice)
 {
     int status = CLI_OK;
     if (args->json)
-        status = cli_print_json(choice_json(manifest, &args->options, choice));
+        status = cli_print_json(explain_choice_json(manifest, &args->options, choice));
     else {
         print_choice(choice);
-        print_cores(manifest, &args->options, choice);
+        explain_print_cores(manifest, &args->options, choice);
     }
     if (choice->accepted == 0 && status == CLI_OK)
         return cli_fail("%s: no engine, provider and device will do; %s", args->model,
@@ -309,7 +312,7 @@ static int answer(const explain_args *args, const weir_manifest *manifest, const
     return args->json ? status : cli_flush(status);
 }
 
-static int explain(explain_args *args, const char *path)
+static int inspect_explain(explain_args *args, const char *path)
 {
     weir_manifest *manifest = NULL;
     weir_hardware *machine = NULL;
@@ -323,11 +326,11 @@ static int explain(explain_args *args, const char *path)
         looked = weir_hardware_create(&where, &machine);
     args->options.hardware = machine;
     if (looked != WEIR_OK)
-        status = fail(args);
+        status = explain_fail(args);
     else if ((looked = weir_choice_create(manifest, &args->options, &choice)) != WEIR_OK)
         status = fail_choice(args, manifest, looked);
     else
-        status = answer(args, manifest, choice);
+        status = explain_answer(args, manifest, choice);
     weir_choice_destroy(choice);
     weir_hardware_destroy(machine);
     manifest_release(manifest);
@@ -341,7 +344,7 @@ int verb_explain(int argc, char **argv)
     if (status >= 0)
         return status;
     char *path = engine_file_named(args.model);
-    status = explain(&args, path);
+    status = inspect_explain(&args, path);
     free(path);
     return status;
 }

@@ -27,7 +27,7 @@ typedef struct predict_args {
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
-static json_t *bytes_json(const uint64_t bytes[WEIR_CLASS_MOST])
+static json_t *inspect_predict_bytes_json(const uint64_t bytes[WEIR_CLASS_MOST])
 {
     json_t *object = json_object();
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
@@ -46,10 +46,10 @@ static json_t *prediction_json(const weir_prediction *p)
     json_t *object =
         json_pack("{s:o, s:o, s:o, s:o}", "engine", text_json(p->engine), "provider", text_json(p->provider), "device",
                   text_json(p->device), "version", text_json(p->version));
-    json_object_set_new(object, "resident", bytes_json(p->resident));
-    json_object_set_new(object, "peak", bytes_json(p->peak));
-    json_object_set_new(object, "host", bytes_json(p->host));
-    json_object_set_new(object, "least", bytes_json(p->least));
+    json_object_set_new(object, "resident", inspect_predict_bytes_json(p->resident));
+    json_object_set_new(object, "peak", inspect_predict_bytes_json(p->peak));
+    json_object_set_new(object, "host", inspect_predict_bytes_json(p->host));
+    json_object_set_new(object, "least", inspect_predict_bytes_json(p->least));
     json_object_set_new(object, "least_total", text_json_count(p->least_total));
     json_object_set_new(object, "resident_total", text_json_count(p->resident_total));
     json_object_set_new(object, "peak_total", text_json_count(p->peak_total));
@@ -64,7 +64,7 @@ static json_t *prediction_json(const weir_prediction *p)
     return object;
 }
 
-static json_t *answer_json(const weir_prediction *p, const weir_fit *fit)
+static json_t *inspect_predict_answer_json(const weir_prediction *p, const weir_fit *fit)
 {
     json_t *object = prediction_json(p);
     json_t *way = json_null();
@@ -78,22 +78,23 @@ static json_t *answer_json(const weir_prediction *p, const weir_fit *fit)
 
 /* Text ------------------------------------------------------------------------------------------------------------- */
 
-static void size_cell(table *grid, uint64_t bytes)
+static void inspect_predict_size_cell(table *grid, uint64_t bytes)
 {
     char text[24];
     table_cell(grid, bytes > 0 ? weir_size_format(bytes, text, sizeof text) : "0", "", true);
 }
 
-static void add_row(table *grid, const char *name, const weir_prediction *p, const uint64_t bytes[3], const char *from)
+static void inspect_predict_add_row(table *grid, const char *name, const weir_prediction *p, const uint64_t bytes[3],
+                                    const char *from)
 {
     table_row(grid);
     table_cell(grid, name, "", false);
     for (int i = 0; i < (p->host_total > 0 ? 3 : 2); i++)
-        size_cell(grid, bytes[i]);
+        inspect_predict_size_cell(grid, bytes[i]);
     table_cell(grid, from, "", false);
 }
 
-static void print_table(const weir_prediction *p)
+static void inspect_predict_print_table(const weir_prediction *p)
 {
     static const char *const heads[] = {"class", "resident", "peak", "on the host", "from"};
     table grid = {0};
@@ -108,15 +109,15 @@ static void print_table(const weir_prediction *p)
             continue;
         snprintf(from, sizeof from, "%s%s", weir_name_of(WEIR_NAMES_SOURCE, (int)p->source[i]),
                  p->exact[i] ? ", exact" : "");
-        add_row(&grid, weir_name_of(WEIR_NAMES_CLASS, i), p, bytes, from);
+        inspect_predict_add_row(&grid, weir_name_of(WEIR_NAMES_CLASS, i), p, bytes, from);
     }
     const uint64_t all[3] = {p->resident_total, p->peak_total, p->host_total};
-    add_row(&grid, "together", p, all, "");
+    inspect_predict_add_row(&grid, "together", p, all, "");
     table_print(&grid, stdout);
     table_clear(&grid);
 }
 
-static void print_answer(const weir_prediction *p)
+static void inspect_predict_print_answer(const weir_prediction *p)
 {
     printf("%s with %s on %s", p->engine, p->provider, p->device);
     if (p->context > 0)
@@ -128,7 +129,7 @@ static void print_answer(const weir_prediction *p)
     if (p->loads > 0)
         printf("; %llu %s measured", (unsigned long long)p->loads, p->loads == 1 ? "load was" : "loads were");
     puts("\n");
-    print_table(p);
+    inspect_predict_print_table(p);
 }
 
 static void print_fit(const predict_args *args, const weir_fit *fit)
@@ -144,19 +145,19 @@ static void print_fit(const predict_args *args, const weir_fit *fit)
 
 /* The verb --------------------------------------------------------------------------------------------------------- */
 
-static void add_setting(predict_args *args, const char *key, const char *value)
+static void inspect_predict_add_setting(predict_args *args, const char *key, const char *value)
 {
     args->settings = text_grow(args->settings, args->setting_count + 1, sizeof *args->settings);
     args->settings[args->setting_count++] = (weir_setting){key, value};
 }
 
-static int read_setting(const arg *option, const char *value, void *to)
+static int inspect_predict_read_setting(const arg *option, const char *value, void *to)
 {
     const char *equals = strchr(value, '=');
     (void)option;
     if (equals == NULL || equals == value)
         return cli_usage("predict", "--set %s: KEY=VALUE is wanted", value);
-    add_setting(to, text_print("%.*s", (int)(equals - value), value), text_copy(equals + 1));
+    inspect_predict_add_setting(to, text_print("%.*s", (int)(equals - value), value), text_copy(equals + 1));
     return -1;
 }
 
@@ -169,7 +170,7 @@ static int read_fit(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int read_model(char **operands, size_t count, void *to)
+static int inspect_predict_read_model(char **operands, size_t count, void *to)
 {
     predict_args *args = to;
     if (count != 1)
@@ -188,7 +189,7 @@ static const arg option_list[] = {
     {"context", "N", "tokens of one sequence", ARG_NUMBER, AT(context), 1, 1 << 24},
     {"sequences", "N", "that go on together", ARG_NUMBER, AT(sequences), 1, 256},
     {"set", "KEY=VALUE", "a setting of the engine, as at a load; dims=batch=1,sequence=128 of an ONNX model", ARG_CALL,
-     .read = read_setting},
+     .read = inspect_predict_read_setting},
     {"quick", NULL, "of the file alone: no engine's library is opened", ARG_FLAG, AT(options.quick)},
     {"cold", NULL, "leave out what earlier loads have measured", ARG_FLAG, AT(options.cold)},
     {"fit", "SIZE", "also how it would fit into SIZE", ARG_CALL, .read = read_fit},
@@ -208,15 +209,15 @@ static const args_table arguments = {
     .notes = "MODEL is a file, a folder with genai_config.json, or the name of one in the store's models/. What loads "
              "have measured is in the store's file predictions, unless WEIR_PREDICTIONS is 0.\n\n"
              "Exit status: 0; 1 the model cannot be looked at, or does not fit; 2 bad usage.",
-    .read_operands = read_model};
+    .read_operands = inspect_predict_read_model};
 
-static int answer(const predict_args *args, const weir_prediction *p, const weir_fit *fit)
+static int inspect_predict_answer(const predict_args *args, const weir_prediction *p, const weir_fit *fit)
 {
     int status = CLI_OK;
     if (args->json) {
-        status = cli_print_json(answer_json(p, fit));
+        status = cli_print_json(inspect_predict_answer_json(p, fit));
     } else {
-        print_answer(p);
+        inspect_predict_print_answer(p);
         if (fit)
             print_fit(args, fit);
     }
@@ -225,15 +226,16 @@ static int answer(const predict_args *args, const weir_prediction *p, const weir
     return args->json ? status : cli_flush(status);
 }
 
-static int predict(predict_args *args, const char *path)
+static int inspect_predict(predict_args *args, const char *path)
 {
     weir_manifest *manifest = NULL;
     weir_prediction p = WEIR_INIT(weir_prediction);
     weir_fit fit = WEIR_INIT(weir_fit);
     if (args->context > 0)
-        add_setting(args, text_copy("context"), text_print("%llu", (unsigned long long)args->context));
+        inspect_predict_add_setting(args, text_copy("context"), text_print("%llu", (unsigned long long)args->context));
     if (args->sequences > 0)
-        add_setting(args, text_copy("sequences"), text_print("%llu", (unsigned long long)args->sequences));
+        inspect_predict_add_setting(args, text_copy("sequences"),
+                                    text_print("%llu", (unsigned long long)args->sequences));
     args->options.settings = args->settings;
     args->options.setting_count = args->setting_count;
     weir_status status = manifest_read(path, &manifest);
@@ -242,7 +244,8 @@ static int predict(predict_args *args, const char *path)
         status = weir_predict(NULL, &args->options, &p);
     if (status == WEIR_OK && args->fit > 0)
         status = weir_predict_fit(NULL, &args->options, args->fit, &args->allowed, &fit);
-    int code = status == WEIR_OK ? answer(args, &p, args->fit > 0 ? &fit : NULL) : cli_fail("%s", weir_detail());
+    int code = status == WEIR_OK ? inspect_predict_answer(args, &p, args->fit > 0 ? &fit : NULL)
+                                 : cli_fail("%s", weir_detail());
     manifest_release(manifest);
     return code;
 }
@@ -253,7 +256,7 @@ int verb_predict(int argc, char **argv)
     int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status < 0) {
         char *path = engine_file_named(args.model);
-        status = predict(&args, path);
+        status = inspect_predict(&args, path);
         free(path);
     }
     for (size_t i = 0; i < args.setting_count; i++) {

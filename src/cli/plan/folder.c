@@ -10,7 +10,7 @@
 static const char config_name[] = "genai_config.json";
 
 /* With a slash at its end; "" is the working directory. */
-static char *folder_of(const char *path)
+static char *plan_folder_of(const char *path)
 {
     if (!wi_suffix_of(config_name, path))
         return text_print("%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/");
@@ -19,7 +19,7 @@ static char *folder_of(const char *path)
 }
 
 /* GenAI's own name for it is taken where the config has none. */
-static weir_status read_name(const char *config, char **name)
+static weir_status plan_folder_read_name(const char *config, char **name)
 {
     json_error_t error;
     json_t *root = json_load_file(config, 0, &error);
@@ -40,8 +40,8 @@ weir_status plan_graph_find(plan_args *args)
 {
     if (!wi_path_taken(config_name, args->file))
         return WEIR_OK;
-    char *folder = folder_of(args->file), *config = text_print("%s%s", folder, config_name), *name = NULL;
-    weir_status status = read_name(config, &name);
+    char *folder = plan_folder_of(args->file), *config = text_print("%s%s", folder, config_name), *name = NULL;
+    weir_status status = plan_folder_read_name(config, &name);
     if (status == WEIR_OK) {
         free(args->file);
         args->file = text_print("%s%s", folder, name);

@@ -65,7 +65,7 @@ static char *shape_text(const graph_value *value)
     return whole;
 }
 
-static char *clean(onnx_text text)
+static char *plan_model_clean(onnx_text text)
 {
     return text_clean(text.size ? text.text : "", text.size, false);
 }
@@ -75,18 +75,18 @@ static void set_origins(const graph *g, const graph_memory *memory, plan_source 
     out->origins = text_zeroed(memory->count, sizeof *out->origins);
     for (uint32_t i = 0; i < memory->count; i++) {
         const graph_value *value = &g->values[memory->values[i]];
-        out->origins[i].maker = clean(graph_origin(g, memory->values[i]));
+        out->origins[i].maker = plan_model_clean(graph_origin(g, memory->values[i]));
         out->origins[i].shape = shape_text(value);
     }
     out->steps = text_zeroed(memory->steps, sizeof *out->steps);
     for (size_t i = 0; i < memory->steps; i++) {
         const graph_node *node = &g->nodes[memory->order[i]];
-        out->steps[out->step_count++] = clean(node->name.size ? node->name : node->op);
+        out->steps[out->step_count++] = plan_model_clean(node->name.size ? node->name : node->op);
     }
 }
 
 /* Appends a remark. */
-static void remark(plan_source *out, char *more)
+static void plan_model_remark(plan_source *out, char *more)
 {
     char *before = out->remark;
     out->remark = before ? text_print("%s; %s", before, more) : text_copy(more);
@@ -97,21 +97,24 @@ static void remark(plan_source *out, char *more)
 static void add_remarks(const graph *g, plan_source *out)
 {
     if (g->branched > 0)
-        remark(out, text_print("%zu %s branches, each planned by itself: the larger one is in the plan, as one buffer",
-                               g->branched, g->branched == 1 ? "node has" : "nodes have"));
+        plan_model_remark(
+            out, text_print("%zu %s branches, each planned by itself: the larger one is in the plan, as one buffer",
+                            g->branched, g->branched == 1 ? "node has" : "nodes have"));
     if (g->bodies > 0)
-        remark(out, text_print("%zu %s a graph inside; the %zu %s there %s not in the plan", g->bodies,
-                               g->bodies == 1 ? "node has" : "nodes have", g->inside,
-                               g->inside == 1 ? "tensor made" : "tensors made", g->inside == 1 ? "is" : "are"));
+        plan_model_remark(out,
+                          text_print("%zu %s a graph inside; the %zu %s there %s not in the plan", g->bodies,
+                                     g->bodies == 1 ? "node has" : "nodes have", g->inside,
+                                     g->inside == 1 ? "tensor made" : "tensors made", g->inside == 1 ? "is" : "are"));
     if (g->guesses == 0)
         return;
-    char *first = clean(g->values[g->first_guess].name);
-    remark(out, text_print("%zu %s another shape than the file says, \"%s\" first: the operators' were taken",
-                           g->guesses, g->guesses == 1 ? "tensor has" : "tensors have", first));
+    char *first = plan_model_clean(g->values[g->first_guess].name);
+    plan_model_remark(out,
+                      text_print("%zu %s another shape than the file says, \"%s\" first: the operators' were taken",
+                                 g->guesses, g->guesses == 1 ? "tensor has" : "tensors have", first));
     free(first);
 }
 
-static weir_status read_graph(const plan_args *args, graph *g, plan_source *out)
+static weir_status plan_model_read_graph(const plan_args *args, graph *g, plan_source *out)
 {
     graph_memory memory = {.count = 0};
     g->apart = !args->in_place;
@@ -140,7 +143,7 @@ static weir_status read_graph(const plan_args *args, graph *g, plan_source *out)
 }
 
 /* Unknown types are reported first. */
-static weir_status check(const plan_args *args, const graph_givens *givens, onnx_file *file)
+static weir_status plan_model_check(const plan_args *args, const graph_givens *givens, onnx_file *file)
 {
     for (size_t i = 0; i < givens->shape_count; i++)
         if (givens->shapes[i].type < 0)
@@ -165,11 +168,11 @@ weir_status plan_source_model(const plan_args *args, plan_source *out)
         return status;
     givens.dims = convert_args(args->dims, args->dim_count);
     givens.shapes = convert_args(args->shapes, args->shape_count);
-    status = check(args, &givens, &file);
+    status = plan_model_check(args, &givens, &file);
     if (status == WEIR_OK)
         status = graph_read(&file, &givens, &g);
     if (status == WEIR_OK)
-        status = read_graph(args, &g, out);
+        status = plan_model_read_graph(args, &g, out);
     graph_clear(&g);
     free(givens.dims);
     free(givens.shapes);

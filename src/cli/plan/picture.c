@@ -105,7 +105,8 @@ static change *changes(const picture *p)
 }
 
 /* Calls `each` for each span of steps with the same live bytes. */
-static void sweep(const picture *p, void (*each)(uint64_t from, uint64_t to, uint64_t live, void *user), void *user)
+static void picture_sweep(const picture *p, void (*each)(uint64_t from, uint64_t to, uint64_t live, void *user),
+                          void *user)
 {
     change *list = changes(p);
     uint64_t live = 0;
@@ -131,7 +132,7 @@ static void take_peak(uint64_t from, uint64_t to, uint64_t live, void *user)
 static void find_peak(picture *p)
 {
     p->peak = p->peak_step = 0;
-    sweep(p, take_peak, p);
+    picture_sweep(p, take_peak, p);
 }
 
 /* The curve -------------------------------------------------------------------------------------------------------- */
@@ -162,7 +163,7 @@ static void put_live(const picture *p)
 {
     curve *c = text_zeroed(1, sizeof *c);
     c->p = p;
-    sweep(p, take_columns, c);
+    picture_sweep(p, take_columns, c);
     fprintf(p->file, "<path class=\"live\" d=\"M%d %d", LEFT, LIVE_BOTTOM);
     for (int i = 0; i < COLUMNS; i++)
         if (i == 0 || c->most[i] != c->most[i - 1])
@@ -250,7 +251,7 @@ static const char *colour_name(const picture *p, unsigned colour)
 
 /* Frame ------------------------------------------------------------------------------------------------------------ */
 
-static void put_text(const picture *p, double x, double y, const char *class_name, const char *text)
+static void picture_put_text(const picture *p, double x, double y, const char *class_name, const char *text)
 {
     fprintf(p->file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class_name);
     text_html(p->file, text);
@@ -273,8 +274,8 @@ static void put_heading(const picture *p)
                             weir_size_format(sum->arena, arena, sizeof arena), above,
                             weir_size_format(sum->unshared, unshared, sizeof unshared), sum->buffers, sum->steps);
     free(above);
-    put_text(p, 32, 44, "title", plan_file_name(p->answer->args));
-    put_text(p, 32, 68, "n", text);
+    picture_put_text(p, 32, 44, "title", plan_file_name(p->answer->args));
+    picture_put_text(p, 32, 68, "n", text);
     free(text);
     fprintf(p->file, "<text id=\"told\" x=\"32\" y=\"98\" class=\"strong n\">%s</text>\n",
             p->count ? "Point at a rectangle to see what it is" : "Nothing here takes memory");
@@ -299,9 +300,9 @@ static void put_addresses(const picture *p)
             put_line(p, LEFT, y, RIGHT, y, "grid");
         /* the arena's own end is labelled too, and must not meet the last tick */
         if (at == 0 || (y > TOP + 14 && at != p->arena))
-            put_text(p, LEFT - 10, y + 4, "end n", at ? weir_size_format(at, text, sizeof text) : "0");
+            picture_put_text(p, LEFT - 10, y + 4, "end n", at ? weir_size_format(at, text, sizeof text) : "0");
     }
-    put_text(p, LEFT - 10, TOP + 4, "strong end n", weir_size_format(p->arena, text, sizeof text));
+    picture_put_text(p, LEFT - 10, TOP + 4, "strong end n", weir_size_format(p->arena, text, sizeof text));
 }
 
 /* The smallest of 1, 2, 5, 10, 20 … of which no more than ten make all steps. */
@@ -319,14 +320,14 @@ static void put_steps(const picture *p)
     uint64_t step = round_steps(p->steps);
     for (uint64_t at = 0; at <= p->steps; at += step) {
         char *text = text_print("%" PRIu64, at);
-        put_text(p, x_of(p, at), LIVE_BOTTOM + 18, "mid n", text);
+        picture_put_text(p, x_of(p, at), LIVE_BOTTOM + 18, "mid n", text);
         put_line(p, x_of(p, at), LIVE_BOTTOM, x_of(p, at), LIVE_BOTTOM + 4, "grid");
         free(text);
     }
-    put_text(p, LEFT - 10, LIVE_BOTTOM + 18, "end", "step");
+    picture_put_text(p, LEFT - 10, LIVE_BOTTOM + 18, "end", "step");
 }
 
-static void put_frame(const picture *p)
+static void picture_put_frame(const picture *p)
 {
     fprintf(p->file,
             "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n<rect class=\"card\" x=\"%d\" y=\"%d\" width=\"%d\" "
@@ -335,12 +336,12 @@ static void put_frame(const picture *p)
     put_heading(p);
     put_addresses(p);
     put_steps(p);
-    put_text(p, LEFT - 10, LIVE_TOP + 12, "end", "live");
+    picture_put_text(p, LEFT - 10, LIVE_TOP + 12, "end", "live");
 }
 
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
 
-static void put_title(const picture *p, const plan_storage *s)
+static void picture_put_title(const picture *p, const plan_storage *s)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
     char size[24];
@@ -406,7 +407,7 @@ static void put_storage(picture *p, size_t i)
     bool thin = width < 4 || height < 3;
     fprintf(p->file, "<rect class=\"t%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"var(--c%u)\"%s>",
             thin ? " thin" : "", x, y, width, height, colour_of(p, i), width > 12 && height > 12 ? " rx=\"2\"" : "");
-    put_title(p, s);
+    picture_put_title(p, s);
     fputs("</rect>\n", p->file);
     put_labels(p, s, x, y, width, height);
 }
@@ -424,7 +425,7 @@ static void put_peak(const picture *p)
     char *text = text_print("most live: %s in step %" PRIu64 "%s%s", weir_size_format(p->peak, size, sizeof size),
                             p->peak_step, *what ? ", " : "", what);
     put_line(p, x, LIVE_TOP - 4, x, LIVE_BOTTOM, "bound");
-    put_text(p, left ? x + 2 : x - 2, LIVE_TOP - 8, left ? "bound halo end" : "bound halo", text);
+    picture_put_text(p, left ? x + 2 : x - 2, LIVE_TOP - 8, left ? "bound halo end" : "bound halo", text);
     free(text);
 }
 
@@ -435,7 +436,7 @@ static void put_bound(const picture *p)
     if (y < TOP + .5)
         return;
     put_line(p, LEFT, y, RIGHT, y, "bound");
-    put_text(p, RIGHT - 6, y + 14, "bound halo end", "lower bound");
+    picture_put_text(p, RIGHT - 6, y + 14, "bound halo end", "lower bound");
 }
 
 /* Each colour with its live bytes at the peak. */
@@ -458,14 +459,14 @@ static void put_legend(const picture *p)
             text_print("%s, %s", colour_name(p, i), live[i] ? weir_size_format(live[i], size, sizeof size) : "none");
         fprintf(p->file, "<rect x=\"%.1f\" y=\"%d\" width=\"11\" height=\"11\" rx=\"3\" fill=\"var(--c%u)\"/>\n", x,
                 756, i);
-        put_text(p, x + 17, 766, "n", text);
+        picture_put_text(p, x + 17, 766, "n", text);
         x += 17 + 6.6 * (double)text_columns(text) + 20;
         free(text);
     }
-    put_text(p, LEFT, 788, "", "sizes: live in the step in which the most is");
+    picture_put_text(p, LEFT, 788, "", "sizes: live in the step in which the most is");
     if (p->unseen > 0) {
         char *text = text_print("%zu are too small to be seen", p->unseen);
-        put_text(p, RIGHT, 788, "end", text);
+        picture_put_text(p, RIGHT, 788, "end", text);
         free(text);
     }
 }
@@ -481,7 +482,7 @@ weir_status plan_draw(const plan_answer *answer, const char *path)
     find_peak(&p);
     fprintf(p.file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n", WIDTH, HEIGHT);
     fputs(style, p.file);
-    put_frame(&p);
+    picture_put_frame(&p);
     for (size_t i = 0; i < p.count; i++)
         put_storage(&p, i);
     put_live(&p);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* "1x128x768"; an empty text has no dimensions. False: it is no such text. */
-static bool read_dims(const char *text, plan_shape_arg *out)
+static bool plan_read_dims(const char *text, plan_shape_arg *out)
 {
     char *copy = text_copy(text), *rest = *text ? copy : NULL;
     bool good = true;
@@ -46,7 +46,7 @@ static int read_shape_arg(const arg *option, const char *value, void *to)
         given.type = text_copy(colon + 1);
         *colon = '\0';
     }
-    if (equals == NULL || equals == given.name || !read_dims(equals + 1, &given) || (one && given.rank != 1)) {
+    if (equals == NULL || equals == given.name || !plan_read_dims(equals + 1, &given) || (one && given.rank != 1)) {
         clear_shape_arg(&given);
         return cli_usage("plan", "--%s %s: %s is wanted", option->name, value,
                          one ? "NAME=N" : "NAME=NxNxN (or NAME= for a scalar)");
@@ -82,7 +82,7 @@ static int read_seconds(const arg *option, const char *value, void *to)
     return cli_usage("plan", "--seconds %s: a number above 0 is wanted", value);
 }
 
-static int read_file_name(char **operands, size_t count, void *to)
+static int plan_read_file_name(char **operands, size_t count, void *to)
 {
     plan_args *args = to;
     if (args->csv && args->json)
@@ -130,7 +130,7 @@ static const args_table arguments = {
         "  a plan that was saved: it is checked, and shown as it is.",
     .options = option_list,
     .notes = "Exit status: 0; 1 it failed, with one line on standard error; 2 bad usage.",
-    .read_operands = read_file_name};
+    .read_operands = plan_read_file_name};
 
 static void clear_args(plan_args *args)
 {
@@ -152,7 +152,7 @@ const char *plan_file_name(const plan_args *args)
 /* Planning --------------------------------------------------------------------------------------------------------- */
 
 /* Whichever ends it first: the effort or the clock. */
-static bool show_progress(const weir_plan_progress *progress, void *user)
+static bool plan_show_progress(const weir_plan_progress *progress, void *user)
 {
     const plan_args *args = user;
     double passed = args->seconds > 0 ? progress->seconds / args->seconds : 0;
@@ -160,7 +160,7 @@ static bool show_progress(const weir_plan_progress *progress, void *user)
     return true;
 }
 
-static weir_status make(plan_answer *answer)
+static weir_status plan_make(plan_answer *answer)
 {
     const plan_args *args = answer->args;
     answer->summary = WEIR_INIT(weir_plan_details);
@@ -172,7 +172,7 @@ static weir_status make(plan_answer *answer)
     options.mode = args->quick ? WEIR_PLAN_QUICK : WEIR_PLAN_SEARCH;
     options.alignment = args->align ? args->align : answer->source->kind == PLAN_LIST ? 1 : 256;
     options.seconds = args->seconds;
-    options.progress = show_progress;
+    options.progress = plan_show_progress;
     options.user = (void *)args;
     weir_status status = weir_plan_create(answer->source->buffers, &options, &answer->plan);
     terminal_progress_end();
@@ -181,7 +181,7 @@ static weir_status make(plan_answer *answer)
     return status == WEIR_OK ? weir_plan_info(answer->plan, &answer->summary) : status;
 }
 
-static int answer_all(const plan_answer *answer)
+static int plan_answer_all(const plan_answer *answer)
 {
     const plan_args *args = answer->args;
     if (args->svg && plan_draw(answer, args->svg) != WEIR_OK)
@@ -205,9 +205,9 @@ int verb_plan(int argc, char **argv)
     int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status < 0) {
         bool good = plan_graph_find(&args) == WEIR_OK && plan_source_load(&args, &source) == WEIR_OK &&
-                    make(&answer) == WEIR_OK;
+                    plan_make(&answer) == WEIR_OK;
         const char *said = weir_detail();
-        status = good                                  ? answer_all(&answer)
+        status = good                                  ? plan_answer_all(&answer)
                  : strstr(said, plan_file_name(&args)) ? cli_fail("%s", said)
                                                        : cli_fail("%s: %s", args.file, said);
     }

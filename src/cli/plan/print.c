@@ -14,7 +14,7 @@
 /* Places ----------------------------------------------------------------------------------------------------------- */
 
 /* The buffer whose bytes it has: itself, or the one that it is a view of. */
-static uint32_t storage_of(const weir_buffers *buffers, uint32_t index)
+static uint32_t plan_print_storage_of(const weir_buffers *buffers, uint32_t index)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
     while (weir_buffer_info(buffers, index, &b) == WEIR_OK && b.sharing == WEIR_SHARING_VIEW)
@@ -27,7 +27,7 @@ static void lengthen(const weir_buffers *buffers, plan_storage *by_buffer)
 {
     for (uint32_t i = 0; i < plan_list_info(buffers).count; i++) {
         weir_buffer b = WEIR_INIT(weir_buffer);
-        uint32_t at = storage_of(buffers, i);
+        uint32_t at = plan_print_storage_of(buffers, i);
         if (weir_buffer_info(buffers, i, &b) != WEIR_OK)
             continue;
         plan_storage *to = &by_buffer[at];
@@ -50,7 +50,7 @@ static int by_buffer_and_begin(const void *a, const void *b)
 }
 
 /* The gaps by buffer; the caller frees them. */
-static weir_gap *read_gaps(const weir_buffers *buffers, size_t *count)
+static weir_gap *plan_print_read_gaps(const weir_buffers *buffers, size_t *count)
 {
     weir_buffers_details its = plan_list_info(buffers);
     *count = its.gap_count;
@@ -63,10 +63,10 @@ static weir_gap *read_gaps(const weir_buffers *buffers, size_t *count)
 }
 
 /* Splits storages at their gaps. */
-static plan_storage *split(plan_storage *whole, size_t *count, const weir_buffers *buffers)
+static plan_storage *plan_print_split(plan_storage *whole, size_t *count, const weir_buffers *buffers)
 {
     size_t gap_count, at = 0, made = 0;
-    weir_gap *gaps = read_gaps(buffers, &gap_count);
+    weir_gap *gaps = plan_print_read_gaps(buffers, &gap_count);
     if (gap_count == 0) {
         free(gaps);
         return whole;
@@ -90,7 +90,7 @@ static plan_storage *split(plan_storage *whole, size_t *count, const weir_buffer
 }
 
 /* Fills in the place of a buffer that has bytes of its own. */
-static void place(const weir_plan *plan, plan_storage *by_buffer, uint32_t i)
+static void plan_print_place(const weir_plan *plan, plan_storage *by_buffer, uint32_t i)
 {
     const weir_buffers *buffers = plan_info(plan).list;
     weir_slot slot = WEIR_INIT(weir_slot);
@@ -101,7 +101,7 @@ static void place(const weir_plan *plan, plan_storage *by_buffer, uint32_t i)
     plan_storage *s = &by_buffer[i];
     bool written_over = b.sharing == WEIR_SHARING_IN_PLACE && slot.root != i;
     s->buffer = i;
-    s->over = written_over ? storage_of(buffers, b.of) : WEIR_NO_BUFFER;
+    s->over = written_over ? plan_print_storage_of(buffers, b.of) : WEIR_NO_BUFFER;
     s->offset = slot.offset;
     s->length = slot.length;
     if (written_over && by_buffer[s->over].end > s->begin)
@@ -115,17 +115,17 @@ plan_storage *plan_storages(const weir_plan *plan, bool pieces, size_t *count)
     plan_storage *by_buffer = text_zeroed(all, sizeof *by_buffer);
     lengthen(buffers, by_buffer);
     for (uint32_t i = 0; i < all; i++)
-        place(plan, by_buffer, i);
+        plan_print_place(plan, by_buffer, i);
     *count = 0;
     for (uint32_t i = 0; i < all; i++)
         if (by_buffer[i].length > 0)
             by_buffer[(*count)++] = by_buffer[i];
-    return pieces ? split(by_buffer, count, buffers) : by_buffer;
+    return pieces ? plan_print_split(by_buffer, count, buffers) : by_buffer;
 }
 
 /* Places as JSON --------------------------------------------------------------------------------------------------- */
 
-static json_t *place_json(const plan_answer *a, uint32_t i)
+static json_t *plan_print_place_json(const plan_answer *a, uint32_t i)
 {
     weir_slot slot = WEIR_INIT(weir_slot);
     weir_buffer b = WEIR_INIT(weir_buffer);
@@ -147,7 +147,7 @@ static json_t *places_json(const plan_answer *a)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < a->summary.buffers; i++)
-        json_array_append_new(list, place_json(a, i));
+        json_array_append_new(list, plan_print_place_json(a, i));
     return list;
 }
 
@@ -176,7 +176,7 @@ void plan_print_csv(const plan_answer *a)
     size_t count, gap_count, at = 0;
     const weir_buffers *buffers = plan_info(a->plan).list;
     plan_storage *storages = plan_storages(a->plan, false, &count);
-    weir_gap *gaps = read_gaps(buffers, &gap_count);
+    weir_gap *gaps = plan_print_read_gaps(buffers, &gap_count);
     puts(gap_count ? "id,lower,upper,size,offset,gaps" : "id,lower,upper,size,offset");
     for (size_t i = 0; i < count; i++) {
         const plan_storage *s = &storages[i];
@@ -194,14 +194,14 @@ void plan_print_csv(const plan_answer *a)
     free(storages);
 }
 
-static double over(uint64_t a, uint64_t b)
+static double plan_print_over(uint64_t a, uint64_t b)
 {
     return b ? (double)a / (double)b : a ? 0 : 1;
 }
 
 /* Text ------------------------------------------------------------------------------------------------------------- */
 
-static void row(table *grid, const char *name, uint64_t bytes, char *note)
+static void plan_print_row(table *grid, const char *name, uint64_t bytes, char *note)
 {
     char text[24];
     table_row(grid);
@@ -221,28 +221,30 @@ static char *arena_note(const weir_plan_details *sum)
                                        : "";
     return text_print("%s above the lower bound (%.2g %%)%s",
                       weir_size_format(sum->arena - sum->lower_bound, more, sizeof more),
-                      100 * (over(sum->arena, sum->lower_bound) - 1), why);
+                      100 * (plan_print_over(sum->arena, sum->lower_bound) - 1), why);
 }
 
 static void model_rows(table *grid, const plan_source *from)
 {
-    row(grid, "weights", from->weights, text_print("apart, %u tensors", from->weight_count));
+    plan_print_row(grid, "weights", from->weights, text_print("apart, %u tensors", from->weight_count));
     if (from->constants > 0)
-        row(grid, "constants", from->constants, text_print("apart, from %zu nodes that need not run", from->folded));
-    row(grid, "inputs", from->inputs, text_copy("of the arena, up to their last use"));
-    row(grid, "outputs", from->outputs, text_copy("of the arena, up to the end"));
+        plan_print_row(grid, "constants", from->constants,
+                       text_print("apart, from %zu nodes that need not run", from->folded));
+    plan_print_row(grid, "inputs", from->inputs, text_copy("of the arena, up to their last use"));
+    plan_print_row(grid, "outputs", from->outputs, text_copy("of the arena, up to the end"));
 }
 
-static void trace_rows(table *grid, const plan_source *from, uint64_t arena)
+static void plan_print_trace_rows(table *grid, const plan_source *from, uint64_t arena)
 {
-    row(grid, "requested", from->requested, text_copy("live at once, at the most"));
+    plan_print_row(grid, "requested", from->requested, text_copy("live at once, at the most"));
     if (from->recorded > 0)
-        row(grid, "recorded", from->recorded,
-            text_print("held by the allocator that was recorded, %.3f times the arena", over(from->recorded, arena)));
+        plan_print_row(grid, "recorded", from->recorded,
+                       text_print("held by the allocator that was recorded, %.3f times the arena",
+                                  plan_print_over(from->recorded, arena)));
     if (from->replayed > 0)
-        row(grid, "replayed", from->replayed,
-            text_print("held by weir's allocator, which knows no future: %.3f times the arena",
-                       over(from->replayed, arena)));
+        plan_print_row(grid, "replayed", from->replayed,
+                       text_print("held by weir's allocator, which knows no future: %.3f times the arena",
+                                  plan_print_over(from->replayed, arena)));
 }
 
 static void print_title(const plan_answer *a)
@@ -269,13 +271,14 @@ void plan_print(const plan_answer *a)
     table grid = {0};
     char time[24];
     print_title(a);
-    row(&grid, "arena", sum->arena, arena_note(sum));
-    row(&grid, "lower bound", sum->lower_bound, text_copy("live at once, at the most"));
-    row(&grid, "unshared", sum->unshared, text_print("%.2f times the arena", over(sum->unshared, sum->arena)));
+    plan_print_row(&grid, "arena", sum->arena, arena_note(sum));
+    plan_print_row(&grid, "lower bound", sum->lower_bound, text_copy("live at once, at the most"));
+    plan_print_row(&grid, "unshared", sum->unshared,
+                   text_print("%.2f times the arena", plan_print_over(sum->unshared, sum->arena)));
     if (a->source->kind == PLAN_MODEL)
         model_rows(&grid, a->source);
     else if (a->source->kind == PLAN_TRACE)
-        trace_rows(&grid, a->source, sum->arena);
+        plan_print_trace_rows(&grid, a->source, sum->arena);
     table_print(&grid, stdout);
     table_clear(&grid);
     if (a->source->remark)
@@ -288,7 +291,7 @@ void plan_print(const plan_answer *a)
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
-static json_t *source_json(const plan_answer *a)
+static json_t *plan_print_source_json(const plan_answer *a)
 {
     const plan_source *from = a->source;
     json_t *remark = from->remark ? text_json(from->remark) : json_null();
@@ -312,13 +315,14 @@ static json_t *source_json(const plan_answer *a)
 json_t *plan_json(const plan_answer *a)
 {
     const weir_plan_details *sum = &a->summary;
-    json_t *object = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:f, s:f, s:o, s:o, s:o, s:s, s:o}", "file", text_json(a->args->file),
-        "buffers", text_json_count(sum->buffers), "arena", text_json_count(sum->arena), "lower_bound",
-        text_json_count(sum->lower_bound), "unshared", text_json_count(sum->unshared), "proven", sum->proven,
-        "said_proven", sum->said_proven, "stopped", sum->stopped, "gap", over(sum->arena, sum->lower_bound) - 1,
-        "seconds", sum->seconds, "alignment", text_json_count(sum->alignment), "steps", text_json_count(sum->steps),
-        "in_place", text_json_count(sum->in_place), "found_by", sum->found_by, "source", source_json(a));
+    json_t *object =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:f, s:f, s:o, s:o, s:o, s:s, s:o}", "file",
+                  text_json(a->args->file), "buffers", text_json_count(sum->buffers), "arena",
+                  text_json_count(sum->arena), "lower_bound", text_json_count(sum->lower_bound), "unshared",
+                  text_json_count(sum->unshared), "proven", sum->proven, "said_proven", sum->said_proven, "stopped",
+                  sum->stopped, "gap", plan_print_over(sum->arena, sum->lower_bound) - 1, "seconds", sum->seconds,
+                  "alignment", text_json_count(sum->alignment), "steps", text_json_count(sum->steps), "in_place",
+                  text_json_count(sum->in_place), "found_by", sum->found_by, "source", plan_print_source_json(a));
     if (a->args->places)
         json_object_set_new(object, "places", places_json(a));
     return object;

@@ -64,7 +64,7 @@ static weir_status add_blocks(const wi_replay_plan *trace, plan_source *out)
 }
 
 /* The most that weir's allocator holds for the same trace, on the simulated device without a budget. */
-static weir_status replay(const char *path, uint64_t *held)
+static weir_status plan_source_replay(const char *path, uint64_t *held)
 {
     const char *const command[] = {"replay", "--json", "--", path, NULL};
     json_t *answer = simulator_call(command);
@@ -90,7 +90,7 @@ static weir_status load_trace(const plan_args *args, plan_source *out)
     status = add_blocks(&trace, out);
     out->recorded = trace.held;
     if (status == WEIR_OK && args->replay)
-        status = replay(args->file, &out->replayed);
+        status = plan_source_replay(args->file, &out->replayed);
     wi_replay_plan_clear(&trace);
     return status;
 }
@@ -114,7 +114,7 @@ static weir_status read_front(const char *path, char *front, size_t capacity, si
     return status;
 }
 
-static bool is_text(const char *front, size_t size)
+static bool plan_source_is_text(const char *front, size_t size)
 {
     for (size_t i = 0; i < size && front[i] != '\n'; i++)
         if ((unsigned char)front[i] < 0x20 && front[i] != '\t' && front[i] != '\r')
@@ -122,14 +122,14 @@ static bool is_text(const char *front, size_t size)
     return true;
 }
 
-static plan_kind kind_of(char *front, size_t size)
+static plan_kind plan_source_kind_of(char *front, size_t size)
 {
     static const unsigned char gzip[] = {0x1f, 0x8b};
     if ((size >= 8 && memcmp(front, WI_TRACE_MAGIC, 8) == 0) || (size >= 2 && memcmp(front, gzip, 2) == 0))
         return PLAN_TRACE;
     if (front[0] == '\x80' && recording_is_pickle((const unsigned char *)front, size)) /* no model begins so */
         return PLAN_TRACE;
-    if (!is_text(front, size))
+    if (!plan_source_is_text(front, size))
         return PLAN_MODEL;
     front[strcspn(front, "\n")] = '\0';
     if (strncmp(front, "weir-plan ", 10) == 0)
@@ -165,7 +165,7 @@ weir_status plan_source_load(const plan_args *args, plan_source *out)
     weir_status status = read_front(args->file, front, sizeof front, &size);
     if (status != WEIR_OK)
         return status;
-    plan_kind kind = kind_of(front, size);
+    plan_kind kind = plan_source_kind_of(front, size);
     if (kind != PLAN_MODEL && (status = check_not_model(args)) != WEIR_OK)
         return status;
     if (kind == PLAN_SAVED && (status = check_not_planned(args)) != WEIR_OK)

@@ -13,7 +13,7 @@
 #define DEFAULT_URL "http://127.0.0.1:8000"
 
 /* "host:port" is taken as well, as people write it. */
-static char *address_of(const char *text)
+static char *ask_address_of(const char *text)
 {
     bool whole = strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0;
     char *url = text_print("%s%s", whole ? "" : "http://", text);
@@ -30,7 +30,7 @@ int remote_defaults(remote_server *server, const char *verb)
     server->chosen = given && given[0];
     server->off = !server->url && set && !set[0];
     free(address);
-    address = address_of(server->chosen ? given : DEFAULT_URL);
+    address = ask_address_of(server->chosen ? given : DEFAULT_URL);
     if (strpbrk(address, " \t\r\n") || !strstr(address, "://"))
         return cli_usage(verb, "'%.80s' is no address of a server", given ? given : "");
     server->url = address;
@@ -71,8 +71,8 @@ char *remote_refusal(const remote_server *server, const remote_answer *answer)
     return said;
 }
 
-static int ask(const remote_server *server, const char *method, const char *path, unsigned seconds, json_t **out,
-               char **why)
+static int remote_ask_ask(const remote_server *server, const char *method, const char *path, unsigned seconds,
+                          json_t **out, char **why)
 {
     remote_answer answer;
     remote_ask(server, &(remote_request){.method = method, .path = path, .seconds = seconds}, NULL, &answer);
@@ -90,7 +90,7 @@ static int ask(const remote_server *server, const char *method, const char *path
     return *out ? -1 : CLI_FAILED;
 }
 
-static int say(int status, char *why)
+static int ask_say(int status, char *why)
 {
     if (status >= 0)
         cli_fail("%s", why);
@@ -102,15 +102,15 @@ int remote_get(const remote_server *server, const char *path, json_t **out)
 {
     enum { SECONDS = 30 };
     char *why = NULL;
-    int status = ask(server, "GET", path, SECONDS, out, &why);
-    return say(status, why);
+    int status = remote_ask_ask(server, "GET", path, SECONDS, out, &why);
+    return ask_say(status, why);
 }
 
 int remote_post(const remote_server *server, const char *path, json_t **out)
 {
     char *why = NULL;
-    int status = ask(server, "POST", path, 0, out, &why);
-    return say(status, why);
+    int status = remote_ask_ask(server, "POST", path, 0, out, &why);
+    return ask_say(status, why);
 }
 
 int remote_look(const remote_server *server, json_t **out)
@@ -120,12 +120,12 @@ int remote_look(const remote_server *server, json_t **out)
     *out = NULL;
     if (server->off)
         return -1;
-    int status = ask(server, "GET", "/weir/state", SECONDS, out, &why);
+    int status = remote_ask_ask(server, "GET", "/weir/state", SECONDS, out, &why);
     if (status >= 0 && !server->chosen) {
         free(why);
         return -1;
     }
-    return say(status, why);
+    return ask_say(status, why);
 }
 
 json_t *remote_state(const remote_server *server)
@@ -134,7 +134,7 @@ json_t *remote_state(const remote_server *server)
     char *why = NULL;
     json_t *state = NULL;
     if (!server->off)
-        (void)ask(server, "GET", "/weir/state", SECONDS, &state, &why);
+        (void)remote_ask_ask(server, "GET", "/weir/state", SECONDS, &state, &why);
     free(why);
     return state;
 }

@@ -57,7 +57,7 @@ typedef struct load_client {
     char tail[12];
 } load_client;
 
-static void add(samples *to, uint64_t value)
+static void bench_serve_add(samples *to, uint64_t value)
 {
     if (to->count == to->room) {
         to->room = 2 * to->room + 256;
@@ -66,10 +66,10 @@ static void add(samples *to, uint64_t value)
     to->list[to->count++] = value;
 }
 
-static void join(samples *to, samples *from)
+static void bench_serve_join(samples *to, samples *from)
 {
     for (size_t i = 0; i < from->count; i++)
-        add(to, from->list[i]);
+        bench_serve_add(to, from->list[i]);
     free(from->list);
 }
 
@@ -100,13 +100,13 @@ static void end_line(load_client *client)
         return;
     client->found.tokens++;
     if (client->last == 0)
-        add(&client->found.first, now - client->began);
+        bench_serve_add(&client->found.first, now - client->began);
     else
-        add(&client->found.between, now - client->last);
+        bench_serve_add(&client->found.between, now - client->last);
     client->last = now;
 }
 
-static bool ends_with(const load_client *client, const char *text)
+static bool bench_serve_ends_with(const load_client *client, const char *text)
 {
     size_t bytes = strlen(text);
     return memcmp(client->tail + sizeof client->tail - bytes, text, bytes) == 0;
@@ -122,7 +122,8 @@ static bool take_part(const char *data, size_t bytes, void *user)
         }
         if (client->used < sizeof client->line)
             client->line[client->used++] = data[i];
-        if (data[i] != '"' && (ends_with(client, "\"text\":\"") || ends_with(client, "\"content\":\"")))
+        if (data[i] != '"' &&
+            (bench_serve_ends_with(client, "\"text\":\"") || bench_serve_ends_with(client, "\"content\":\"")))
             client->speaks = true;
         memmove(client->tail, client->tail + 1, sizeof client->tail - 1);
         client->tail[sizeof client->tail - 1] = data[i];
@@ -130,7 +131,7 @@ static bool take_part(const char *data, size_t bytes, void *user)
     return true;
 }
 
-static void note_failure(load_client *client, const remote_answer *answer)
+static void bench_serve_note_failure(load_client *client, const remote_answer *answer)
 {
     char *why = remote_refusal(&client->args->server, answer);
     char *text = answer->status ? text_print("%ld: %s", answer->status, why) : text_copy(why);
@@ -160,9 +161,9 @@ static void *be_client(void *user)
         remote_ask(&client->args->server, &request, &keep, &answer);
         if (answer.answered && answer.status == 200) {
             client->found.answered++;
-            add(&client->found.whole, bench_now() - client->began);
+            bench_serve_add(&client->found.whole, bench_now() - client->began);
         } else {
-            note_failure(client, &answer);
+            bench_serve_note_failure(client, &answer);
             nanosleep(&(struct timespec){0, REST_NS}, NULL); /* a server that refuses is not to be flooded */
         }
         free(answer.body);
@@ -192,7 +193,7 @@ static char *body_of(const load_args *args)
     return text;
 }
 
-static void show_progress(const load_args *args, uint64_t began, uint64_t until)
+static void bench_serve_show_progress(const load_args *args, uint64_t began, uint64_t until)
 {
     enum { STEP_NS = 100000000 };
     for (uint64_t now = bench_now(); now < until; now = bench_now()) {
@@ -204,7 +205,7 @@ static void show_progress(const load_args *args, uint64_t began, uint64_t until)
 }
 
 /* Answers how long it took until the last answer was there. */
-static double load(const load_args *args, figures *all)
+static double bench_serve_load(const load_args *args, figures *all)
 {
     static const char *const paths[][2] = {
         {"completions", "/v1/completions"}, {"chat", "/v1/chat/completions"}, {"embeddings", "/v1/embeddings"}};
@@ -221,13 +222,13 @@ static double load(const load_args *args, figures *all)
             break;
     }
     if (started > 0)
-        show_progress(args, began, until);
+        bench_serve_show_progress(args, began, until);
     for (unsigned i = 0; i < started; i++) {
         figures *found = &clients[i].found;
         pthread_join(clients[i].thread, NULL);
-        join(&all->first, &found->first);
-        join(&all->between, &found->between);
-        join(&all->whole, &found->whole);
+        bench_serve_join(&all->first, &found->first);
+        bench_serve_join(&all->between, &found->between);
+        bench_serve_join(&all->whole, &found->whole);
         all->answered += found->answered;
         all->failed += found->failed;
         all->tokens += found->tokens;
@@ -245,7 +246,7 @@ static double load(const load_args *args, figures *all)
 
 /* ---- what the server did meanwhile ------------------------------------------------------------------------------- */
 
-static json_int_t count_of(const json_t *state, const char *name, const char *key)
+static json_int_t bench_serve_count_of(const json_t *state, const char *name, const char *key)
 {
     size_t i;
     const json_t *model;
@@ -272,7 +273,7 @@ static json_t *meanwhile(const json_t *before, const json_t *after)
         json_int_t sum = 0;
         bool current = json_is_true(json_object_get(model, "current"));
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-            json_int_t grown = count_of(after, name, keys[k]) - count_of(before, name, keys[k]);
+            json_int_t grown = bench_serve_count_of(after, name, keys[k]) - bench_serve_count_of(before, name, keys[k]);
             json_object_set_new(row, keys[k], json_integer(grown));
             sum += grown;
         }
@@ -293,7 +294,7 @@ static double quantile(const samples *sorted, double share)
     return (double)sorted->list[at > 0 ? at - 1 : 0] * 1e-9;
 }
 
-static json_t *seconds_json(samples *of)
+static json_t *bench_serve_seconds_json(samples *of)
 {
     static const double shares[] = {0.5, 0.9, 0.99, 1};
     static const char *const names[] = {"p50", "p90", "p99", "most"};
@@ -306,7 +307,7 @@ static json_t *seconds_json(samples *of)
     return object;
 }
 
-static json_t *answer_json(const load_args *args, figures *all, double seconds, json_t *moved)
+static json_t *bench_serve_answer_json(const load_args *args, figures *all, double seconds, json_t *moved)
 {
     json_t *why = json_array();
     for (size_t i = 0; i < all->why.count; i++)
@@ -317,11 +318,11 @@ static json_t *answer_json(const load_args *args, figures *all, double seconds, 
                      (int)args->clients, "seconds", seconds, "answered", text_json_count(all->answered), "failed",
                      text_json_count(all->failed), "tokens", text_json_count(all->tokens), "requests_per_second",
                      (double)all->answered / seconds, "tokens_per_second", (double)all->tokens / seconds, "first_token",
-                     seconds_json(&all->first), "between_tokens", seconds_json(&all->between), "whole",
-                     seconds_json(&all->whole), "failures", why, "meanwhile", moved);
+                     bench_serve_seconds_json(&all->first), "between_tokens", bench_serve_seconds_json(&all->between),
+                     "whole", bench_serve_seconds_json(&all->whole), "failures", why, "meanwhile", moved);
 }
 
-static void print_row(table *grid, const char *title, const json_t *of)
+static void bench_serve_print_row(table *grid, const char *title, const json_t *of)
 {
     static const char *const names[] = {"p50", "p90", "p99", "most"};
     char text[24];
@@ -333,7 +334,7 @@ static void print_row(table *grid, const char *title, const json_t *of)
         table_cell(grid, text_seconds(json_real_value(json_object_get(of, names[i])), text, sizeof text), "", true);
 }
 
-static void print_moved(const json_t *moved)
+static void bench_serve_print_moved(const json_t *moved)
 {
     size_t i;
     const json_t *row, *count;
@@ -355,7 +356,7 @@ static void print_moved(const json_t *moved)
     }
 }
 
-static void print_answer(const json_t *answer)
+static void bench_serve_print_answer(const json_t *answer)
 {
     static const char *const titles[] = {"", "p50", "p90", "p99", "most"};
     size_t i;
@@ -369,9 +370,9 @@ static void print_answer(const json_t *answer)
            json_real_value(json_object_get(answer, "requests_per_second")),
            json_real_value(json_object_get(answer, "tokens_per_second")));
     bench_titles(&grid, titles, 5, 1);
-    print_row(&grid, "first token", json_object_get(answer, "first_token"));
-    print_row(&grid, "between tokens", json_object_get(answer, "between_tokens"));
-    print_row(&grid, "whole answer", json_object_get(answer, "whole"));
+    bench_serve_print_row(&grid, "first token", json_object_get(answer, "first_token"));
+    bench_serve_print_row(&grid, "between tokens", json_object_get(answer, "between_tokens"));
+    bench_serve_print_row(&grid, "whole answer", json_object_get(answer, "whole"));
     if (grid.count > 1)
         table_print(&grid, stdout);
     table_clear(&grid);
@@ -382,7 +383,7 @@ static void print_answer(const json_t *answer)
         printf("failed %lld times: %s\n", (long long)json_integer_value(json_object_get(one, "count")), text);
         free(text);
     }
-    print_moved(json_object_get(answer, "meanwhile"));
+    bench_serve_print_moved(json_object_get(answer, "meanwhile"));
 }
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
@@ -438,13 +439,13 @@ int bench_serve(int argc, char **argv)
         status = remote_get(&args.server, "/weir/state", &before);
     if (status >= 0)
         return status;
-    double seconds = load(&args, &all);
+    double seconds = bench_serve_load(&args, &all);
     status = remote_get(&args.server, "/weir/state", &after);
-    json_t *answer = answer_json(&args, &all, seconds, meanwhile(before, after));
+    json_t *answer = bench_serve_answer_json(&args, &all, seconds, meanwhile(before, after));
     if (args.json)
         (void)cli_print_json(json_incref(answer));
     else
-        print_answer(answer);
+        bench_serve_print_answer(answer);
     if (status < 0)
         status = all.answered > 0 ? cli_flush(CLI_OK) : cli_fail("no request was answered");
     json_decref(answer);

@@ -30,7 +30,7 @@ static const char *lacks; /* NULL: it is there */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* Debian's builds differ in who does TLS; either will do. */
-static void open_library(void)
+static void curl_open_library(void)
 {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
     void *library = NULL;
@@ -70,7 +70,7 @@ static size_t keep_body(reading *it, const char *data, size_t bytes)
     return bytes;
 }
 
-static size_t take(char *data, size_t each, size_t count, void *user)
+static size_t curl_take(char *data, size_t each, size_t count, void *user)
 {
     reading *it = user;
     size_t bytes = each * count;
@@ -82,7 +82,7 @@ static size_t take(char *data, size_t each, size_t count, void *user)
 }
 
 /* What is on this machine is not asked for by a proxy. */
-static bool is_here(const char *url)
+static bool curl_is_here(const char *url)
 {
     const char *host = strstr(url, "://") + 3;
     return strncmp(host, "127.", 4) == 0 || strncasecmp(host, "localhost", 9) == 0 || strncmp(host, "[::1]", 5) == 0;
@@ -101,8 +101,8 @@ static struct curl_slist *fields_of(const remote_server *server, const remote_re
     return fields;
 }
 
-static void prepare(CURL *curl, const remote_server *server, const remote_request *request, const char *url,
-                    reading *it, char *problem)
+static void curl_prepare(CURL *curl, const remote_server *server, const remote_request *request, const char *url,
+                         reading *it, char *problem)
 {
     enum { CONNECT_MS = 5000 };
     lib.easy_setopt(curl, CURLOPT_URL, url);
@@ -111,9 +111,9 @@ static void prepare(CURL *curl, const remote_server *server, const remote_reques
     lib.easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     lib.easy_setopt(curl, CURLOPT_TIMEOUT, (long)request->seconds);
     lib.easy_setopt(curl, CURLOPT_ERRORBUFFER, problem);
-    lib.easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
+    lib.easy_setopt(curl, CURLOPT_WRITEFUNCTION, curl_take);
     lib.easy_setopt(curl, CURLOPT_WRITEDATA, it);
-    if (is_here(url))
+    if (curl_is_here(url))
         lib.easy_setopt(curl, CURLOPT_NOPROXY, "*");
     if (server->certificate)
         lib.easy_setopt(curl, CURLOPT_CAINFO, server->certificate);
@@ -127,7 +127,7 @@ void remote_ask(const remote_server *server, const remote_request *request, void
 {
     char problem[CURL_ERROR_SIZE] = "";
     *out = (remote_answer){0};
-    pthread_once(&once, open_library);
+    pthread_once(&once, curl_open_library);
     if (lacks) {
         out->cannot = true;
         snprintf(out->failure, sizeof out->failure, "%s", lacks);
@@ -140,7 +140,7 @@ void remote_ask(const remote_server *server, const remote_request *request, void
     struct curl_slist *fields = fields_of(server, request);
     char *url = text_print("%s%s", server->url, request->path);
     lib.easy_reset(curl);
-    prepare(curl, server, request, url, &it, problem);
+    curl_prepare(curl, server, request, url, &it, problem);
     lib.easy_setopt(curl, CURLOPT_HTTPHEADER, fields);
     CURLcode code = lib.easy_perform(curl);
     lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &out->status);

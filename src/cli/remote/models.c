@@ -26,7 +26,7 @@ static const arg option_list[] = {
 
 /* ---- of the state ------------------------------------------------------------------------------------------------ */
 
-static uint64_t number(const json_t *object, const char *key)
+static uint64_t remote_models_number(const json_t *object, const char *key)
 {
     json_int_t value = json_integer_value(json_object_get(object, key));
     return value > 0 ? (uint64_t)value : 0;
@@ -38,7 +38,7 @@ static const char *text(const json_t *object, const char *key)
     return value ? value : "";
 }
 
-static bool is(const json_t *model, const char *state)
+static bool remote_models_is(const json_t *model, const char *state)
 {
     return strcmp(text(model, "state"), state) == 0;
 }
@@ -89,7 +89,7 @@ static void own_cell(table *grid, char *content, const char *colour)
     free(content);
 }
 
-static char *size_text(uint64_t bytes)
+static char *remote_models_size_text(uint64_t bytes)
 {
     char buffer[24];
     return text_copy(bytes ? weir_size_format(bytes, buffer, sizeof buffer) : "-");
@@ -97,7 +97,7 @@ static char *size_text(uint64_t bytes)
 
 static char *requests_text(const json_t *model)
 {
-    uint64_t running = number(model, "running"), waiting = number(model, "waiting");
+    uint64_t running = remote_models_number(model, "running"), waiting = remote_models_number(model, "waiting");
     return running + waiting == 0 ? text_copy("-")
            : waiting == 0
                ? text_print("%llu running", (unsigned long long)running)
@@ -107,23 +107,27 @@ static char *requests_text(const json_t *model)
 static void model_row(table *grid, const json_t *model, bool all)
 {
     char seconds[24];
-    bool there = is(model, "loaded");
-    uint64_t peak = number(model, "measured_peak") ? number(model, "measured_peak") : number(model, "predicted_peak");
-    const char *back = is(model, "suspended") ? "resume_seconds" : "load_seconds";
+    bool there = remote_models_is(model, "loaded");
+    uint64_t peak = remote_models_number(model, "measured_peak") ? remote_models_number(model, "measured_peak")
+                                                                 : remote_models_number(model, "predicted_peak");
+    const char *back = remote_models_is(model, "suspended") ? "resume_seconds" : "load_seconds";
     table_row(grid);
     table_cell(grid, text(model, "name"), terminal_bold(), false);
-    own_cell(grid, size_text(all ? peak : number(model, "size")), "");
+    own_cell(grid, remote_models_size_text(all ? peak : remote_models_number(model, "size")), "");
     if (all)
         table_cell(grid, text(model, "device"), "", false);
     else
         table_cell(grid, processor(model), "", false);
-    own_cell(grid, state_text(model), there ? terminal_green() : is(model, "failed") ? terminal_red() : "");
+    own_cell(grid, state_text(model),
+             there                               ? terminal_green()
+             : remote_models_is(model, "failed") ? terminal_red()
+                                                 : "");
     if (all) {
         table_cell(grid, text(model, "engine"), "", false);
         own_cell(grid,
                  text_copy(text_seconds(json_number_value(json_object_get(model, back)), seconds, sizeof seconds)), "");
     } else {
-        own_cell(grid, there || is(model, "suspended") ? remote_until(model) : text_copy("-"), "");
+        own_cell(grid, there || remote_models_is(model, "suspended") ? remote_until(model) : text_copy("-"), "");
     }
     own_cell(grid, requests_text(model), "");
 }
@@ -140,7 +144,7 @@ void remote_print_models(const json_t *state, bool all)
         table_cell(&grid, titles[all][i], terminal_bold(), false);
     json_array_foreach(json_object_get(state, "models"), i, model)
     {
-        if (!all && (is(model, "unloaded") || is(model, "failed")))
+        if (!all && (remote_models_is(model, "unloaded") || remote_models_is(model, "failed")))
             continue;
         model_row(&grid, model, all);
         shown++;
@@ -185,7 +189,7 @@ int verb_list(int argc, char **argv)
     return status;
 }
 
-static int read_models(char **operands, size_t count, void *to)
+static int remote_models_read_models(char **operands, size_t count, void *to)
 {
     remote_args *args = to;
     args->models = operands;
@@ -200,7 +204,7 @@ static const args_table show_arguments = {
         "Shows all that a running server (weir serve) knows of a model: where it is and why, its memory by class as "
         "predicted and measured, what it takes to have it back, and how often it came and went.",
     .options = option_list,
-    .read_operands = read_models};
+    .read_operands = remote_models_read_models};
 
 static void line(const char *title, char *content)
 {
@@ -212,7 +216,7 @@ static void line(const char *title, char *content)
 
 static void class_line(const char *title, const json_t *model, const char *total, const char *by)
 {
-    char buffer[24], *content = size_text(number(model, total));
+    char buffer[24], *content = remote_models_size_text(remote_models_number(model, total));
     const char *name;
     const json_t *bytes;
     json_object_foreach(json_object_get(model, by), name, bytes)
@@ -242,7 +246,7 @@ static void print_model(const json_t *model)
     line("state", state_text(model));
     if (text(model, "why")[0])
         line("why", text_copy(text(model, "why")));
-    line("taken", size_text(number(model, "size")));
+    line("taken", remote_models_size_text(remote_models_number(model, "size")));
     line("until", remote_until(model));
     line("requests", requests_text(model));
     class_line("predicted", model, "predicted_peak", "predicted");
@@ -254,7 +258,7 @@ static void print_model(const json_t *model)
         char *title = text_copy(counts[i]);
         for (char *at = title; *at; at++)
             *at = *at == '_' ? ' ' : *at;
-        line(title, text_print("%llu", (unsigned long long)number(model, counts[i])));
+        line(title, text_print("%llu", (unsigned long long)remote_models_number(model, counts[i])));
         free(title);
     }
 }
@@ -296,7 +300,7 @@ int verb_show(int argc, char **argv)
 #define MOVE(name, sentence)                                                                                           \
     {                                                                                                                  \
         .verb = name, .usage = name " MODEL… [--server URL] [--json]", .about = sentence, .options = option_list,      \
-        .read_operands = read_models                                                                                   \
+        .read_operands = remote_models_read_models                                                                     \
     }
 
 static const args_table moves[] = {
@@ -326,7 +330,7 @@ typedef struct follower {
     bool done;
 } follower;
 
-static void *follow(void *user)
+static void *remote_models_follow(void *user)
 {
     enum { EVERY_NS = 200000000 };
     follower *it = user;
@@ -362,7 +366,7 @@ static int move_followed(const remote_server *server, const char *model, const c
     pthread_t thread;
     pthread_mutex_init(&it.lock, NULL);
     pthread_cond_init(&it.over, NULL);
-    bool follows = terminal_shows_progress() && pthread_create(&thread, NULL, follow, &it) == 0;
+    bool follows = terminal_shows_progress() && pthread_create(&thread, NULL, remote_models_follow, &it) == 0;
     int status = remote_post(server, path, out);
     pthread_mutex_lock(&it.lock);
     it.done = true;
@@ -388,7 +392,7 @@ static char *escaped(const char *name)
     return path;
 }
 
-static void print_moved(const json_t *answer)
+static void remote_models_print_moved(const json_t *answer)
 {
     char returned[24], kept[24];
     const json_t *receipt = json_object_get(answer, "receipt");
@@ -398,14 +402,15 @@ static void print_moved(const json_t *answer)
     fputs(clean, stdout);
     free(clean);
     free(said);
-    if (number(receipt, "before") > 0)
-        printf(": %s came back", weir_size_format(number(receipt, "returned"), returned, sizeof returned));
-    if (number(receipt, "kept") > 0)
-        printf(", %s did not", weir_size_format(number(receipt, "kept"), kept, sizeof kept));
+    if (remote_models_number(receipt, "before") > 0)
+        printf(": %s came back",
+               weir_size_format(remote_models_number(receipt, "returned"), returned, sizeof returned));
+    if (remote_models_number(receipt, "kept") > 0)
+        printf(", %s did not", weir_size_format(remote_models_number(receipt, "kept"), kept, sizeof kept));
     puts("");
 }
 
-static int move(const remote_args *args, const char *action, json_t *answers)
+static int remote_models_move(const remote_args *args, const char *action, json_t *answers)
 {
     int status = -1;
     for (size_t i = 0; i < args->count && status < 0; i++) {
@@ -413,7 +418,7 @@ static int move(const remote_args *args, const char *action, json_t *answers)
         json_t *answer = NULL;
         status = move_followed(&args->server, args->models[i], path, &answer);
         if (status < 0 && !args->json)
-            print_moved(answer);
+            remote_models_print_moved(answer);
         if (status < 0)
             json_array_append(answers, answer);
         json_decref(answer);
@@ -438,7 +443,7 @@ int verb_move(int argc, char **argv)
     if (status >= 0)
         return status;
     json_t *answers = json_array();
-    status = move(&args, strcmp(argv[0], "stop") == 0 ? "unload" : argv[0], answers);
+    status = remote_models_move(&args, strcmp(argv[0], "stop") == 0 ? "unload" : argv[0], answers);
     if (status < 0)
         status = args.json ? cli_print_json(json_pack("{s:s, s:O}", "server", args.server.url, "models", answers))
                            : cli_flush(CLI_OK);

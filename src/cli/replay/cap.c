@@ -20,7 +20,7 @@ typedef struct search {
     long low, high; /* the largest that failed; the smallest that completed, or NEVER */
 } search;
 
-static uint64_t cap_of(const wi_replay_plan *plan, long step)
+static uint64_t replay_cap_of(const wi_replay_plan *plan, long step)
 {
     uint64_t size = plan->peak / STEPS;
     return plan->peak + (uint64_t)step * (size ? size : 1);
@@ -47,7 +47,7 @@ static weir_status attempt_cap(search *s, long step, const attempt **out)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no smallest cap after %d tries", s->plan->name, (int)ATTEMPTS);
     wi_replay_result result;
     tell_progress(s);
-    s->settings.cap = cap_of(s->plan, step);
+    s->settings.cap = replay_cap_of(s->plan, step);
     weir_status status = wi_replay_run(s->plan, &s->settings, &result);
     if (status == WEIR_OK) {
         bool failed = result.passes[result.count - 1].failures > 0;
@@ -90,7 +90,7 @@ static weir_status halve(search *s)
 }
 
 /* Searches until a cap completes and the next larger one does too. */
-static weir_status look(search *s, const attempt **found)
+static weir_status cap_look(search *s, const attempt **found)
 {
     const attempt *above;
     for (s->low = -1;;) {
@@ -119,9 +119,9 @@ weir_status wi_replay_min_cap(const wi_replay_plan *plan, const wi_replay_settin
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for a search");
     *s = (search){.plan = plan, .settings = *settings, .progress = progress, .high = NEVER};
     s->settings.stop = true;
-    weir_status status = look(s, &found);
+    weir_status status = cap_look(s, &found);
     if (status == WEIR_OK && found)
-        *out = (wi_replay_cap){.bytes = cap_of(plan, found->step), .ns = found->ns};
+        *out = (wi_replay_cap){.bytes = replay_cap_of(plan, found->step), .ns = found->ns};
     out->attempts = s->count;
     free(s);
     return status;

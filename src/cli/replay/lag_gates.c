@@ -46,7 +46,7 @@ enum { LOOK_NS = 2000000, LOOK_NS_CUDA = 200000, STUCK_LOOKS = 10 };
 
 /* The word --------------------------------------------------------------------------------------------------------- */
 
-static bool is_open(uint32_t word, uint32_t number)
+static bool lag_gates_is_open(uint32_t word, uint32_t number)
 {
     return (int32_t)(word - number) >= 0;
 }
@@ -54,7 +54,7 @@ static bool is_open(uint32_t word, uint32_t number)
 static void move_on(gates *g, uint32_t to)
 {
     uint32_t word = atomic_load(g->word);
-    while (!is_open(word, to))
+    while (!lag_gates_is_open(word, to))
         if (atomic_compare_exchange_weak(g->word, &word, to))
             break;
     if (atomic_load(&g->sleepers))
@@ -80,7 +80,7 @@ static void wait_there(void *user)
     pass_through *through = user;
     gates *g = through->gates;
     uint32_t word;
-    while (!is_open(word = atomic_load(g->word), through->number)) {
+    while (!lag_gates_is_open(word = atomic_load(g->word), through->number)) {
         atomic_fetch_add(&g->sleepers, 1);
         syscall(SYS_futex, g->word, FUTEX_WAIT_PRIVATE, word, NULL, NULL, 0);
         atomic_fetch_sub(&g->sleepers, 1);
@@ -114,7 +114,7 @@ typedef struct cuda_gates {
     result (*wait)(void *, address, uint32_t, unsigned);
 } cuda_gates;
 
-static bool find_functions(cuda_gates *c)
+static bool lag_gates_find_functions(cuda_gates *c)
 {
     const cuda_wanted wanted[] = {{"cuCtxPushCurrent", &c->push},
                                   {"cuCtxPopCurrent", &c->pop},
@@ -142,7 +142,7 @@ static weir_status begin_cuda(gates *g)
     if (!c)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
     weir_runtime_details its = WEIR_INIT(weir_runtime_details);
-    bool here = find_functions(c) && weir_runtime_info(g->runtime, &its) == WEIR_OK;
+    bool here = lag_gates_find_functions(c) && weir_runtime_info(g->runtime, &its) == WEIR_OK;
     bool pushed = here && c->push(its.native) == 0;
     if (pushed && c->allocate(&c->word, sizeof *g->word, PORTABLE) == 0) {
         memset(c->word, 0, sizeof *g->word);
@@ -174,7 +174,7 @@ static void end_cuda(gates *g)
 
 /* The watch -------------------------------------------------------------------------------------------------------- */
 
-static void *watch(void *user)
+static void *lag_gates_watch(void *user)
 {
     gates *g = user;
     uint64_t seen = 0;
@@ -194,13 +194,13 @@ static void *watch(void *user)
 
 /* The table -------------------------------------------------------------------------------------------------------- */
 
-static weir_status put(void *user, uint16_t stream, uint64_t at)
+static weir_status lag_gates_put(void *user, uint16_t stream, uint64_t at)
 {
     gates *g = user;
     return g->streams[stream].id ? g->put(g, stream, (uint32_t)at + g->lag) : WEIR_OK;
 }
 
-static void reach(void *user, uint64_t at)
+static void lag_gates_reach(void *user, uint64_t at)
 {
     gates *g = user;
     if (at == 0) /* the streams are drained: nothing waits for the word */
@@ -211,25 +211,25 @@ static void reach(void *user, uint64_t at)
     move_on(g, (uint32_t)at);
 }
 
-static void open_put(void *user)
+static void lag_gates_open_put(void *user)
 {
     open_before(user);
 }
 
-static void rest(void *user)
+static void lag_gates_rest(void *user)
 {
     gates *g = user;
     move_on(g, atomic_load(&g->at) + g->lag);
     atomic_store(&g->at_work, false);
 }
 
-static uint64_t forced(void *user)
+static uint64_t lag_gates_forced(void *user)
 {
     gates *g = user;
     return atomic_load(&g->forced);
 }
 
-static void end(void *user)
+static void lag_gates_end(void *user)
 {
     gates *g = user;
     atomic_store(&g->ending, true);
@@ -244,7 +244,8 @@ weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *r
     gates *g = calloc(1, sizeof *g);
     if (!g)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for gates");
-    g->table = (wi_replay_lag_gates){g, put, reach, open_put, rest, forced, end};
+    g->table = (wi_replay_lag_gates){
+        g, lag_gates_put, lag_gates_reach, lag_gates_open_put, lag_gates_rest, lag_gates_forced, lag_gates_end};
     g->runtime = runtime;
     g->streams = streams;
     g->lag = (uint32_t)how->lag;
@@ -253,7 +254,7 @@ weir_status wi_replay_lag_gates_make(const wi_replay_world *how, weir_runtime *r
     bool cuda = strncmp(how->device, "cuda", 4) == 0;
     g->look_ns = cuda ? LOOK_NS_CUDA : LOOK_NS;
     weir_status status = cuda ? begin_cuda(g) : WEIR_OK;
-    if (status == WEIR_OK && pthread_create(&g->watch, NULL, watch, g) != 0) {
+    if (status == WEIR_OK && pthread_create(&g->watch, NULL, lag_gates_watch, g) != 0) {
         end_cuda(g);
         status = weir_fail(WEIR_ERR_SYSTEM, "no thread to watch over gates");
     }

@@ -18,7 +18,7 @@
 
 #define LIVE_MOST (UINT64_C(1) << 62)
 
-static weir_status no_memory(const wi_replay_plan *plan)
+static weir_status replay_load_no_memory(const wi_replay_plan *plan)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for its operations", plan->name);
 }
@@ -49,7 +49,7 @@ void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what
 
 /* Order ------------------------------------------------------------------------------------------------------------ */
 
-static int by_key(const void *a, const void *b)
+static int replay_load_by_key(const void *a, const void *b)
 {
     const wi_replay_event *x = a, *y = b;
     if (x->key != y->key)
@@ -79,10 +79,10 @@ static weir_status order_times(wi_replay_events *events)
     return status;
 }
 
-static weir_status sort(wi_replay_events *events)
+static weir_status replay_load_sort(wi_replay_events *events)
 {
     weir_status status = events->timed ? order_times(events) : WEIR_OK;
-    qsort(events->list, events->count, sizeof *events->list, by_key);
+    qsort(events->list, events->count, sizeof *events->list, replay_load_by_key);
     return status;
 }
 
@@ -131,7 +131,7 @@ static weir_status add_allocation(maker *m, const wi_replay_event *event, wi_rep
     plan->peak = m->live > plan->peak ? m->live : plan->peak;
     plan->allocations++;
     const void *address = (const void *)(uintptr_t)event->pointer;
-    return wi_pointer_map_put(&m->slots, address, op->slot) ? WEIR_OK : no_memory(plan);
+    return wi_pointer_map_put(&m->slots, address, op->slot) ? WEIR_OK : replay_load_no_memory(plan);
 }
 
 static void add_free(maker *m, uint64_t slot, wi_replay_op *op)
@@ -156,14 +156,14 @@ static bool is_operation(maker *m, const wi_replay_event *event, bool known, wei
     if (!event->moves)
         return !(left && event->frees); /* its operation was the leave */
     if (event->frees && (left || known) && !wi_pointer_map_put(&m->away, address, 1))
-        *status = no_memory(m->plan);
+        *status = replay_load_no_memory(m->plan);
     m->plan->leaves += event->frees && known;
     m->plan->returns += !event->frees && left;
     return event->frees ? known : left;
 }
 
 /* Adds the operation of an event. Answers what is wrong with the event, or NULL. */
-static const char *add(maker *m, const wi_replay_event *event, uint16_t *stream, weir_status *status)
+static const char *replay_load_add(maker *m, const wi_replay_event *event, uint16_t *stream, weir_status *status)
 {
     wi_replay_plan *plan = m->plan;
     const void *address = (const void *)(uintptr_t)event->pointer;
@@ -208,7 +208,7 @@ static weir_status find_left(maker *m)
     plan->left = calloc(m->slots.used + 1, sizeof *plan->left);
     plan->left_names = calloc(m->slots.used + 1, sizeof *plan->left_names);
     if (!plan->left || !plan->left_names)
-        return no_memory(plan);
+        return replay_load_no_memory(plan);
     for (size_t i = 0; i < m->slots.capacity; i++) {
         if (!m->slots.entries[i].pointer)
             continue;
@@ -220,7 +220,7 @@ static weir_status find_left(maker *m)
 }
 
 /* Why there is nothing to replay. */
-static weir_status nothing(const wi_replay_plan *plan)
+static weir_status replay_load_nothing(const wi_replay_plan *plan)
 {
     const char *unit = plan->binary ? "event" : "line";
     char others[96] = "";
@@ -235,18 +235,18 @@ static weir_status nothing(const wi_replay_plan *plan)
                      (unsigned long long)plan->problems[0].line, plan->problems[0].what);
 }
 
-static weir_status make(maker *m, const wi_replay_events *events)
+static weir_status replay_load_make(maker *m, const wi_replay_events *events)
 {
     wi_replay_plan *plan = m->plan;
     uint16_t stream = 0;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < events->count && status == WEIR_OK; i++) {
-        const char *wrong = add(m, &events->list[i], &stream, &status);
+        const char *wrong = replay_load_add(m, &events->list[i], &stream, &status);
         if (wrong)
             wi_replay_problem_add(plan, events->list[i].line, wrong);
     }
     if (status == WEIR_OK && plan->allocations == 0)
-        status = nothing(plan);
+        status = replay_load_nothing(plan);
     return status == WEIR_OK ? find_left(m) : status;
 }
 
@@ -266,13 +266,13 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
         m->names = calloc(count, sizeof *m->names);
     }
     if (!m || !plan->ops || !plan->lines || !m->unused || !m->allocated_by || !m->names)
-        status = no_memory(plan);
+        status = replay_load_no_memory(plan);
     else if (events->count >= UINT32_MAX)
         status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u events", plan->name, UINT32_MAX);
     if (status == WEIR_OK && events->count > 0 && !events->sorted)
-        status = sort(events);
+        status = replay_load_sort(events);
     if (status == WEIR_OK)
-        status = make(m, events);
+        status = replay_load_make(m, events);
     if (m) {
         wi_pointer_map_clear(&m->slots);
         wi_pointer_map_clear(&m->away);
@@ -308,15 +308,16 @@ static weir_status keep_name(wi_replay_plan *plan, const char *client, const cha
     if (!client[0] && !tag[0])
         return WEIR_OK;
     if (!plan->texts && !(plan->texts = calloc(1, sizeof *plan->texts)))
-        return no_memory(plan);
+        return replay_load_no_memory(plan);
     out->client = recording_intern(plan->texts, client, strlen(client));
     out->tag = recording_intern(plan->texts, tag, strlen(tag));
-    return out->client && out->tag ? WEIR_OK : no_memory(plan);
+    return out->client && out->tag ? WEIR_OK : replay_load_no_memory(plan);
 }
 
 /* Text ------------------------------------------------------------------------------------------------------------- */
 
-static weir_status add_row(const rmm_row *row, uint64_t line, wi_replay_plan *plan, wi_replay_events *events)
+static weir_status replay_load_add_row(const rmm_row *row, uint64_t line, wi_replay_plan *plan,
+                                       wi_replay_events *events)
 {
     wi_replay_event event = {.key = row->key,
                              .line = line,
@@ -332,7 +333,7 @@ static weir_status add_row(const rmm_row *row, uint64_t line, wi_replay_plan *pl
     return status == WEIR_OK && row->action != RMM_FAILURE ? wi_replay_add(events, &event) : status;
 }
 
-static weir_status load_text(wi_replay_plan *plan, wi_replay_events *events, bool *host)
+static weir_status replay_load_text(wi_replay_plan *plan, wi_replay_events *events, bool *host)
 {
     lines *l;
     rmm_columns columns;
@@ -349,7 +350,7 @@ static weir_status load_text(wi_replay_plan *plan, wi_replay_events *events, boo
         if (wrong)
             wi_replay_problem_add(plan, lines_number(l), wrong);
         else
-            status = add_row(&row, lines_number(l), plan, events);
+            status = replay_load_add_row(&row, lines_number(l), plan, events);
     }
     plan->cut = lines_cut(l);
     lines_close(l);
@@ -360,7 +361,7 @@ static weir_status load_text(wi_replay_plan *plan, wi_replay_events *events, boo
 
 /* A resize is a free and an allocation at the same place, as in the text form; a leave is a free, a return an allocation.
  */
-static weir_status add_event(const weir_event *event, wi_replay_plan *plan, wi_replay_events *events)
+static weir_status replay_load_add_event(const weir_event *event, wi_replay_plan *plan, wi_replay_events *events)
 {
     wi_replay_event add = {.key = event->order,
                            .line = event->order,
@@ -386,7 +387,7 @@ static weir_status add_event(const weir_event *event, wi_replay_plan *plan, wi_r
     return wi_replay_add(events, &add);
 }
 
-static weir_status load_binary(wi_replay_plan *plan, wi_replay_events *events)
+static weir_status replay_load_binary(wi_replay_plan *plan, wi_replay_events *events)
 {
     reader *r;
     weir_event event;
@@ -396,7 +397,7 @@ static weir_status load_binary(wi_replay_plan *plan, wi_replay_events *events)
     if (status != WEIR_OK)
         return status;
     while (status == WEIR_OK && (status = reader_next(r, &event, &got)) == WEIR_OK && got)
-        status = add_event(&event, plan, events);
+        status = replay_load_add_event(&event, plan, events);
     plan->binary = true;
     plan->cut = reader_cut(r, &offset);
     plan->lost = reader_lost(r);
@@ -411,7 +412,7 @@ static weir_status load_snapshot(wi_replay_plan *plan, int device, wi_replay_eve
     recording all = {.format = RECORDING_PICKLE};
     weir_status status = recording_load(plan->name, device, &all);
     for (size_t i = 0; status == WEIR_OK && i < all.count; i++)
-        status = add_event(&all.events[i], plan, events);
+        status = replay_load_add_event(&all.events[i], plan, events);
     for (size_t i = 0; status == WEIR_OK && i < all.problem_count && i < RECORDING_PROBLEMS; i++)
         wi_replay_problem_add(plan, all.problems[i].line, all.problems[i].what);
     if (status == WEIR_OK && all.problem_count > RECORDING_PROBLEMS)
@@ -431,8 +432,8 @@ static weir_status load_events(wi_replay_plan *plan, int device, wi_replay_event
     if (status != WEIR_OK)
         return status;
     return kind == RECORDING_FILE_PICKLE   ? load_snapshot(plan, device, events)
-           : kind == RECORDING_FILE_BINARY ? load_binary(plan, events)
-                                           : load_text(plan, events, host);
+           : kind == RECORDING_FILE_BINARY ? replay_load_binary(plan, events)
+                                           : replay_load_text(plan, events, host);
 }
 
 weir_status wi_replay_load_device(const char *path, int device, wi_replay_plan *out)

@@ -43,7 +43,7 @@ const wi_replay_target wi_replay_null_target = {.allocate = allocate_nothing,
 
 /* The loop --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t now(void)
+static uint64_t replay_loop_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -51,7 +51,7 @@ static uint64_t now(void)
 }
 
 /* A request failed: answers whether the pass goes on. */
-static bool goes_on(weir_status status, bool stop, size_t at, wi_replay_pass *pass)
+static bool replay_loop_goes_on(weir_status status, bool stop, size_t at, wi_replay_pass *pass)
 {
     if (status != WEIR_ERR_OUT_OF_MEMORY)
         return false;
@@ -65,7 +65,7 @@ static weir_status run_plain(const wi_replay_plan *plan, const wi_replay_target 
 {
     const wi_replay_op *end = plan->ops + plan->count;
     weir_status status = WEIR_OK;
-    uint64_t start = now();
+    uint64_t start = replay_loop_now();
     for (const wi_replay_op *op = plan->ops; op < end; op++) {
         void **pointer = &pointers[op->slot];
         if (!op->frees) {
@@ -76,12 +76,12 @@ static weir_status run_plain(const wi_replay_plan *plan, const wi_replay_target 
         }
         if (__builtin_expect(status != WEIR_OK, 0)) {
             *pointer = NULL;
-            if (op->frees || !goes_on(status, stop, (size_t)(op - plan->ops), pass))
+            if (op->frees || !replay_loop_goes_on(status, stop, (size_t)(op - plan->ops), pass))
                 break;
             status = WEIR_OK;
         }
     }
-    pass->nanoseconds = now() - start;
+    pass->nanoseconds = replay_loop_now() - start;
     return status;
 }
 
@@ -108,17 +108,17 @@ static weir_status run_gated(const wi_replay_plan *plan, const wi_replay_target 
         const wi_replay_op *op = &plan->ops[i];
         void **pointer = &pointers[op->slot];
         gates->reach(gates->user, i);
-        uint64_t start = now();
+        uint64_t start = replay_loop_now();
         if (!op->frees) {
             status = allocate_gated(target, op, pointer, pass);
         } else if (*pointer) {
             status = target->release(target->user, op, *pointer);
             *pointer = NULL;
         }
-        pass->nanoseconds += now() - start;
+        pass->nanoseconds += replay_loop_now() - start;
         if (status != WEIR_OK)
             *pointer = NULL;
-        if (status != WEIR_OK && !op->frees && goes_on(status, stop, i, pass))
+        if (status != WEIR_OK && !op->frees && replay_loop_goes_on(status, stop, i, pass))
             status = WEIR_OK;
         if (status == WEIR_OK)
             status = gates->put(gates->user, op->stream, i);
@@ -132,7 +132,7 @@ static uint64_t clock_cost(void)
 {
     uint64_t best = UINT64_MAX;
     for (int i = 0; i < 1000; i++) {
-        uint64_t start = now(), took = now() - start;
+        uint64_t start = replay_loop_now(), took = replay_loop_now() - start;
         best = took < best ? took : best;
     }
     return best;

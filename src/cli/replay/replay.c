@@ -24,7 +24,7 @@ typedef struct replay_layout {
     const wi_replay_plan *plan;
 } replay_layout;
 
-static json_t *address(const void *pointer)
+static json_t *replay_address(const void *pointer)
 {
     char text[24];
     snprintf(text, sizeof text, "%p", pointer);
@@ -37,13 +37,13 @@ static json_t *span_json(const weir_span *span, const wi_replay_name *name)
     const char *client = name && name->client[0] ? name->client : span->client_name;
     const char *tag = name && name->tag[0] ? name->tag : span->tag;
     json_t *object = json_pack("{s:s, s:o, s:o}", "state", weir_name_of(WEIR_NAMES_SPAN, span->state), "address",
-                               address(span->address), "bytes", text_json_count(span->bytes));
+                               replay_address(span->address), "bytes", text_json_count(span->bytes));
     if (span->state == WEIR_SPAN_ORDERED || span->block.pointer)
         json_object_set_new(object, "stream", text_json_count(span->stream.id));
     if (!span->block.pointer)
         return object;
     json_t *block =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "block", address(span->block.pointer), "generation",
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "block", replay_address(span->block.pointer), "generation",
                   text_json_count(span->block.generation), "charged", text_json_count(span->charged), "requested",
                   text_json_count(span->requested), "client", text_json(client), "tag", text_json(tag), "class",
                   weir_name_of(WEIR_NAMES_CLASS, span->memory_class));
@@ -64,8 +64,8 @@ static void add_span(const weir_segment *segment, const weir_span *span, void *u
     walk *l = user;
     if (json_array_size(l->segments) <= segment->number) {
         l->spans = json_array();
-        json_array_append_new(l->segments, json_pack("{s:o, s:o, s:o}", "address", address(segment->address), "bytes",
-                                                     text_json_count(segment->bytes), "spans", l->spans));
+        json_array_append_new(l->segments, json_pack("{s:o, s:o, s:o}", "address", replay_address(segment->address),
+                                                     "bytes", text_json_count(segment->bytes), "spans", l->spans));
     }
     uint64_t place;
     bool live = span->state == WEIR_SPAN_LIVE && wi_pointer_map_get(&l->left, span->block.pointer, &place);
@@ -176,7 +176,7 @@ static uint64_t count_failures(const replay_answer *answer)
     return add_passes(&answer->result, 0, answer->result.count).failures;
 }
 
-static double over(uint64_t a, uint64_t b)
+static double replay_over(uint64_t a, uint64_t b)
 {
     return b ? (double)a / (double)b : 0;
 }
@@ -208,7 +208,7 @@ static json_t *passes_json(const replay_answer *a)
     for (size_t i = 0; i < a->result.count; i++) {
         const wi_replay_pass *pass = &a->result.passes[i];
         json_array_append_new(list, json_pack("{s:f, s:o, s:o, s:o, s:o}", "ns_per_event",
-                                              over(pass->nanoseconds, a->plan.count), "driver_calls",
+                                              replay_over(pass->nanoseconds, a->plan.count), "driver_calls",
                                               text_json_count(pass->driver_calls), "moves",
                                               number_if(a->result.counts_moves, pass->moves), "failures",
                                               text_json_count(pass->failures), "waits", text_json_count(pass->waits)));
@@ -216,7 +216,7 @@ static json_t *passes_json(const replay_answer *a)
     return list;
 }
 
-static json_t *problems_json(const wi_replay_plan *plan)
+static json_t *replay_problems_json(const wi_replay_plan *plan)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < plan->problem_count && i < WI_REPLAY_PROBLEMS; i++)
@@ -225,7 +225,7 @@ static json_t *problems_json(const wi_replay_plan *plan)
     return list;
 }
 
-static json_t *first_json(const replay_answer *a)
+static json_t *replay_first_json(const replay_answer *a)
 {
     size_t pass;
     const wi_replay_op *op = first_refused(a, &pass);
@@ -236,7 +236,7 @@ static json_t *first_json(const replay_answer *a)
                      text_json_count(live_before(&a->plan, op)), "pass", text_json_count(pass));
 }
 
-static json_t *trace_json(const replay_answer *a)
+static json_t *replay_trace_json(const replay_answer *a)
 {
     const wi_replay_plan *plan = &a->plan;
     const wi_replay_result *r = &a->result;
@@ -248,18 +248,19 @@ static json_t *trace_json(const replay_answer *a)
                   text_json_count(plan->allocations), "frees", text_json_count(plan->frees), "live_at_end",
                   text_json_count(plan->left_count), "streams", text_json_count(plan->streams), "peak_requested",
                   text_json_count(plan->peak), "peak_reserved", text_json_count(r->peak_held), "held_ratio",
-                  over(r->peak_held, plan->peak), "cap", number_if(a->cap, a->cap), "ns_per_event",
+                  replay_over(r->peak_held, plan->peak), "cap", number_if(a->cap, a->cap), "ns_per_event",
                   wi_replay_ns(plan, r), "loop_ns_per_event", a->own, "driver_calls", text_json_count(s.driver_calls),
                   "moves", number_if(r->counts_moves, s.moves), "failures", text_json_count(s.failures), "waits",
                   text_json_count(s.waits), "passes", passes_json(a));
-    json_t *rest = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "ladder",
-        ladder_json(r->counts_moves, &s), "first_refused", first_json(a), "empty", text_json_count(plan->empty),
-        "unknown", text_json_count(plan->unknown), "min_cap", number_if(found, a->smallest.bytes), "min_cap_ratio",
-        real_if(found, over(a->smallest.bytes, plan->peak)), "min_cap_ns_per_event", real_if(found, a->smallest.ns),
-        "refused_in_trace", text_json_count(plan->refused), "left", text_json_count(plan->leaves), "returned",
-        text_json_count(plan->returns), "malformed", text_json_count(plan->problem_count), "malformed_lines",
-        problems_json(plan), "lost", text_json_count(plan->lost), "cut_off", plan->cut);
+    json_t *rest = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "ladder",
+                             ladder_json(r->counts_moves, &s), "first_refused", replay_first_json(a), "empty",
+                             text_json_count(plan->empty), "unknown", text_json_count(plan->unknown), "min_cap",
+                             number_if(found, a->smallest.bytes), "min_cap_ratio",
+                             real_if(found, replay_over(a->smallest.bytes, plan->peak)), "min_cap_ns_per_event",
+                             real_if(found, a->smallest.ns), "refused_in_trace", text_json_count(plan->refused), "left",
+                             text_json_count(plan->leaves), "returned", text_json_count(plan->returns), "malformed",
+                             text_json_count(plan->problem_count), "malformed_lines", replay_problems_json(plan),
+                             "lost", text_json_count(plan->lost), "cut_off", plan->cut);
     json_object_update(object, rest);
     json_decref(rest);
     return object;
@@ -283,13 +284,13 @@ static json_t *answers_json(const replay_answers *all)
         found &= a->smallest.bytes != 0;
         moves &= a->result.counts_moves;
         add_sums(&t, &s);
-        json_array_append_new(list, trace_json(a));
+        json_array_append_new(list, replay_trace_json(a));
     }
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "device", all->device, "ladder",
         ladder_json(moves, &t), "resource", all->resource ? text_json(all->resource) : json_null(), "lag",
         text_json_count(all->lag), "events", text_json_count(events), "peak_requested", text_json_count(peak),
-        "peak_reserved", text_json_count(held), "ns_per_event", over(t.nanoseconds, passed), "driver_calls",
+        "peak_reserved", text_json_count(held), "ns_per_event", replay_over(t.nanoseconds, passed), "driver_calls",
         text_json_count(t.driver_calls), "moves", number_if(moves, t.moves), "failures", text_json_count(t.failures),
         "waits", text_json_count(t.waits), "min_cap", number_if(found, smallest), "traces", list);
 }
@@ -307,7 +308,7 @@ static char *count_text(uint64_t value)
     return text_print("%llu", (unsigned long long)value);
 }
 
-static char *size_text(uint64_t bytes)
+static char *replay_size_text(uint64_t bytes)
 {
     char text[24];
     return text_copy(weir_size_format(bytes, text, sizeof text));
@@ -327,10 +328,10 @@ static void pass_cells(table *grid, const replay_answer *a, size_t first, size_t
 {
     size_t count = end - first, parts = each ? count : 1;
     sums s = add_passes(&a->result, first, end);
-    cell(grid, text_print("%.1f", over(s.nanoseconds, a->plan.count * count)));
-    cell(grid, text_print("%.7g", over(s.driver_calls, parts)));
-    cell(grid, a->result.counts_moves ? text_print("%.7g", over(s.moves, parts)) : text_copy("?"));
-    cell(grid, text_print("%.7g", over(s.failures, parts)));
+    cell(grid, text_print("%.1f", replay_over(s.nanoseconds, a->plan.count * count)));
+    cell(grid, text_print("%.7g", replay_over(s.driver_calls, parts)));
+    cell(grid, a->result.counts_moves ? text_print("%.7g", replay_over(s.moves, parts)) : text_copy("?"));
+    cell(grid, text_print("%.7g", replay_over(s.failures, parts)));
 }
 
 static void pass_row(table *grid, const replay_answer *a, const char *name, size_t first, size_t end)
@@ -342,20 +343,20 @@ static void pass_row(table *grid, const replay_answer *a, const char *name, size
     pass_cells(grid, a, first, end, true);
 }
 
-static void trace_rows(table *grid, const replay_answer *a)
+static void replay_trace_rows(table *grid, const replay_answer *a)
 {
     const char *slash = strrchr(a->plan.name, '/');
     size_t passes = a->result.count;
     table_row(grid);
     table_cell(grid, slash && slash[1] ? slash + 1 : a->plan.name, "", false);
     cell(grid, count_text(a->plan.count));
-    cell(grid, size_text(a->plan.peak));
-    cell(grid, size_text(a->result.peak_held));
-    cell(grid, text_print("%.3f", over(a->result.peak_held, a->plan.peak)));
+    cell(grid, replay_size_text(a->plan.peak));
+    cell(grid, replay_size_text(a->result.peak_held));
+    cell(grid, text_print("%.3f", replay_over(a->result.peak_held, a->plan.peak)));
     pass_cells(grid, a, 0, passes, false);
     if (a->min_cap && a->smallest.bytes) {
-        cell(grid, size_text(a->smallest.bytes));
-        cell(grid, text_print("%.3f", over(a->smallest.bytes, a->plan.peak)));
+        cell(grid, replay_size_text(a->smallest.bytes));
+        cell(grid, text_print("%.3f", replay_over(a->smallest.bytes, a->plan.peak)));
         cell(grid, text_print("%.1f", a->smallest.ns));
     } else if (a->min_cap) {
         table_cell(grid, "none", terminal_red(), true);
@@ -367,7 +368,7 @@ static void trace_rows(table *grid, const replay_answer *a)
 }
 
 /* What was left out of the trace, and why. */
-static void print_remarks(const replay_answer *a, uint64_t lag)
+static void replay_print_remarks(const replay_answer *a, uint64_t lag)
 {
     const wi_replay_plan *plan = &a->plan;
     char *name = text_clean(plan->name, strlen(plan->name), false);
@@ -407,14 +408,14 @@ static void print_answers(const replay_answers *all)
     double own = 0;
     titles(&grid, all->list[0].min_cap);
     for (size_t i = 0; i < all->count; i++) {
-        trace_rows(&grid, &all->list[i]);
+        replay_trace_rows(&grid, &all->list[i]);
         own = all->list[i].own > own ? all->list[i].own : own;
     }
     table_print(&grid, stdout);
     table_clear(&grid);
     printf("\nThe loop itself takes %.1f ns an event.\n", own);
     for (size_t i = 0; i < all->count; i++)
-        print_remarks(&all->list[i], all->lag);
+        replay_print_remarks(&all->list[i], all->lag);
 }
 
 /* The verb --------------------------------------------------------------------------------------------------------- */
@@ -457,7 +458,7 @@ static int read_cap(const arg *option, const char *value, void *to)
     return cli_usage("replay", "--cap %s: a size, or a multiple of the peak such as 1.05x, is wanted", value);
 }
 
-static int read_device(const arg *option, const char *value, void *to)
+static int replay_read_device(const arg *option, const char *value, void *to)
 {
     uint64_t number;
     if (!text_number(value, 0, 1023, &number))
@@ -480,7 +481,7 @@ static const arg option_list[] = {
      AT(lag), 0, LAG_MOST},
     {"repeat", "N", "so many passes; the first and the later ones are told apart (default 1)", ARG_NUMBER, AT(repeat),
      1, WI_REPLAY_PASSES},
-    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = read_device},
+    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = replay_read_device},
     {"layout", "FILE", "writes where memory lies at the end of each trace, as JSON", ARG_TEXT, AT(layout)},
     {"json", NULL,
      "the answer as JSON: events, peak_requested, peak_reserved, ns_per_event, driver_calls, moves, failures, min_cap, "
@@ -570,7 +571,7 @@ static int tell_refused(const replay_answer *a)
 }
 
 /* One line for what failed in the answer that was just printed. */
-static int judge(const replay_answers *all)
+static int replay_judge(const replay_answers *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         const replay_answer *a = &all->list[i];
@@ -608,7 +609,7 @@ int verb_replay(int argc, char **argv)
     if (status == CLI_OK)
         status = args.json ? cli_print_json(answers_json(&all)) : (print_answers(&all), cli_flush(CLI_OK));
     if (status == CLI_OK)
-        status = judge(&all);
+        status = replay_judge(&all);
     for (size_t i = 0; i < count; i++) {
         wi_replay_plan_clear(&answers[i].plan);
         wi_replay_result_clear(&answers[i].result);

@@ -18,13 +18,13 @@ typedef struct world {
 
 /* What the loop calls ---------------------------------------------------------------------------------------------- */
 
-static weir_status allocate(void *user, const wi_replay_op *op, void **out)
+static weir_status replay_run_allocate(void *user, const wi_replay_op *op, void **out)
 {
     const world *w = user;
     return weir_alloc(w->client, op->bytes, w->streams[op->stream], (weir_class)op->memory_class, out);
 }
 
-static weir_status allocate_now(void *user, const wi_replay_op *op, void **out)
+static weir_status replay_run_allocate_now(void *user, const wi_replay_op *op, void **out)
 {
     const world *w = user;
     weir_block block = {0};
@@ -38,13 +38,13 @@ static weir_status allocate_now(void *user, const wi_replay_op *op, void **out)
     return status;
 }
 
-static weir_status release(void *user, const wi_replay_op *op, void *pointer)
+static weir_status replay_run_release(void *user, const wi_replay_op *op, void *pointer)
 {
     const world *w = user;
     return weir_free(w->client, pointer, w->streams[op->stream]);
 }
 
-static weir_status drain(void *user)
+static weir_status replay_run_drain(void *user)
 {
     const world *w = user;
     weir_status status = WEIR_OK;
@@ -53,7 +53,7 @@ static weir_status drain(void *user)
     return status;
 }
 
-static weir_status counts(void *user, wi_replay_counts *out)
+static weir_status replay_run_counts(void *user, wi_replay_counts *out)
 {
     const world *w = user;
     weir_stats stats = WEIR_INIT(weir_stats);
@@ -64,7 +64,7 @@ static weir_status counts(void *user, wi_replay_counts *out)
     return status;
 }
 
-static weir_status walk(void *user, weir_layout_fn fn, void *to, weir_layout_totals *totals)
+static weir_status replay_run_walk(void *user, weir_layout_fn fn, void *to, weir_layout_totals *totals)
 {
     return weir_layout_walk(((const world *)user)->runtime, fn, to, totals);
 }
@@ -74,13 +74,13 @@ static weir_status walk(void *user, weir_layout_fn fn, void *to, weir_layout_tot
 const wi_replay_device *wi_replay_simulated;
 
 /* NULL: it needs nothing of its own. */
-static const wi_replay_device *device_of(const char *name)
+static const wi_replay_device *replay_run_device_of(const char *name)
 {
     return strncmp(name, "sim", 3) == 0 ? wi_replay_simulated : NULL;
 }
 
 /* Closes everything; the first failure is the answer. */
-static weir_status end(world *w)
+static weir_status replay_run_end(world *w)
 {
     weir_status status = WEIR_OK, next = WEIR_OK;
     if (w->gates)
@@ -101,7 +101,7 @@ static weir_status end(world *w)
     return status == WEIR_OK ? next : status;
 }
 
-static weir_status make(const wi_replay_world *how, world *w)
+static weir_status replay_run_make(const wi_replay_world *how, world *w)
 {
     weir_runtime_options options = {.struct_size = sizeof options, .budget = how->budget, .resource = how->resource};
     weir_client_options client = {.struct_size = sizeof client, .name = "replay"};
@@ -116,7 +116,7 @@ static weir_status make(const wi_replay_world *how, world *w)
     return (w->device ? w->device->make_gates : wi_replay_lag_gates_make)(how, w->runtime, w->streams, &w->gates);
 }
 
-static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
+static weir_status replay_run_open_world(const wi_replay_world *how, wi_replay_target *out)
 {
     world *w = calloc(1, sizeof *w);
     weir_stream *streams = calloc(how->streams + 1u, sizeof *streams);
@@ -127,34 +127,34 @@ static weir_status open_world(const wi_replay_world *how, wi_replay_target *out)
     }
     w->streams = streams;
     w->count = how->streams;
-    w->device = device_of(how->device);
+    w->device = replay_run_device_of(how->device);
     if (w->device)
         w->device->begin(how);
-    weir_status status = make(how, w);
+    weir_status status = replay_run_make(how, w);
     if (status != WEIR_OK) {
-        (void)end(w);
+        (void)replay_run_end(w);
         return status;
     }
     *out = (wi_replay_target){.user = w,
-                              .allocate = allocate,
-                              .allocate_now = allocate_now,
-                              .release = release,
-                              .drain = drain,
-                              .counts = counts,
+                              .allocate = replay_run_allocate,
+                              .allocate_now = replay_run_allocate_now,
+                              .release = replay_run_release,
+                              .drain = replay_run_drain,
+                              .counts = replay_run_counts,
                               .detail = weir_detail,
                               .gates = w->gates,
-                              .walk = walk};
+                              .walk = replay_run_walk};
     return WEIR_OK;
 }
 
-static weir_status close_world(wi_replay_target *target)
+static weir_status replay_run_close_world(wi_replay_target *target)
 {
-    weir_status status = end(target->user);
+    weir_status status = replay_run_end(target->user);
     *target = (wi_replay_target){0};
     return status;
 }
 
-static const wi_replay_maker weir = {open_world, close_world, weir_detail};
+static const wi_replay_maker weir = {replay_run_open_world, replay_run_close_world, weir_detail};
 
 /* Passes ----------------------------------------------------------------------------------------------------------- */
 

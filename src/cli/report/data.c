@@ -16,7 +16,7 @@ static json_t *count_or_null(uint64_t value, bool known)
 
 /* Lists ------------------------------------------------------------------------------------------------------------ */
 
-static json_t *client_json(const report *all, const sampled_client *client)
+static json_t *data_client_json(const report *all, const sampled_client *client)
 {
     int64_t live = 0;
     json_t *object = json_pack("{s:o, s:I, s:I, s:I}", "name", text_json(client->name), "row", (json_int_t)client->row,
@@ -34,12 +34,12 @@ static json_t *client_json(const report *all, const sampled_client *client)
     return object;
 }
 
-static json_t *clients_json(const report *all)
+static json_t *data_clients_json(const report *all)
 {
     size_t count, *list = report_clients(all, &count);
     json_t *array = json_array();
     for (size_t i = 0; i < count && i < CLIENTS; i++)
-        json_array_append_new(array, client_json(all, &all->held.clients[list[i]]));
+        json_array_append_new(array, data_client_json(all, &all->held.clients[list[i]]));
     free(list);
     return array;
 }
@@ -88,7 +88,7 @@ static json_t *sizes_json(const report *all)
     return array;
 }
 
-static json_t *refusals_json(const report *all)
+static json_t *data_refusals_json(const report *all)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < all->trace.count && json_array_size(array) < REFUSALS; i++) {
@@ -167,7 +167,7 @@ static json_t *residency_json(const report *all)
     return array;
 }
 
-static json_t *problems_json(const report *all)
+static json_t *data_problems_json(const report *all)
 {
     const recording *trace = &all->trace;
     json_t *array = json_array();
@@ -215,13 +215,13 @@ static uint64_t held_of(const report *all, const sample *point)
     return point->held;
 }
 
-static uint64_t away_of(const report *all, const sample *point)
+static uint64_t data_away_of(const report *all, const sample *point)
 {
     (void)all;
     return point->away;
 }
 
-static json_t *row_json(const report *all, size_t row)
+static json_t *data_row_json(const report *all, size_t row)
 {
     for (size_t i = 0; i < all->held.client_count; i++)
         if (all->held.clients[i].row == row && row < all->held.rows)
@@ -233,7 +233,7 @@ static json_t *row_json(const report *all, size_t row)
 static const weir_class order[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_KV, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_SCRATCH,
                                    WEIR_CLASS_OTHER};
 
-static json_t *series_json(const report *all)
+static json_t *data_series_json(const report *all)
 {
     json_t *array = json_array();
     for (size_t row = 0; row < all->held.rows + all->held.others; row++)
@@ -273,17 +273,17 @@ static json_t *timeline_json(const report *all)
 {
     json_t *rows = json_array();
     for (size_t row = 0; row < all->held.rows + all->held.others; row++)
-        json_array_append_new(rows, row_json(all, row));
+        json_array_append_new(rows, data_row_json(all, row));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rows", rows, "event", column(all, order_of),
                      "microseconds", all->trace.timed ? column(all, time_of) : json_null(), "live",
                      column(all, live_of), "pending", column(all, pending_of), "held",
-                     all->trace.holds ? column(all, held_of) : json_null(), "away", column(all, away_of), "series",
-                     series_json(all), "away_series", away_json(all));
+                     all->trace.holds ? column(all, held_of) : json_null(), "away", column(all, data_away_of), "series",
+                     data_series_json(all), "away_series", away_json(all));
 }
 
 /* Addresses -------------------------------------------------------------------------------------------------------- */
 
-static json_t *ranges_json(const report *all)
+static json_t *data_ranges_json(const report *all)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < all->ranges.count; i++) {
@@ -350,7 +350,7 @@ static json_t *figures_json(const report *all)
     json_object_set_new(object, "empty", text_json_count(trace->empty));
     json_object_set_new(object, "unknown", text_json_count(trace->unknown));
     json_object_set_new(object, "malformed", text_json_count(trace->problem_count));
-    json_object_set_new(object, "malformed_lines", problems_json(all));
+    json_object_set_new(object, "malformed_lines", data_problems_json(all));
     json_object_set_new(object, "lost", text_json_count(trace->lost));
     json_object_set_new(object, "cut_off", json_boolean(trace->cut));
     return object;
@@ -359,13 +359,13 @@ static json_t *figures_json(const report *all)
 json_t *report_json(const report *all)
 {
     json_t *kinds, *object = figures_json(all), *moments = report_moments_json(all, &kinds);
-    json_object_set_new(object, "clients", clients_json(all));
+    json_object_set_new(object, "clients", data_clients_json(all));
     json_object_set_new(object, "client_count", text_json_count(all->held.client_count));
     json_object_set_new(object, "tags", tags_json(all));
     json_object_set_new(object, "left", left_json(all));
     json_object_set_new(object, "tag_count", text_json_count(all->blocks.kind_count));
     json_object_set_new(object, "sizes", sizes_json(all));
-    json_object_set_new(object, "refusals", refusals_json(all));
+    json_object_set_new(object, "refusals", data_refusals_json(all));
     json_object_set_new(object, "pool", pool_json(all));
     json_object_set_new(object, "lent", text_json_count(all->lent.client_bytes));
     json_object_set_new(object, "lends", lends_json(all, false));
@@ -376,7 +376,7 @@ json_t *report_json(const report *all)
     json_object_set_new(object, "timeline", timeline_json(all));
     json_object_set_new(object, "kinds", kinds);
     json_object_set_new(object, "moments", moments);
-    json_object_set_new(object, "ranges", ranges_json(all));
+    json_object_set_new(object, "ranges", data_ranges_json(all));
     json_object_set_new(object, "map", map_json(all));
     return object;
 }

@@ -41,13 +41,13 @@ static void add_moment(moment *list, size_t *count, const char *label, uint32_t 
     list[(*count)++] = (moment){label, event};
 }
 
-static int by_event(const void *a, const void *b)
+static int moments_by_event(const void *a, const void *b)
 {
     const moment *x = a, *y = b;
     return x->event < y->event ? -1 : x->event > y->event;
 }
 
-static size_t choose(const report *all, moment *list)
+static size_t moments_choose(const report *all, moment *list)
 {
     size_t count = 0, events = all->trace.count;
     if (events == 0)
@@ -65,11 +65,11 @@ static size_t choose(const report *all, moment *list)
     add_moment(list, &count, "end", (uint32_t)events - 1);
     for (size_t i = 1; i <= EVENLY; i++)
         add_moment(list, &count, "", (uint32_t)(i * events / (EVENLY + 1)));
-    qsort(list, count, sizeof *list, by_event);
+    qsort(list, count, sizeof *list, moments_by_event);
     return count;
 }
 
-static int by_size(const void *a, const void *b)
+static int moments_by_size(const void *a, const void *b)
 {
     const lifetime *x = ((const present *)a)->block, *y = ((const present *)b)->block;
     if (x->charged != y->charged)
@@ -77,7 +77,7 @@ static int by_size(const void *a, const void *b)
     return x->pointer < y->pointer ? -1 : x->pointer > y->pointer;
 }
 
-static void look(maker *m, uint32_t event)
+static void moments_look(maker *m, uint32_t event)
 {
     const lifetimes *blocks = &m->all->blocks;
     m->count = 0;
@@ -87,22 +87,22 @@ static void look(maker *m, uint32_t event)
         if (lifetime_at(&blocks->list[i], event, &pending))
             m->list[m->count++] = (present){&blocks->list[i], m->away[i], pending};
     }
-    qsort(m->list, m->count, sizeof *m->list, by_size);
+    qsort(m->list, m->count, sizeof *m->list, moments_by_size);
 }
 
-static size_t row_of(const report *all, const char *client)
+static size_t moments_row_of(const report *all, const char *client)
 {
     return all->held.clients[samples_client(&all->held, client)].row;
 }
 
-static uint32_t number_of(maker *m, uint32_t kind)
+static uint32_t moments_number_of(maker *m, uint32_t kind)
 {
     const lifetime_kind *k = &m->all->blocks.kinds[kind];
     if (m->numbers[kind] == 0) {
-        json_array_append_new(m->kinds, json_pack("{s:I, s:o, s:s, s:o}", "row", (json_int_t)row_of(m->all, k->client),
-                                                  "client", text_json(k->client), "class",
-                                                  weir_name_of(WEIR_NAMES_CLASS, (int)k->memory_class), "tag",
-                                                  text_json(k->tag)));
+        json_array_append_new(
+            m->kinds, json_pack("{s:I, s:o, s:s, s:o}", "row", (json_int_t)moments_row_of(m->all, k->client), "client",
+                                text_json(k->client), "class", weir_name_of(WEIR_NAMES_CLASS, (int)k->memory_class),
+                                "tag", text_json(k->tag)));
         m->numbers[kind] = (uint32_t)json_array_size(m->kinds);
     }
     return m->numbers[kind] - 1;
@@ -120,8 +120,9 @@ static json_t *blocks_json(maker *m, size_t most)
         uint64_t offset = range ? one->pointer - range->address : 0;
         json_array_append_new(
             list, json_pack("[I,I,I,I,I,I,I,I]", (json_int_t)place, (json_int_t)offset, (json_int_t)one->charged,
-                            (json_int_t)one->bytes, (json_int_t)number_of(m, one->kind), (json_int_t)m->list[i].pending,
-                            (json_int_t)m->all->trace.events[one->begin].order, (json_int_t)m->list[i].away));
+                            (json_int_t)one->bytes, (json_int_t)moments_number_of(m, one->kind),
+                            (json_int_t)m->list[i].pending, (json_int_t)m->all->trace.events[one->begin].order,
+                            (json_int_t)m->list[i].away));
     }
     return list;
 }
@@ -146,7 +147,7 @@ static json_t *rest_json(const maker *m, size_t most)
     json_t *list = json_array();
     for (size_t i = most; i < m->count; i++) {
         const lifetime_kind *kind = &m->all->blocks.kinds[m->list[i].block->kind];
-        size_t at = row_of(m->all, kind->client) * WEIR_CLASS_COUNT + (size_t)kind->memory_class;
+        size_t at = moments_row_of(m->all, kind->client) * WEIR_CLASS_COUNT + (size_t)kind->memory_class;
         add_states(&m->list[i], bytes[at], count[at]);
     }
     for (size_t at = 0; at < SAMPLES_WIDTH; at++)
@@ -160,7 +161,7 @@ static json_t *rest_json(const maker *m, size_t most)
 }
 
 /* [live, pending, away] of each range, all its blocks together */
-static json_t *ranges_json(const maker *m)
+static json_t *moments_ranges_json(const maker *m)
 {
     size_t ranges = m->all->ranges.count;
     uint64_t(*sums)[STATES] = text_zeroed(ranges, sizeof *sums);
@@ -189,18 +190,18 @@ static json_t *moment_json(maker *m, const moment *one)
 {
     const weir_event *event = &m->all->trace.events[one->event];
     size_t most = strcmp(one->label, "peak") == 0 ? BLOCKS_AT_PEAK : BLOCKS;
-    look(m, one->event);
+    moments_look(m, one->event);
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "label", one->label, "event",
                      (json_int_t)event->order, "microseconds", (json_int_t)report_microseconds(m->all, one->event),
                      "live", (json_int_t)event->live, "pending", (json_int_t)event->pending, "held",
                      (json_int_t)event->held, "away", (json_int_t)all_away(m), "count", (json_int_t)m->count, "blocks",
-                     blocks_json(m, most), "rest", rest_json(m, most), "ranges", ranges_json(m));
+                     blocks_json(m, most), "rest", rest_json(m, most), "ranges", moments_ranges_json(m));
 }
 
 json_t *report_moments_json(const report *all, json_t **kinds)
 {
     moment list[MOMENTS];
-    size_t count = choose(all, list);
+    size_t count = moments_choose(all, list);
     json_t *array = json_array();
     maker m = {.all = all,
                .kinds = json_array(),

@@ -23,28 +23,28 @@ static void text_cell(table *grid, const char *text)
     free(clean);
 }
 
-static void size_cell(table *grid, uint64_t bytes)
+static void report_print_size_cell(table *grid, uint64_t bytes)
 {
     char text[24];
     table_cell(grid, bytes == 0 ? "-" : weir_size_format(bytes, text, sizeof text), bytes == 0 ? terminal_faint() : "",
                true);
 }
 
-static void count_cell(table *grid, uint64_t count)
+static void report_print_count_cell(table *grid, uint64_t count)
 {
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, count);
     table_cell(grid, text, "", true);
 }
 
-static void head(table *grid, const char *const *names)
+static void report_print_head(table *grid, const char *const *names)
 {
     table_row(grid);
     for (size_t i = 0; names[i]; i++)
         table_cell(grid, names[i], terminal_faint(), i > 0);
 }
 
-static void finish(table *grid)
+static void report_print_finish(table *grid)
 {
     puts("");
     table_print(grid, stdout);
@@ -94,19 +94,19 @@ static void print_clients(const report *all)
                                  "other",  "peak",    away ? "away" : NULL, NULL};
     size_t count, *list = report_clients(all, &count);
     table grid = {0};
-    head(&grid, names);
+    report_print_head(&grid, names);
     for (size_t i = 0; i < count && i < CLIENTS; i++) {
         const sampled_client *client = &all->held.clients[list[i]];
         table_row(&grid);
         text_cell(&grid, client->name);
         for (int j = 0; j < COLUMNS; j++)
-            size_cell(&grid, client->at_peak[columns[j]] > 0 ? (uint64_t)client->at_peak[columns[j]] : 0);
-        size_cell(&grid, client->peak);
+            report_print_size_cell(&grid, client->at_peak[columns[j]] > 0 ? (uint64_t)client->at_peak[columns[j]] : 0);
+        report_print_size_cell(&grid, client->peak);
         if (away)
-            size_cell(&grid, client->peak_away);
+            report_print_size_cell(&grid, client->peak_away);
     }
     if (count > 0)
-        finish(&grid);
+        report_print_finish(&grid);
     table_clear(&grid);
     free(list);
 }
@@ -116,18 +116,18 @@ static void print_tags(const report *all)
     static const char *const names[] = {"tag", "client", "class", "allocations", "peak", NULL};
     size_t count, *list = report_tags(all, TAGS, &count);
     table grid = {0};
-    head(&grid, names);
+    report_print_head(&grid, names);
     for (size_t i = 0; i < count && i < TAGS; i++) {
         const lifetime_kind *kind = &all->blocks.kinds[list[i]];
         table_row(&grid);
         text_cell(&grid, kind->tag[0] ? kind->tag : "(none)");
         text_cell(&grid, kind->client);
         text_cell(&grid, weir_name_of(WEIR_NAMES_CLASS, (int)kind->memory_class));
-        count_cell(&grid, kind->allocations);
-        size_cell(&grid, kind->peak);
+        report_print_count_cell(&grid, kind->allocations);
+        report_print_size_cell(&grid, kind->peak);
     }
     if (count > 0)
-        finish(&grid);
+        report_print_finish(&grid);
     table_clear(&grid);
     free(list);
 }
@@ -138,18 +138,18 @@ static void print_left(const report *all)
     size_t count;
     report_left *list = report_left_live(all, &count);
     table grid = {0};
-    head(&grid, names);
+    report_print_head(&grid, names);
     for (size_t i = 0; i < count && i < LEFT; i++) {
         const lifetime_kind *kind = &all->blocks.kinds[list[i].kind];
         table_row(&grid);
         text_cell(&grid, kind->client);
         text_cell(&grid, kind->tag[0] ? kind->tag : "(none)");
         text_cell(&grid, weir_name_of(WEIR_NAMES_CLASS, (int)kind->memory_class));
-        count_cell(&grid, list[i].blocks);
-        size_cell(&grid, list[i].bytes);
+        report_print_count_cell(&grid, list[i].blocks);
+        report_print_size_cell(&grid, list[i].bytes);
     }
     if (count > 0)
-        finish(&grid);
+        report_print_finish(&grid);
     if (count > LEFT)
         printf("and %zu more; --json has all\n", count - LEFT);
     table_clear(&grid);
@@ -160,17 +160,17 @@ static void print_lends(const report *all)
 {
     static const char *const names[] = {"memory of", "passed to", "bytes", "blocks", NULL};
     table grid = {0};
-    head(&grid, names);
+    report_print_head(&grid, names);
     for (size_t i = 0; i < all->lent.client_count && i < LENDS; i++) {
         const lend *one = &all->lent.clients[i];
         table_row(&grid);
         text_cell(&grid, one->from);
         text_cell(&grid, one->to);
-        size_cell(&grid, one->bytes);
-        count_cell(&grid, one->count);
+        report_print_size_cell(&grid, one->bytes);
+        report_print_count_cell(&grid, one->count);
     }
     if (all->lent.client_count > 0)
-        finish(&grid);
+        report_print_finish(&grid);
     table_clear(&grid);
 }
 

@@ -11,7 +11,7 @@
 
 /* Arguments -------------------------------------------------------------------------------------------------------- */
 
-static int read_budget(const arg *option, const char *value, void *to)
+static int report_read_budget(const arg *option, const char *value, void *to)
 {
     report_args *args = to;
     if (wi_size_parse(value, &args->budget) != WEIR_OK || args->budget == 0)
@@ -19,7 +19,7 @@ static int read_budget(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int read_device(const arg *option, const char *value, void *to)
+static int report_read_device(const arg *option, const char *value, void *to)
 {
     uint64_t number;
     if (!text_number(value, 0, 1023, &number))
@@ -28,7 +28,7 @@ static int read_device(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int read_file_name(char **operands, size_t count, void *to)
+static int report_read_file_name(char **operands, size_t count, void *to)
 {
     report_args *args = to;
     if (count == 0 || operands[0][0] == '\0')
@@ -42,8 +42,8 @@ static int read_file_name(char **operands, size_t count, void *to)
 #define AT(member) .at = offsetof(report_args, member)
 static const arg option_list[] = {
     {"output", "FILE", "the page, to be opened in any browser; also -o", ARG_FILE, AT(output), .letter = 'o'},
-    {"budget", "SIZE", "the budget, where the trace does not have it", ARG_CALL, .read = read_budget},
-    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = read_device},
+    {"budget", "SIZE", "the budget, where the trace does not have it", ARG_CALL, .read = report_read_budget},
+    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = report_read_device},
     {"json", NULL,
      "all that the page shows, as JSON: peak, clients[], tags[], lends[], residency[], refusals[], timeline …",
      ARG_FLAG, AT(json)},
@@ -60,14 +60,14 @@ static const args_table arguments = {
         "PyTorch's allocator (torch.cuda.memory._dump_snapshot). With -o it writes a page that needs nothing else.",
     .options = option_list,
     .notes = "Exit status: 0; 1 it failed, with one line on standard error; 2 bad usage.",
-    .read_operands = read_file_name};
+    .read_operands = report_read_file_name};
 
 /* All -------------------------------------------------------------------------------------------------------------- */
 
 /* A screen has fewer columns than points; with many clients there are fewer of them, so that a page stays small. */
 enum { POINTS = 4000, NUMBERS = 160000 };
 
-static weir_status make(report *all)
+static weir_status report_make(report *all)
 {
     weir_status status = recording_load(all->args->file, all->args->device, &all->trace);
     if (status == WEIR_OK)
@@ -85,7 +85,7 @@ static weir_status make(report *all)
     return status;
 }
 
-static void clear(report *all)
+static void report_clear(report *all)
 {
     address_map_clear(&all->map);
     address_ranges_clear(&all->ranges);
@@ -97,7 +97,7 @@ static void clear(report *all)
 }
 
 /* Names come to the page as data alone, and its script shows them as texts. */
-static void put_part(FILE *file, const char *mark, void *user)
+static void report_put_part(FILE *file, const char *mark, void *user)
 {
     const report *all = user;
     if (strcmp(mark, "title") == 0) {
@@ -115,11 +115,11 @@ static weir_status write_page(report *all)
     FILE *file = output_file_open(all->args->output, "the report");
     if (file == NULL)
         return WEIR_ERR_SYSTEM;
-    text_page(file, trace_page, put_part, all);
+    text_page(file, trace_page, report_put_part, all);
     return output_file_close(file, all->args->output, "the report", 0);
 }
 
-static int answer(report *all)
+static int report_answer(report *all)
 {
     const report_args *args = all->args;
     if (args->output && write_page(all) != WEIR_OK)
@@ -134,10 +134,10 @@ weir_status report_make_page(const char *trace, const char *page)
 {
     report_args args = {.file = trace, .output = page, .device = RECORDING_NO_DEVICE};
     report all = {.args = &args};
-    weir_status status = make(&all);
+    weir_status status = report_make(&all);
     if (status == WEIR_OK)
         status = write_page(&all);
-    clear(&all);
+    report_clear(&all);
     return status;
 }
 
@@ -148,8 +148,9 @@ int verb_report(int argc, char **argv)
     int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status >= 0)
         return status;
-    bool good = (!args.output || output_file_check(args.output, "the report") == WEIR_OK) && make(&all) == WEIR_OK;
-    status = good ? answer(&all) : cli_fail("%s", weir_detail());
-    clear(&all);
+    bool good =
+        (!args.output || output_file_check(args.output, "the report") == WEIR_OK) && report_make(&all) == WEIR_OK;
+    status = good ? report_answer(&all) : cli_fail("%s", weir_detail());
+    report_clear(&all);
     return status;
 }

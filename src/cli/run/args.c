@@ -41,7 +41,7 @@ static bool any_selects(const run_args *args)
 
 /* "600MiB", "host=600MiB" or several of the latter with commas between. A size alone is for --driver's device; where
  * models come to devices that nobody knows yet, for each of those. */
-static int read_budget(const arg *option, const char *value, void *to)
+static int run_args_read_budget(const arg *option, const char *value, void *to)
 {
     run_args *args = to;
     (void)option;
@@ -66,7 +66,7 @@ static int read_budget(const arg *option, const char *value, void *to)
     return status;
 }
 
-static int find_model(const run_args *args, const char *name, size_t length)
+static int run_args_find_model(const run_args *args, const char *name, size_t length)
 {
     for (size_t i = 0; i < args->model_count; i++)
         if (strlen(args->models[i].name) == length && strncmp(args->models[i].name, name, length) == 0)
@@ -112,7 +112,7 @@ static int read_limit(const arg *option, const char *value, void *to)
         return cli_usage("run", "--%s %s: NAME=SIZE is wanted", option->name, value);
     if (wi_size_parse(equals + 1, &bytes) != WEIR_OK)
         return cli_usage("run", "--%s %s: '%s' is no size such as 600MiB", option->name, value, equals + 1);
-    int model = find_model(args, value, (size_t)(equals - value));
+    int model = run_args_find_model(args, value, (size_t)(equals - value));
     if (model < 0) {
         char *names = model_names(args);
         int status = cli_usage("run", "--%s %s names no model of this run (%s)", option->name, value, names);
@@ -123,13 +123,13 @@ static int read_limit(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static void add_setting(run_model_args *model, const char *key, size_t length, const char *value)
+static void run_args_add_setting(run_model_args *model, const char *key, size_t length, const char *value)
 {
     model->settings = text_grow(model->settings, model->setting_count + 1, sizeof *model->settings);
     model->settings[model->setting_count++] = (weir_setting){text_print("%.*s", (int)length, key), text_copy(value)};
 }
 
-static int read_setting(const arg *option, const char *value, void *to)
+static int run_args_read_setting(const arg *option, const char *value, void *to)
 {
     run_args *args = to;
     (void)option;
@@ -140,7 +140,7 @@ static int read_setting(const arg *option, const char *value, void *to)
         return cli_usage("run", "--set %s: KEY=VALUE or MODEL:KEY=VALUE is wanted", value);
     for (size_t i = 0; i < args->model_count; i++)
         if (model == INPUT_ARG_EVERY_MODEL || (size_t)model == i)
-            add_setting(&args->models[i], key, (size_t)(equals - key), equals + 1);
+            run_args_add_setting(&args->models[i], key, (size_t)(equals - key), equals + 1);
     return -1;
 }
 
@@ -180,13 +180,13 @@ static int add_input(run_args *args, const char *option, const char *word, int m
     return status == WEIR_OK ? -1 : cli_fail("%s %s: %s", option, word, weir_detail());
 }
 
-static int read_prompt(const arg *option, const char *value, void *to)
+static int run_args_read_prompt(const arg *option, const char *value, void *to)
 {
     (void)option;
     return add_input(to, "--prompt", value, INPUT_ARG_EVERY_MODEL, text_copy("text"), NULL, value);
 }
 
-static int read_input(const arg *option, const char *value, void *to)
+static int run_args_read_input(const arg *option, const char *value, void *to)
 {
     const char *name = value;
     int model = take_model(to, &name);
@@ -212,7 +212,7 @@ static bool is_manifest(const char *path)
 
 enum { NAME_BYTES = 63 /* what a client's name holds */ };
 
-static bool is_taken(const char *name, char *const *before, size_t count)
+static bool run_args_is_taken(const char *name, char *const *before, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(before[i], name) == 0)
@@ -229,7 +229,7 @@ static char *model_name(const char *path, char *const *before, size_t count)
     char *base = leads_on ? text_copy("model") : text_clean(own, length, false);
     char *name = text_copy(base);
     text_cut(name, NAME_BYTES);
-    for (unsigned number = 2; is_taken(name, before, count); number++) {
+    for (unsigned number = 2; run_args_is_taken(name, before, count); number++) {
         char *tail = text_print("#%u", number);
         char *head = text_copy(base);
         text_cut(head, NAME_BYTES - strlen(tail));
@@ -249,7 +249,7 @@ static bool selects(const run_args *args)
     return c->engine || c->provider || c->device || c->policy || c->order || c->no_cpu || args->no_fallback;
 }
 
-static int read_models(char **paths, size_t count, void *to)
+static int run_args_read_models(char **paths, size_t count, void *to)
 {
     run_args *args = to;
     if (args->driver != NULL && args->choice.device != NULL)
@@ -286,7 +286,7 @@ static char *command_as_typed(int argc, char **argv)
     return all;
 }
 
-static int set_cores(const arg *option, const char *value, void *to)
+static int run_args_set_cores(const arg *option, const char *value, void *to)
 {
     (void)option;
     (void)to;
@@ -301,24 +301,24 @@ static const arg option_list[] = {
     ARGS_CHOICE(run_args, choice),
     {"no-fallback", NULL, "the first choice or an error, also when a run fails", ARG_FLAG, AT(no_fallback)},
     {"budget", "SIZE", "what all models together may hold: 600MiB, 2g; or by device: host=2g,cuda:0=6g", ARG_LATE,
-     .read = read_budget},
+     .read = run_args_read_budget},
     {"cores", "N", "that all models together compute with (default: those of the affinity and the cgroups)", ARG_CALL,
-     .read = set_cores},
+     .read = run_args_set_cores},
     {"guarantee", "NAME=SIZE", "bytes that are kept for that model", ARG_LATE, .read = read_limit},
     {"maximum", "NAME=SIZE", "the most that model may have", ARG_LATE, .read = read_limit},
     {"input", "[MODEL:]NAME=V",
      "an input; V is FILE.npy, shape:2x16 (filled), @FILE (lines of text), a text, or numbers: 1,2,3. What is not "
      "given is "
      "filled with a fixed pattern, of an extent that the model takes",
-     ARG_LATE, .read = read_input},
-    {"prompt", "TEXT", "the input 'text' of every model that has one", ARG_LATE, .read = read_prompt},
+     ARG_LATE, .read = run_args_read_input},
+    {"prompt", "TEXT", "the input 'text' of every model that has one", ARG_LATE, .read = run_args_read_prompt},
     {"tokens", "N", "at most so many generated tokens", ARG_NUMBER, AT(tokens), 1, 1u << 30},
     {"repeat", "N", "runs of each model after its first, warming one (default 1)", ARG_NUMBER, AT(repeat), 1,
      UINT64_C(1) << 40},
     {"serial", NULL, "one model after the other instead of all at once", ARG_FLAG, AT(serial)},
     {"suspend-idle", NULL, "with --serial: a model's memory leaves the device while another one is loaded or runs",
      ARG_FLAG, AT(suspend_idle)},
-    {"set", "[MODEL:]KEY=VALUE", "a setting of the engine", ARG_LATE, .read = read_setting},
+    {"set", "[MODEL:]KEY=VALUE", "a setting of the engine", ARG_LATE, .read = run_args_read_setting},
     {"output", "DIR", "write each output as DIR/NAME.npy; DIR/MODEL/NAME.npy with several models", ARG_FILE,
      AT(output)},
     {"trace", "FILE", "write every allocation as CSV, in the columns that RMM's tools read", ARG_FILE, AT(trace)},
@@ -340,7 +340,7 @@ static const args_table arguments = {
         "--driver. NAME of a model is its file's or folder's name; the second of the same name is NAME#2.\n\n"
         "Exit status: 0; 1 something failed, told on standard error, and the other models went on; 2 bad usage.\n"
         "docs/guide/run.md has examples.",
-    .read_operands = read_models};
+    .read_operands = run_args_read_models};
 
 int run_args_read(int argc, char **argv, run_args *out)
 {

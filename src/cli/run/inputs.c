@@ -11,7 +11,7 @@
 
 /* Arguments -------------------------------------------------------------------------------------------------------- */
 
-static weir_status read_shape(const char *text, input_arg *out)
+static weir_status inputs_read_shape(const char *text, input_arg *out)
 {
     out->rank = 0;
     while (*text != '\0') {
@@ -39,7 +39,7 @@ static weir_status read_shape(const char *text, input_arg *out)
     return WEIR_OK;
 }
 
-static weir_status read_lines(const char *path, char **out)
+static weir_status inputs_read_lines(const char *path, char **out)
 {
     FILE *file;
     uint64_t bytes;
@@ -68,11 +68,11 @@ weir_status input_arg_read(const char *value, input_arg *out)
     if (strncmp(value, "shape:", 6) == 0) {
         out->kind = INPUT_ARG_SHAPE;
         out->value = text_copy(value);
-        return read_shape(value + 6, out);
+        return inputs_read_shape(value + 6, out);
     }
     if (value[0] == '@') {
         out->kind = INPUT_ARG_LINES;
-        return read_lines(value + 1, &out->value);
+        return inputs_read_lines(value + 1, &out->value);
     }
     if (length > 4 && strcmp(value + length - 4, ".npy") == 0) {
         out->kind = INPUT_ARG_ARRAY;
@@ -147,7 +147,7 @@ static input_arg *find_arg(const weir_port *port, int model, input_arg *args, si
     return found;
 }
 
-static weir_status set_text(weir_tensor *tensor, const char *text)
+static weir_status inputs_set_text(weir_tensor *tensor, const char *text)
 {
     tensor->rank = 1;
     tensor->bytes = strlen(text);
@@ -185,7 +185,7 @@ static void note_filled(const weir_tensor *tensor, inputs *made)
 static weir_status set_default(weir_tensor *tensor, const weir_port *port, int64_t extent, inputs *made)
 {
     if (port->type == WEIR_TYPE_TEXT)
-        return set_text(tensor, default_text);
+        return inputs_set_text(tensor, default_text);
     int64_t shape[WEIR_MAX_RANK];
     bool first = true;
     for (uint32_t i = 0; i < port->rank; i++) {
@@ -257,16 +257,16 @@ static weir_status set_arg(weir_tensor *tensor, const weir_port *port, const inp
     case INPUT_ARG_ARRAY:
         return set_array(tensor, arg);
     case INPUT_ARG_LINES:
-        return port->type == WEIR_TYPE_TEXT ? set_text(tensor, arg->value)
+        return port->type == WEIR_TYPE_TEXT ? inputs_set_text(tensor, arg->value)
                                             : weir_fail(WEIR_ERR_INVALID, "is %s; lines of a file are for text",
                                                         weir_name_of(WEIR_NAMES_TYPE, port->type));
     case INPUT_ARG_TEXT:
         break;
     }
-    return port->type == WEIR_TYPE_TEXT ? set_text(tensor, arg->value) : set_numbers(tensor, port, arg->value);
+    return port->type == WEIR_TYPE_TEXT ? inputs_set_text(tensor, arg->value) : set_numbers(tensor, port, arg->value);
 }
 
-static weir_status check_names(const weir_model_details *info, int model, const input_arg *args, size_t count)
+static weir_status inputs_check_names(const weir_model_details *info, int model, const input_arg *args, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (args[i].model == model && !args[i].used) {
@@ -311,7 +311,7 @@ weir_status inputs_make(const weir_model_details *info, int model, input_arg *ar
             return status;
         }
     }
-    return check_names(info, model, args, arg_count);
+    return inputs_check_names(info, model, args, arg_count);
 }
 
 void inputs_clear(inputs *made)

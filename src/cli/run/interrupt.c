@@ -18,7 +18,7 @@ static weir_model *covered[RUN_MODELS_MOST]; /* under the lock */
 static atomic_bool seen;
 
 /* A failure means that nothing runs, or that the engine cannot cancel: both are fine. */
-static void cancel(weir_model *model)
+static void interrupt_cancel(weir_model *model)
 {
     weir_status status = weir_model_cancel(model, 0);
     (void)status;
@@ -29,12 +29,12 @@ static void cancel_all(void)
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < RUN_MODELS_MOST; i++)
         if (covered[i] != NULL)
-            cancel(covered[i]);
+            interrupt_cancel(covered[i]);
     pthread_mutex_unlock(&lock);
 }
 
 /* Cancels again and again after the first signal, because a run that is about to begin would miss a single call. */
-static void *watch(void *user)
+static void *interrupt_watch(void *user)
 {
     const sigset_t *signals = user;
     siginfo_t info;
@@ -59,7 +59,7 @@ void interrupt_begin(void)
     sigaddset(&signals, SIGTERM);
     if (pthread_sigmask(SIG_BLOCK, &signals, NULL) != 0)
         return;
-    if (pthread_create(&thread, NULL, watch, &signals) == 0)
+    if (pthread_create(&thread, NULL, interrupt_watch, &signals) == 0)
         pthread_detach(thread);
     else
         pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* then a signal ends the command as it always does */
@@ -70,7 +70,7 @@ bool interrupt_seen(void)
     return atomic_load(&seen);
 }
 
-static void replace(weir_model *from, weir_model *to)
+static void interrupt_replace(weir_model *from, weir_model *to)
 {
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < RUN_MODELS_MOST; i++)
@@ -83,10 +83,10 @@ static void replace(weir_model *from, weir_model *to)
 
 void interrupt_add(weir_model *model)
 {
-    replace(NULL, model);
+    interrupt_replace(NULL, model);
 }
 
 void interrupt_remove(weir_model *model)
 {
-    replace(model, NULL);
+    interrupt_replace(model, NULL);
 }

@@ -45,14 +45,14 @@ const char *measure_method(const weir_runtime *runtime)
                                         "weir's resident pages; see outside_once";
 }
 
-static bool is_weirs(uint64_t address)
+static bool measure_is_weirs(uint64_t address)
 {
     weir_block_details details = WEIR_INIT(weir_block_details);
     return weir_block_info((const void *)(uintptr_t)address, &details) == WEIR_OK;
 }
 
 /* A mapping's head line: "start-end perms offset device inode   [name]". Field lines begin with a capital letter. */
-static bool read_head(const char *line, uint64_t *start, uint64_t *end, bool *file)
+static bool measure_read_head(const char *line, uint64_t *start, uint64_t *end, bool *file)
 {
     uint64_t inode = 0;
     if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %" SCNu64, start, end, &inode) != 3)
@@ -90,11 +90,11 @@ bool measure_now(weir_runtime *runtime, measure *out)
     if (maps == NULL)
         return false;
     while (fgets(line, sizeof line, maps) != NULL) {
-        if (read_head(line, &start, &end, &file) || sscanf(line, "Anonymous: %" SCNu64, &kilobytes) != 1)
+        if (measure_read_head(line, &start, &end, &file) || sscanf(line, "Anonymous: %" SCNu64, &kilobytes) != 1)
             continue;
         any = true;
         out->anonymous += kilobytes * 1024;
-        if (kilobytes > 0 && !file && (is_weirs(start) || is_weirs(end - 1)))
+        if (kilobytes > 0 && !file && (measure_is_weirs(start) || measure_is_weirs(end - 1)))
             out->own += kilobytes * 1024;
     }
     fclose(maps);

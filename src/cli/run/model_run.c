@@ -134,7 +134,7 @@ static weir_status load_model(model_run *m)
     return status;
 }
 
-static void keep_text(char **kept, const char *text)
+static void model_run_keep_text(char **kept, const char *text)
 {
     free(*kept);
     *kept = text_copy(text != NULL ? text : "");
@@ -142,11 +142,11 @@ static void keep_text(char **kept, const char *text)
 
 static void note_info(model_run *m, const weir_model_details *info)
 {
-    keep_text(&m->engine, info->engine);
-    keep_text(&m->version, info->version);
-    keep_text(&m->provider, info->provider);
-    keep_text(&m->architecture, info->architecture);
-    keep_text(&m->remarks, info->remarks);
+    model_run_keep_text(&m->engine, info->engine);
+    model_run_keep_text(&m->version, info->version);
+    model_run_keep_text(&m->provider, info->provider);
+    model_run_keep_text(&m->architecture, info->architecture);
+    model_run_keep_text(&m->remarks, info->remarks);
     json_decref(m->shares);
     m->shares = json_array();
     for (size_t i = 0; i < info->share_count; i++)
@@ -191,7 +191,7 @@ static weir_status run_once(model_run *m, uint64_t id, uint64_t tokens, bool str
 }
 
 /* Engines leave work to the first run: buffers, plans, threads. One token is enough for all of that. */
-static weir_status first_run(model_run *m)
+static weir_status model_run_first_run(model_run *m)
 {
     double start = run_clock();
     weir_status status = run_once(m, 1, 1, false, NULL);
@@ -199,7 +199,7 @@ static weir_status first_run(model_run *m)
     return status;
 }
 
-static measure sum_of(const measure *a, const measure *b)
+static measure model_run_sum_of(const measure *a, const measure *b)
 {
     return (measure){.anonymous = a->anonymous + b->anonymous,
                      .own = a->own + b->own,
@@ -210,7 +210,7 @@ static measure sum_of(const measure *a, const measure *b)
 /* The growth over the load and over the first run. What the command itself reads in between is not counted. */
 static void note_outside(model_run *m, const measure span[4])
 {
-    measure before = sum_of(&span[0], &span[2]), after = sum_of(&span[1], &span[3]);
+    measure before = model_run_sum_of(&span[0], &span[2]), after = model_run_sum_of(&span[1], &span[3]);
     selected_model_follow(m);
     m->measured = m->measured && !m->moved; /* growth on two devices says nothing */
     if (!m->measured)
@@ -267,14 +267,14 @@ static weir_status fill_with(model_run *m, input_arg *args, size_t arg_count, in
 /* Inputs that were filled may not be what the model can take: others are tried. */
 static weir_status first_run_filled(model_run *m, input_arg *args, size_t arg_count)
 {
-    weir_status first = first_run(m), status = first;
+    weir_status first = model_run_first_run(m), status = first;
     if (!m->in.filled || !may_be_unfit(first))
         return first;
     char *why = text_copy(weir_detail());
     for (size_t i = 1; i < INPUTS_EXTENTS && may_be_unfit(status) && !interrupt_seen(); i++) {
         status = fill_with(m, args, arg_count, inputs_extents[i]);
         if (status == WEIR_OK)
-            status = first_run(m);
+            status = model_run_first_run(m);
     }
     if (may_be_unfit(status)) {
         status = fill_with(m, args, arg_count, inputs_extents[0]);
@@ -324,7 +324,7 @@ void model_run_run(model_run *m)
     failed_at(m, status, "run");
 }
 
-static void close_client(model_run *m)
+static void model_run_close_client(model_run *m)
 {
     if (m->client != NULL)
         failure_note(&m->failed, weir_client_destroy(m->client), "unload");
@@ -346,7 +346,7 @@ void model_run_unload(model_run *m)
 {
     weir_model_details info = WEIR_INIT(weir_model_details);
     if (m->model == NULL) {
-        close_client(m);
+        model_run_close_client(m);
         return;
     }
     interrupt_remove(m->model);
@@ -360,13 +360,13 @@ void model_run_unload(model_run *m)
     inputs_clear(&m->in); /* their names belong to the model */
     failure_note(&m->failed, weir_model_destroy(m->model), "unload");
     m->model = NULL;
-    close_client(m);
+    model_run_close_client(m);
 }
 
 void model_run_clear(model_run *m)
 {
     outputs_clear(&m->out);
-    close_client(m);
+    model_run_close_client(m);
     inputs_clear(&m->in);
     failure_clear(&m->failed);
     selected_model_clear(m);

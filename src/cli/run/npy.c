@@ -155,7 +155,7 @@ static weir_status use_descr(const char *path, const char *descr, npy_header *ou
 enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
 
 /* Reads one value; *seen tells of which key. */
-static weir_status take_value(const char *path, reader *in, const char *key, npy_header *out, int *seen)
+static weir_status npy_take_value(const char *path, reader *in, const char *key, npy_header *out, int *seen)
 {
     char descr[32] = "";
     if (strcmp(key, "descr") == 0) {
@@ -193,7 +193,7 @@ static weir_status npy_header_parse(const char *path, const char *text, size_t b
         int seen = 0;
         if (!comma || !take_string(&in, key, sizeof key) || !take_mark(&in, ':'))
             return weir_fail(WEIR_ERR_CORRUPT, "%s: its header is no dictionary", path);
-        weir_status status = take_value(path, &in, key, out, &seen);
+        weir_status status = npy_take_value(path, &in, key, out, &seen);
         if (status != WEIR_OK)
             return status;
         if (all & seen)
@@ -256,7 +256,8 @@ weir_type npy_stored_type(weir_type type)
 }
 
 /* Magic, version and length, then the header's text. The length is checked against the file's before it is used. */
-static weir_status read_header(FILE *file, const char *path, uint64_t file_bytes, npy_header *header, uint64_t *data_at)
+static weir_status npy_read_header(FILE *file, const char *path, uint64_t file_bytes, npy_header *header,
+                                   uint64_t *data_at)
 {
     unsigned char start[12];
     if (fread(start, 1, 8, file) != 8 || memcmp(start, "\x93NUMPY", 6) != 0)
@@ -289,7 +290,7 @@ static weir_status read_open_file(FILE *file, uint64_t file_bytes, const char *p
 {
     npy_header header = {0};
     uint64_t data_at = 0;
-    weir_status status = read_header(file, path, file_bytes, &header, &data_at);
+    weir_status status = npy_read_header(file, path, file_bytes, &header, &data_at);
     if (status != WEIR_OK)
         return status;
     size_t bytes = 0;

@@ -12,14 +12,14 @@
 #include <string.h>
 
 /* A linear congruential generator with Knuth's constants; its upper bits are good enough here. */
-static uint32_t next_random(uint64_t *state)
+static uint32_t numbers_next_random(uint64_t *state)
 {
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(*state >> 40); /* 24 bits: a float's mantissa */
 }
 
 /* Rounds to nearest, ties to even. Values that are too small become 0, those that are too large infinity. */
-static uint16_t half_of(float value)
+static uint16_t numbers_half_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -72,7 +72,7 @@ static void put_float(weir_type type, void *data, size_t at, double value)
     else if (type == WEIR_TYPE_F32)
         ((float *)data)[at] = (float)value;
     else
-        ((uint16_t *)data)[at] = type == WEIR_TYPE_F16 ? half_of((float)value) : brain_of((float)value);
+        ((uint16_t *)data)[at] = type == WEIR_TYPE_F16 ? numbers_half_of((float)value) : brain_of((float)value);
 }
 
 static void put_integer(size_t width, void *data, size_t at, uint64_t value)
@@ -98,9 +98,9 @@ void numbers_synthesize(weir_type type, void *data, size_t bytes)
     uint64_t state = 1;
     for (size_t i = 0; i < count; i++) {
         if (is_float(type))
-            put_float(type, data, i, next_random(&state) / 16777216.0);
+            put_float(type, data, i, numbers_next_random(&state) / 16777216.0);
         else if (type >= WEIR_TYPE_F8E4M3FN && type <= WEIR_TYPE_F8E5M2FNUZ)
-            put_integer(1, data, i, 0x20 + next_random(&state) % 25); /* positive and at most 1 in all four */
+            put_integer(1, data, i, 0x20 + numbers_next_random(&state) % 25); /* positive and at most 1 in all four */
         else
             put_integer(width, data, i, 1);
     }
@@ -130,7 +130,7 @@ static bool integer_range(weir_type type, int64_t *least, uint64_t *most)
     return type == WEIR_TYPE_BOOL || (type >= WEIR_TYPE_U8 && type <= WEIR_TYPE_U64);
 }
 
-static bool put_text(const char *word, weir_type type, void *data, size_t at)
+static bool numbers_put_text(const char *word, weir_type type, void *data, size_t at)
 {
     char *end = NULL;
     int64_t least;
@@ -162,7 +162,7 @@ weir_status numbers_read(const char *text, weir_type type, void *data)
         size_t length = strlen(word);
         while (length > 0 && (word[length - 1] == ' ' || word[length - 1] == '\t'))
             word[--length] = '\0';
-        if (!put_text(word, type, data, at))
+        if (!numbers_put_text(word, type, data, at))
             status =
                 weir_fail(WEIR_ERR_INVALID, "'%s' is no number of type %s", word, weir_name_of(WEIR_NAMES_TYPE, type));
     }
@@ -207,7 +207,7 @@ static double real_at(weir_type type, const void *data, size_t index)
     }
 }
 
-static int64_t whole_at(size_t width, const void *data, size_t index)
+static int64_t numbers_whole_at(size_t width, const void *data, size_t index)
 {
     switch (width) {
     case 1:
@@ -230,7 +230,7 @@ const char *numbers_text(weir_type type, const void *data, size_t index, char *t
         snprintf(text, capacity, "%.5g", real_at(type, data, index));
         return text;
     }
-    int64_t whole = whole_at(width, data, index);
+    int64_t whole = numbers_whole_at(width, data, index);
     if (least < 0)
         snprintf(text, capacity, "%" PRId64, whole);
     else

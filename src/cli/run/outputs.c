@@ -55,7 +55,7 @@ char *file_name_of(const char *name)
     return file;
 }
 
-static weir_status make_folder(const char *path)
+static weir_status outputs_make_folder(const char *path)
 {
     char *copy = text_copy(path);
     for (char *at = copy + 1; *at != '\0'; at++)
@@ -102,7 +102,7 @@ static char *file_for(const outputs *kept, size_t index, const char *folder)
 
 weir_status outputs_write(outputs *kept, const char *folder)
 {
-    weir_status status = make_folder(folder);
+    weir_status status = outputs_make_folder(folder);
     for (size_t i = 0; status == WEIR_OK && i < kept->count; i++) {
         char *path = file_for(kept, i, folder);
         const weir_tensor *tensor = &kept->tensors[i];
@@ -145,7 +145,7 @@ static void print_values(const weir_tensor *tensor)
     printf("%s\n", count > SHOWN_VALUES ? " …" : count == 0 ? " (empty)" : "");
 }
 
-static void print_text(const weir_tensor *tensor)
+static void outputs_print_text(const weir_tensor *tensor)
 {
     char *clean = text_clean(tensor->data, tensor->bytes, true);
     printf("\n    ");
@@ -172,7 +172,7 @@ void outputs_print(const outputs *kept, bool streamed)
                    stored != tensor->type && tensor->type != WEIR_TYPE_TEXT ? weir_name_of(WEIR_NAMES_TYPE, stored)
                                                                             : "");
         if (tensor->type == WEIR_TYPE_TEXT && !streamed)
-            print_text(tensor);
+            outputs_print_text(tensor);
         else if (tensor->type == WEIR_TYPE_TEXT || kept->files[i] != NULL)
             puts("");
         else

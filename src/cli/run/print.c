@@ -15,7 +15,7 @@
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
-static json_t *classes_json(const uint64_t by_class[WEIR_CLASS_COUNT])
+static json_t *run_print_classes_json(const uint64_t by_class[WEIR_CLASS_COUNT])
 {
     json_t *object = json_object();
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
@@ -23,14 +23,14 @@ static json_t *classes_json(const uint64_t by_class[WEIR_CLASS_COUNT])
     return object;
 }
 
-static json_t *client_json(const model_run *m)
+static json_t *run_print_client_json(const model_run *m)
 {
     const weir_client_stats *stats = &m->stats;
     json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "name", text_json(m->args->name), "engine",
                                text_json(m->engine), "version", text_json(m->version), "provider",
                                text_json(m->provider), "device", cli_runtime(m->runtime).device, "architecture",
                                text_json(m->architecture), "peak", text_json_count(stats->peak));
-    json_t *by_class = classes_json(stats->peak_class);
+    json_t *by_class = run_print_classes_json(stats->peak_class);
     json_object_update(object, by_class);
     json_decref(by_class);
     json_object_set_new(object, "outside", m->measured ? text_json_count(m->outside) : json_null());
@@ -69,7 +69,7 @@ static json_t *peak_clients_json(const run *all)
             continue;
         json_t *object =
             json_pack("{s:o, s:o}", "name", text_json(all->models[i].args->name), "bytes", text_json_count(bytes));
-        json_t *classes = classes_json(by_class);
+        json_t *classes = run_print_classes_json(by_class);
         json_object_update(object, classes);
         json_decref(classes);
         json_array_append_new(list, object);
@@ -110,7 +110,7 @@ int run_print_json(const run *all)
     }
     for (size_t i = 0; i < all->count; i++)
         if (all->models[i].loaded)
-            json_array_append_new(clients, client_json(&all->models[i]));
+            json_array_append_new(clients, run_print_client_json(&all->models[i]));
     json_object_set_new(object, "budget", text_json_count(all->budget));
     json_object_set_new(object, "peak", text_json_count(all->end.peak));
     json_object_set_new(object, "peak_held", text_json_count(all->end.peak_held));
@@ -150,13 +150,13 @@ static void print_outputs(const run *all)
     puts("");
 }
 
-static void size_cell(table *grid, uint64_t bytes, const char *colour)
+static void run_print_size_cell(table *grid, uint64_t bytes, const char *colour)
 {
     char text[24];
     table_cell(grid, bytes == 0 ? "-" : weir_size_format(bytes, text, sizeof text), colour, true);
 }
 
-static void head(table *grid)
+static void run_print_head(table *grid)
 {
     table_row(grid);
     table_cell(grid, "model", terminal_bold(), false);
@@ -185,10 +185,10 @@ static void model_run_row(table *grid, const model_run *m)
     table_cell(grid, engine, good ? "" : terminal_red(), false);
     free(engine);
     for (int i = 0; i < COLUMNS; i++)
-        size_cell(grid, m->stats.peak_class[columns[i]], "");
-    size_cell(grid, m->stats.peak, terminal_bold());
+        run_print_size_cell(grid, m->stats.peak_class[columns[i]], "");
+    run_print_size_cell(grid, m->stats.peak, terminal_bold());
     if (m->measured)
-        size_cell(grid, m->outside, terminal_faint());
+        run_print_size_cell(grid, m->outside, terminal_faint());
     else
         table_cell(grid, "?", terminal_faint(), true);
 }
@@ -238,7 +238,7 @@ static void print_asides(const model_run *m)
 }
 
 /* "cores: 2; a.onnx computed with 2, b.gguf with 1". */
-static void print_cores(const run *all)
+static void run_print_cores(const run *all)
 {
     weir_cores_totals totals = WEIR_INIT(weir_cores_totals);
     const char *before = "; ";
@@ -259,7 +259,7 @@ static void print_cores(const run *all)
 }
 
 /* What an engine took when it was opened, and its own remarks on memory that it keeps to itself. */
-static void print_remarks(const run *all)
+static void run_print_remarks(const run *all)
 {
     char once[24];
     for (size_t i = 0; i < all->count; i++)
@@ -283,7 +283,7 @@ void run_print_table(const run *all)
 {
     table grid = {0};
     print_outputs(all);
-    head(&grid);
+    run_print_head(&grid);
     for (size_t i = 0; i < all->count; i++)
         model_run_row(&grid, &all->models[i]);
     table_print(&grid, stdout);
@@ -292,8 +292,8 @@ void run_print_table(const run *all)
         print_total(all, &all->devices[i]);
     for (size_t i = 0; i < all->count; i++)
         print_asides(&all->models[i]);
-    print_cores(all);
-    print_remarks(all);
+    run_print_cores(all);
+    run_print_remarks(all);
     if (all->trace != NULL)
         printf("trace: %s\n", all->trace);
     if (all->report != NULL)

@@ -25,7 +25,7 @@ typedef struct shown {
 static const weir_class order[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_KV, WEIR_CLASS_ACTIVATIONS, WEIR_CLASS_SCRATCH,
                                    WEIR_CLASS_OTHER};
 
-static bool is_used(const series *all, size_t client, weir_class memory_class)
+static bool run_report_is_used(const series *all, size_t client, weir_class memory_class)
 {
     for (size_t i = 0; i < all->count; i++)
         if (series_value(all, i, client, memory_class) != 0)
@@ -33,17 +33,17 @@ static bool is_used(const series *all, size_t client, weir_class memory_class)
     return false;
 }
 
-static size_t choose(const series *all, shown *list)
+static size_t run_report_choose(const series *all, shown *list)
 {
     size_t count = 0;
     for (size_t i = 0; i < all->end->count; i++)
         for (size_t j = 0; j < sizeof order / sizeof order[0]; j++)
-            if (is_used(all, i, order[j]))
+            if (run_report_is_used(all, i, order[j]))
                 list[count++] = (shown){i, order[j]};
     return count;
 }
 
-static json_t *clients_json(const series *all)
+static json_t *run_report_clients_json(const series *all)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < all->end->count; i++)
@@ -51,7 +51,7 @@ static json_t *clients_json(const series *all)
     return list;
 }
 
-static json_t *series_json(const shown *list, size_t count)
+static json_t *run_report_series_json(const shown *list, size_t count)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
@@ -107,10 +107,10 @@ static void put_data(FILE *file, run *all)
     if (series_make(all->line, POINTS, &drawn) != WEIR_OK)
         drawn = (series){.end = timeline_end(all->line)};
     shown *list = text_zeroed(drawn.end->count * WEIR_CLASS_COUNT, sizeof *list);
-    size_t count = choose(&drawn, list);
+    size_t count = run_report_choose(&drawn, list);
     json_t *object =
         json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "budget", (json_int_t)all->budget, "peak", (json_int_t)drawn.peak,
-                  "clients", clients_json(&drawn), "series", series_json(list, count), "points",
+                  "clients", run_report_clients_json(&drawn), "series", run_report_series_json(list, count), "points",
                   points_json(&drawn, list, count), "phases", phases_json(all, &drawn));
     text_html_json(file, object);
     json_decref(object);
@@ -124,7 +124,7 @@ static const weir_class columns[] = {WEIR_CLASS_WEIGHTS, WEIR_CLASS_ACTIVATIONS,
                                      WEIR_CLASS_OTHER};
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
-static void put_title(FILE *file, run *all)
+static void run_report_put_title(FILE *file, run *all)
 {
     fputs("Memory of ", file);
     for (size_t i = 0; i < all->count; i++) {
@@ -171,7 +171,7 @@ static void put_tiles(FILE *file, run *all)
     free(label);
 }
 
-static void size_cell(FILE *file, uint64_t bytes, const char *class_name)
+static void run_report_size_cell(FILE *file, uint64_t bytes, const char *class_name)
 {
     char text[24];
     fprintf(file, "<td class=\"%s\">%s</td>", bytes == 0 ? "zero" : class_name,
@@ -196,10 +196,10 @@ static void put_row(FILE *file, const run *all, const model_run *m)
     }
     fputs("</td>", file);
     for (int i = 0; i < COLUMNS; i++)
-        size_cell(file, m->loaded ? m->stats.peak_class[columns[i]] : 0, "");
-    size_cell(file, m->loaded ? m->stats.peak : 0, "strong");
-    size_cell(file, run_peak_share(all, m->args->name, NULL), "");
-    size_cell(file, m->outside, "");
+        run_report_size_cell(file, m->loaded ? m->stats.peak_class[columns[i]] : 0, "");
+    run_report_size_cell(file, m->loaded ? m->stats.peak : 0, "strong");
+    run_report_size_cell(file, run_peak_share(all, m->args->name, NULL), "");
+    run_report_size_cell(file, m->outside, "");
     fputs("</tr>\n", file);
 }
 
@@ -215,8 +215,8 @@ static void put_table(FILE *file, run *all)
         outside += all->models[i].outside;
     }
     fprintf(file, "<tr class=\"sum\"><td>together</td><td></td><td colspan=\"%d\"></td>", COLUMNS + 1);
-    size_cell(file, all->end.peak, "");
-    size_cell(file, outside, "");
+    run_report_size_cell(file, all->end.peak, "");
+    run_report_size_cell(file, outside, "");
     fputs("</tr>\n", file);
 }
 
@@ -280,11 +280,16 @@ static const struct {
     const char *mark;
     void (*put)(FILE *file, run *all);
 } parts[] = {
-    {"title", put_title}, {"command", put_command}, {"tiles", put_tiles}, {"table", put_table},
-    {"notes", put_notes}, {"footer", put_footer},   {"data", put_data},
+    {"title", run_report_put_title},
+    {"command", put_command},
+    {"tiles", put_tiles},
+    {"table", put_table},
+    {"notes", put_notes},
+    {"footer", put_footer},
+    {"data", put_data},
 };
 
-static void put_part(FILE *file, const char *mark, void *user)
+static void run_report_put_part(FILE *file, const char *mark, void *user)
 {
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(parts[i].mark, mark) == 0)
@@ -296,6 +301,6 @@ weir_status report_write(run *all, const char *path)
     FILE *file = output_file_open(path, "the report");
     if (file == NULL)
         return WEIR_ERR_SYSTEM;
-    text_page(file, report_page, put_part, all);
+    text_page(file, report_page, run_report_put_part, all);
     return output_file_close(file, path, "the report", 0);
 }

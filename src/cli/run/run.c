@@ -42,7 +42,7 @@ static void close_devices(run *all)
 
 /* Before a model is loaded: budgets, runtimes, the trace ----------------------------------------------------------- */
 
-static weir_status set_budget(const run_budget *budget)
+static weir_status run_set_budget(const run_budget *budget)
 {
     weir_runtime *runtime = NULL;
     weir_runtime_options wanted = WEIR_INIT(weir_runtime_options);
@@ -59,7 +59,7 @@ static weir_status set_budgets(const run *all)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < all->args->budget_count && status == WEIR_OK; i++)
-        status = set_budget(&all->args->budgets[i]);
+        status = run_set_budget(&all->args->budgets[i]);
     return status;
 }
 
@@ -111,7 +111,7 @@ static weir_status check_files(const run_args *args)
 }
 
 /* What each model is guaranteed, and may have at most, binds before the first one is loaded. Answers as prepare. */
-static int open_clients(run *all)
+static int run_open_clients(run *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         model_run *m = &all->models[i];
@@ -123,7 +123,7 @@ static int open_clients(run *all)
 }
 
 /* Answers -1 to go on, else the exit status. */
-static int prepare(run *all)
+static int run_prepare(run *all)
 {
     const run_args *args = all->args;
     bool kept = args->trace != NULL || args->report != NULL;
@@ -146,7 +146,7 @@ static int prepare(run *all)
             all->models[i].runtime = all->runtime;
         add_device(all, all->models[i].runtime);
     }
-    return open_clients(all);
+    return run_open_clients(all);
 }
 
 /* A value in the environment that does not parse would go unnoticed. The budget needs no warning: with a bad
@@ -163,7 +163,7 @@ static void warn_of_rejected_options(void)
     }
 }
 
-static void begin_phase(run *all, const char *what, const char *name)
+static void run_begin_phase(run *all, const char *what, const char *name)
 {
     run_phase *phase = &all->phases[all->phase_count++];
     phase->from = phase->to = (uint64_t)(run_clock() * 1e9);
@@ -184,7 +184,7 @@ static void tell_failure(const model_run *m)
 }
 
 /* A model that has failed gives back what it has before the next one is tried. */
-static void give_back(run *all, model_run *m)
+static void run_give_back(run *all, model_run *m)
 {
     if (m->failed.status == WEIR_OK)
         return;
@@ -193,25 +193,25 @@ static void give_back(run *all, model_run *m)
 }
 
 /* With --suspend-idle: all models but this one are suspended, and it is not. */
-static void make_room(run *all, model_run *next)
+static void run_make_room(run *all, model_run *next)
 {
     for (size_t i = 0; all->args->suspend_idle && i < all->count; i++) {
         model_run *m = &all->models[i];
         if (m == next || m->model == NULL || m->is_aside || m->failed.status != WEIR_OK)
             continue;
-        begin_phase(all, "suspend ", m->args->name);
+        run_begin_phase(all, "suspend ", m->args->name);
         aside_suspend(all, m);
         end_phase(all);
         tell_failure(m);
-        give_back(all, m);
+        run_give_back(all, m);
     }
     if (!next->is_aside || next->failed.status != WEIR_OK)
         return;
-    begin_phase(all, "resume ", next->args->name);
+    run_begin_phase(all, "resume ", next->args->name);
     aside_resume(all, next);
     end_phase(all);
     tell_failure(next);
-    give_back(all, next);
+    run_give_back(all, next);
 }
 
 /* Loading, one model after another --------------------------------------------------------------------------------- */
@@ -221,13 +221,13 @@ static void load_all(run *all)
     all->began = run_clock();
     for (size_t i = 0; i < all->count && !interrupt_seen(); i++) {
         model_run *m = &all->models[i];
-        make_room(all, m);
-        begin_phase(all, "load ", m->args->name);
+        run_make_room(all, m);
+        run_begin_phase(all, "load ", m->args->name);
         if (m->failed.status == WEIR_OK)
             model_run_load(m, all->args->inputs, all->args->input_count);
         end_phase(all);
         tell_failure(m);
-        give_back(all, m);
+        run_give_back(all, m);
     }
 }
 
@@ -249,7 +249,7 @@ static char *known_inputs(const run *all)
 
 /* An input that no model has is bad usage. That is known when all models are loaded, and not at all if one failed to
  * load. Answers -1 to go on. */
-static int check_inputs(const run *all)
+static int run_check_inputs(const run *all)
 {
     const run_args *args = all->args;
     bool complete = true;
@@ -296,7 +296,7 @@ static void *run_model(void *user)
     return NULL;
 }
 
-static void open_gate(gate *start)
+static void run_open_gate(gate *start)
 {
     pthread_mutex_lock(&start->lock);
     start->open = true;
@@ -319,7 +319,7 @@ static void run_at_once(run *all)
         else
             failure_note(&m->failed, weir_fail(WEIR_ERR_SYSTEM, "no thread to run it on"), "run");
     }
-    open_gate(&start);
+    run_open_gate(&start);
     for (size_t i = 0; i < made; i++)
         pthread_join(runners[i].thread, NULL);
 }
@@ -331,7 +331,7 @@ static void run_in_turn(run *all)
         if (!model_run_good(m))
             continue;
         model_run_run(m);
-        give_back(all, m);
+        run_give_back(all, m);
     }
 }
 
@@ -342,23 +342,23 @@ static void run_and_suspend(run *all)
         model_run *m = &all->models[i];
         if (!model_run_good(m) || interrupt_seen())
             continue;
-        make_room(all, m);
+        run_make_room(all, m);
         if (!model_run_good(m))
             continue;
-        begin_phase(all, "run ", m->args->name);
+        run_begin_phase(all, "run ", m->args->name);
         model_run_run(m);
         end_phase(all);
-        give_back(all, m);
+        run_give_back(all, m);
     }
 }
 
-static void run_all(run *all)
+static void run_run_all(run *all)
 {
     double start = run_clock();
     if (all->args->suspend_idle) {
         run_and_suspend(all);
     } else {
-        begin_phase(all, all->args->serial ? "one after another" : "all at once", "");
+        run_begin_phase(all, all->args->serial ? "one after another" : "all at once", "");
         if (all->args->serial)
             run_in_turn(all);
         else
@@ -385,9 +385,9 @@ static void prepare_streams(run *all)
 
 /* Afterwards ------------------------------------------------------------------------------------------------------- */
 
-static void unload_all(run *all)
+static void run_unload_all(run *all)
 {
-    begin_phase(all, "unload", "");
+    run_begin_phase(all, "unload", "");
     for (size_t i = 0; i < all->count; i++) {
         bool good = all->models[i].failed.status == WEIR_OK;
         model_run_unload(&all->models[i]);
@@ -418,7 +418,7 @@ static void write_outputs(run *all)
     }
 }
 
-static bool worked(weir_status status)
+static bool run_worked(weir_status status)
 {
     if (status != WEIR_OK)
         cli_fail("%s", weir_detail());
@@ -429,10 +429,10 @@ static bool worked(weir_status status)
 static bool write_files(run *all)
 {
     const char *trace = all->args->trace, *report = all->args->report;
-    if (!worked(timeline_stop(all->line)))
+    if (!run_worked(timeline_stop(all->line)))
         return false;
-    all->trace = trace != NULL && worked(timeline_write_csv(all->line, trace)) ? trace : NULL;
-    all->report = report != NULL && worked(report_write(all, report)) ? report : NULL;
+    all->trace = trace != NULL && run_worked(timeline_write_csv(all->line, trace)) ? trace : NULL;
+    all->report = report != NULL && run_worked(report_write(all, report)) ? report : NULL;
     return all->trace == trace && all->report == report;
 }
 
@@ -465,12 +465,12 @@ static int run_models(run *all)
 {
     const char *model = NULL;
     load_all(all);
-    int usage = check_inputs(all);
+    int usage = run_check_inputs(all);
     if (usage < 0) {
         prepare_streams(all);
-        run_all(all);
+        run_run_all(all);
     }
-    unload_all(all);
+    run_unload_all(all);
     if (usage >= 0)
         return usage;
     write_outputs(all);
@@ -487,7 +487,7 @@ static int run_models(run *all)
     return good && run_failure(all, &model) == NULL ? cli_flush(shown) : CLI_FAILED;
 }
 
-static void clear(run *all)
+static void run_clear(run *all)
 {
     for (size_t i = 0; i < all->count; i++)
         model_run_clear(&all->models[i]);
@@ -501,10 +501,10 @@ static int start_and_run(run_args *args)
     all.models = text_zeroed(all.count, sizeof *all.models);
     for (size_t i = 0; i < all.count; i++)
         model_run_begin(&all.models[i], args, (int)i);
-    int answer = prepare(&all);
+    int answer = run_prepare(&all);
     if (answer < 0)
         answer = run_models(&all);
-    clear(&all);
+    run_clear(&all);
     return answer;
 }
 

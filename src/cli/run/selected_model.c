@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* --driver takes the name of a runtime, --device that of a device. */
-static const char *device_of(const run_args *args)
+static const char *selected_model_device_of(const run_args *args)
 {
     const char *driver = args->driver;
     if (driver == NULL)
@@ -25,7 +25,7 @@ static const char *device_of(const run_args *args)
 static weir_choice_options choice_of(const model_run *m)
 {
     weir_choice_options choice = m->run_args->choice;
-    choice.device = device_of(m->run_args);
+    choice.device = selected_model_device_of(m->run_args);
     choice.settings = m->args->settings;
     choice.setting_count = m->args->setting_count;
     return choice;
@@ -51,7 +51,7 @@ static int fail_options(void)
 }
 
 /* The first device with a runtime. Candidates without one are told when the model is opened. */
-static void predict(model_run *m, const weir_choice *choice)
+static void selected_model_predict(model_run *m, const weir_choice *choice)
 {
     for (size_t i = 0; i < choice->accepted; i++)
         if (weir_runtime_get(choice->candidates[i].runtime, NULL, &m->runtime) == WEIR_OK)
@@ -59,7 +59,7 @@ static void predict(model_run *m, const weir_choice *choice)
 }
 
 /* Asking engines for their providers opens their libraries. What those take once per process is not the model's. */
-static weir_status choose(model_run *m)
+static weir_status selected_model_choose(model_run *m)
 {
     weir_runtime *host = NULL;
     weir_choice *choice = NULL;
@@ -70,7 +70,7 @@ static weir_status choose(model_run *m)
     if (status != WEIR_OK)
         return status;
     m->outside_once = measured && measure_now(host, &after) ? measure_opened(&before, &after) : 0;
-    predict(m, choice);
+    selected_model_predict(m, choice);
     weir_choice_destroy(choice);
     return WEIR_OK;
 }
@@ -80,7 +80,7 @@ int selected_model_prepare(model_run *m)
     weir_status status = manifest_read(m->args->path, &m->manifest);
     if (status == WEIR_OK) {
         m->path = m->manifest->model_file;
-        status = choose(m);
+        status = selected_model_choose(m);
         if (status == WEIR_ERR_INVALID) {
             char *reason = text_copy(weir_detail());
             bool wrong = options_are_wrong(m);

@@ -35,7 +35,7 @@ static void answer_state(const action *it, const char *name, json_t *receipt)
     served_drop(model);
 }
 
-static void answer(const action *it, const char *name, weir_status status, json_t *receipt)
+static void actions_answer(const action *it, const char *name, weir_status status, json_t *receipt)
 {
     if (status == WEIR_OK) {
         answer_state(it, name, receipt);
@@ -46,7 +46,7 @@ static void answer(const action *it, const char *name, weir_status status, json_
 }
 
 /* As a request does it, which ends when its client goes. Also resumes. */
-static void load(const action *it, const char *name)
+static void actions_load(const action *it, const char *name)
 {
     served_run run = {.all = it->all, .request = it->request};
     if (!served_take(&run, name))
@@ -68,37 +68,37 @@ static json_t *receipt_json(const weir_pool_receipt *receipt)
                      receipt->drain_ms / 1e3, "unload_seconds", receipt->unload_ms / 1e3, "holders", holders);
 }
 
-static void unload(const action *it, const char *name)
+static void actions_unload(const action *it, const char *name)
 {
     weir_pool_receipt receipt = WEIR_INIT(weir_pool_receipt);
     weir_status status = weir_pool_unload(it->all->pool, name, 0, &receipt);
-    answer(it, name, status, status == WEIR_OK ? receipt_json(&receipt) : NULL);
+    actions_answer(it, name, status, status == WEIR_OK ? receipt_json(&receipt) : NULL);
 }
 
-static void suspend(const action *it, const char *name)
+static void actions_suspend(const action *it, const char *name)
 {
-    answer(it, name, weir_pool_suspend(it->all->pool, name, 0), NULL);
+    actions_answer(it, name, weir_pool_suspend(it->all->pool, name, 0), NULL);
 }
 
-static void pin(const action *it, const char *name)
+static void actions_pin(const action *it, const char *name)
 {
-    answer(it, name, weir_pool_pin(it->all->pool, name, true), NULL);
+    actions_answer(it, name, weir_pool_pin(it->all->pool, name, true), NULL);
 }
 
 static void unpin(const action *it, const char *name)
 {
-    answer(it, name, weir_pool_pin(it->all->pool, name, false), NULL);
+    actions_answer(it, name, weir_pool_pin(it->all->pool, name, false), NULL);
 }
 
 static const struct {
     const char *name;
     void (*act)(const action *it, const char *name);
-} actions[] = {{"load", load},       {"resume", load}, {"unload", unload},
-               {"suspend", suspend}, {"pin", pin},     {"unpin", unpin}};
+} actions[] = {{"load", actions_load},       {"resume", actions_load}, {"unload", actions_unload},
+               {"suspend", actions_suspend}, {"pin", actions_pin},     {"unpin", unpin}};
 
 /* ---- the request ------------------------------------------------------------------------------------------------- */
 
-static void *run(void *user)
+static void *actions_run(void *user)
 {
     action *it = user;
     served_model *model = served_find(it->all, ws_segment(it->request, 0));
@@ -118,10 +118,10 @@ static bool from_other_page(const ws_request *request)
     return site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0;
 }
 
-static bool start(action *it)
+static bool actions_start(action *it)
 {
     pthread_t thread;
-    if (atomic_fetch_add(&under_way, 1) < MOST_ACTIONS && pthread_create(&thread, NULL, run, it) == 0) {
+    if (atomic_fetch_add(&under_way, 1) < MOST_ACTIONS && pthread_create(&thread, NULL, actions_run, it) == 0) {
         pthread_detach(thread);
         return true;
     }
@@ -150,7 +150,7 @@ void state_action(ws_request *request, void *all)
         return;
     }
     ws_keep(request);
-    if (start(it))
+    if (actions_start(it))
         return;
     free(it);
     ws_refuse(request, 429, "queue_full", "too many models are loaded or unloaded by hand at once", 1);

@@ -110,7 +110,8 @@ static const struct {
     {WEIR_ERR_CANCELLED, 503, "cancelled", ""},
 };
 
-static void fail(ws_request *request, unsigned status, const char *code, const char *retry, const char *text)
+static void serve_answers_fail(ws_request *request, unsigned status, const char *code, const char *retry,
+                               const char *text)
 {
     ws_add_header(request, "Retry-After", retry);
     answer_json(request, status, failure_json(ws_path(request), status, code, text));
@@ -120,10 +121,10 @@ void answer_failure(ws_request *request, weir_status status)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].status == status) {
-            fail(request, kinds[i].http, kinds[i].code, kinds[i].retry, weir_detail());
+            serve_answers_fail(request, kinds[i].http, kinds[i].code, kinds[i].retry, weir_detail());
             return;
         }
-    fail(request, 500, "internal_error", "", weir_detail());
+    serve_answers_fail(request, 500, "internal_error", "", weir_detail());
 }
 
 /* 429: others have asked for too much; 503: it cannot be had now. */
@@ -134,16 +135,16 @@ void answer_refusal(ws_request *request, weir_status status, const weir_pool_ans
     uint64_t seconds = answer->retry_after ? (answer->retry_after + SECOND - 1) / SECOND : AGAIN;
     snprintf(retry, sizeof retry, "%llu", (unsigned long long)seconds);
     if (answer->cause == WEIR_POOL_QUEUE_FULL) {
-        fail(request, 429, "queue_full", retry, weir_detail());
+        serve_answers_fail(request, 429, "queue_full", retry, weir_detail());
     } else if (answer->cause == WEIR_POOL_LOAD_FAILED) {
         char *text = text_print("the model '%s' could not be loaded: %s", name, weir_detail());
-        fail(request, 503, "model_unavailable", retry, text);
+        serve_answers_fail(request, 503, "model_unavailable", retry, text);
         free(text);
     } else if (status == WEIR_ERR_OUT_OF_MEMORY) {
         bool never = answer->cause == WEIR_POOL_NEVER_FITS;
-        fail(request, 503, "insufficient_memory", never ? "" : retry, weir_detail());
+        serve_answers_fail(request, 503, "insufficient_memory", never ? "" : retry, weir_detail());
     } else if (status == WEIR_ERR_BUSY) {
-        fail(request, 503, "model_unavailable", retry, weir_detail());
+        serve_answers_fail(request, 503, "model_unavailable", retry, weir_detail());
     } else {
         answer_failure(request, status);
     }
@@ -155,6 +156,6 @@ void answer_wrong(ws_request *request, const char *format, ...)
     va_start(arguments, format);
     char *text = text_vprint(format, arguments);
     va_end(arguments);
-    fail(request, 400, "invalid_request", "", text);
+    serve_answers_fail(request, 400, "invalid_request", "", text);
     free(text);
 }

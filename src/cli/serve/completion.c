@@ -102,7 +102,7 @@ void completion_seed(completion *it)
     completion_set(it, "seed", text_print("%u", seed & INT32_MAX));
 }
 
-static bool set_format(completion *it, const served_model *named, const char *field, const json_t *schema)
+static bool completion_set_format(completion *it, const served_model *named, const char *field, const json_t *schema)
 {
     char *why = NULL, *grammar;
     if (strcmp(named->engine, "llm") == 0) {
@@ -126,7 +126,7 @@ static bool set_format(completion *it, const served_model *named, const char *fi
 bool completion_format(completion *it, const char *model, const char *field, const json_t *schema)
 {
     served_model *named = served_find(it->run.all, model);
-    bool good = !named || set_format(it, named, field, schema); /* without one the model's name is refused */
+    bool good = !named || completion_set_format(it, named, field, schema); /* without one the model's name is refused */
     served_drop(named);
     return good;
 }
@@ -247,7 +247,7 @@ static size_t unfinished(const char *text, size_t bytes)
     return 0;
 }
 
-static bool take_piece(const weir_piece *piece, void *user)
+static bool completion_take_piece(const weir_piece *piece, void *user)
 {
     completion *it = user;
     if (it->first == 0)
@@ -287,7 +287,7 @@ static void fill_input(const completion *it, weir_tensor *input)
 }
 
 /* By its outputs, so that no text is made for nothing. */
-static weir_status check_model(const completion *it)
+static weir_status completion_check_model(const completion *it)
 {
     weir_model_details info = WEIR_INIT(weir_model_details);
     weir_status status = weir_model_info(it->run.loaded, &info);
@@ -314,9 +314,9 @@ weir_status completion_run(completion *it)
     inference.input_count = 1;
     inference.settings = it->settings;
     inference.setting_count = it->setting_count;
-    inference.piece = it->take ? take_piece : NULL;
+    inference.piece = it->take ? completion_take_piece : NULL;
     inference.piece_user = it;
-    weir_status status = check_model(it);
+    weir_status status = completion_check_model(it);
     if (status == WEIR_OK)
         status = served_infer(&it->run, &inference, &it->out);
     it->ended = completion_now();

@@ -76,7 +76,7 @@ struct rule {
     json_int_t least, most;
 };
 
-static bool is_text(const json_t *value, const rule *of)
+static bool serve_config_is_text(const json_t *value, const rule *of)
 {
     (void)of;
     return json_string_length(value) > 0 && strlen(json_string_value(value)) == json_string_length(value);
@@ -88,7 +88,7 @@ static bool is_flag(const json_t *value, const rule *of)
     return json_is_boolean(value);
 }
 
-static bool is_number(const json_t *value, const rule *of)
+static bool serve_config_is_number(const json_t *value, const rule *of)
 {
     return json_is_integer(value) && json_integer_value(value) >= of->least && json_integer_value(value) <= of->most;
 }
@@ -100,18 +100,18 @@ static bool is_time(const json_t *value, const rule *of)
     return config_duration(value, &nanoseconds);
 }
 
-static bool read_size(const json_t *value, uint64_t *bytes)
+static bool serve_config_read_size(const json_t *value, uint64_t *bytes)
 {
     *bytes = json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
     return json_is_integer(value) ? *bytes > 0
                                   : json_is_string(value) && wi_size_parse(json_string_value(value), bytes) == WEIR_OK;
 }
 
-static bool is_size(const json_t *value, const rule *of)
+static bool serve_config_is_size(const json_t *value, const rule *of)
 {
     uint64_t bytes;
     (void)of;
-    return read_size(value, &bytes) && bytes > 0;
+    return serve_config_read_size(value, &bytes) && bytes > 0;
 }
 
 static bool are_texts(const json_t *value, const rule *of)
@@ -120,7 +120,7 @@ static bool are_texts(const json_t *value, const rule *of)
     const json_t *one;
     json_array_foreach(value, i, one)
     {
-        if (!is_text(one, of))
+        if (!serve_config_is_text(one, of))
             return false;
     }
     return json_is_array(value);
@@ -133,7 +133,7 @@ static bool are_settings(const json_t *value, const rule *of)
     (void)of;
     json_object_foreach((json_t *)(uintptr_t)value, key, one)
     {
-        if (!*key || !(is_text(one, of) || json_is_number(one) || json_is_boolean(one)))
+        if (!*key || !(serve_config_is_text(one, of) || json_is_number(one) || json_is_boolean(one)))
             return false;
     }
     return json_is_object(value);
@@ -167,8 +167,8 @@ static bool are_steps(const json_t *value, const rule *of)
 static bool are_variants(const json_t *value, const rule *of)
 {
     static const rule rules[] = {{"tuning", are_settings, NULL, 0, 0},
-                                 {"context", is_number, NULL, 1, UINT32_MAX},
-                                 {"layers", is_number, NULL, 0, INT32_MAX}};
+                                 {"context", serve_config_is_number, NULL, 1, UINT32_MAX},
+                                 {"layers", serve_config_is_number, NULL, 0, INT32_MAX}};
     enum { RULES = sizeof rules / sizeof *rules };
     size_t i;
     json_t *one, *member;
@@ -194,12 +194,12 @@ static bool are_variants(const json_t *value, const rule *of)
 #define SIZE "a size: \"512MiB\", \"8GiB\" or a number of bytes"
 
 static const rule rules[] = {
-    {"path", is_text, "the name of a file or folder", 0, 0},
+    {"path", serve_config_is_text, "the name of a file or folder", 0, 0},
     {"aliases", are_texts, "a list of names", 0, 0},
     {"tuning", are_settings, "an object of settings: texts, numbers, true or false", 0, 0},
-    {"engine", is_text, "the name of an engine", 0, 0},
-    {"provider", is_text, "the name of a provider", 0, 0},
-    {"device", is_text, "the name of a device", 0, 0},
+    {"engine", serve_config_is_text, "the name of an engine", 0, 0},
+    {"provider", serve_config_is_text, "the name of a provider", 0, 0},
+    {"device", serve_config_is_text, "the name of a device", 0, 0},
     {"load", is_flag, "true or false", 0, 0},
     {"pin", is_flag, "true or false", 0, 0},
     {"suspend", is_flag, "true or false", 0, 0},
@@ -207,18 +207,18 @@ static const rule rules[] = {
     {"keep_alive", is_time, TIME, 0, 0},
     {"suspend_after", is_time, TIME, 0, 0},
     {"minimum_stay", is_time, TIME, 0, 0},
-    {"priority", is_number, "a whole number from -1000 to 1000", -1000, 1000},
-    {"weight", is_number, "a whole number from 1 to 1000", 1, 1000},
-    {"parallel", is_number, "a whole number from 1 to 4096", 1, 4096},
-    {"guaranteed", is_size, SIZE, 0, 0},
-    {"maximum", is_size, SIZE, 0, 0},
-    {"peak", is_size, SIZE, 0, 0},
+    {"priority", serve_config_is_number, "a whole number from -1000 to 1000", -1000, 1000},
+    {"weight", serve_config_is_number, "a whole number from 1 to 1000", 1, 1000},
+    {"parallel", serve_config_is_number, "a whole number from 1 to 4096", 1, 4096},
+    {"guaranteed", serve_config_is_size, SIZE, 0, 0},
+    {"maximum", serve_config_is_size, SIZE, 0, 0},
+    {"peak", serve_config_is_size, SIZE, 0, 0},
     {"gives_up", are_steps, "a list of context, layers, suspend, evict, device and wait, each once", 0, 0},
     {"variants", are_variants, "a list of up to 7 objects with tuning, context or layers", 0, 0},
 };
 
 /* The keys of one object; `where` is its own. */
-static void check_model(server_config *to, const char *where, const json_t *model, bool has_path)
+static void serve_config_check_model(server_config *to, const char *where, const json_t *model, bool has_path)
 {
     const char *key;
     json_t *value;
@@ -251,7 +251,7 @@ static char *path_from(const server_config *from, const char *path)
     return path[0] == '/' ? text_copy(path) : text_print("%s%s", from->folder, path);
 }
 
-static bool good_name(const char *name)
+static bool serve_config_good_name(const char *name)
 {
     bool control = false;
     for (const char *c = name; *c; c++)
@@ -266,15 +266,15 @@ static void take_models(server_config *to)
     const char *name;
     to->models = json_object();
     if (defaults)
-        check_model(to, "defaults", defaults, false);
+        serve_config_check_model(to, "defaults", defaults, false);
     if (models && !json_is_object(models))
         config_problem(to, "models: is to be an object, with a model by each name");
     json_object_foreach(models, name, model)
     {
         char *where = text_print("models.%.80s", name);
-        if (!good_name(name))
+        if (!serve_config_good_name(name))
             config_problem(to, "%s: a name has 1 to %d bytes, and no control characters", where, NAME_MOST);
-        check_model(to, where, model, true);
+        serve_config_check_model(to, where, model, true);
         free(where);
         const char *path = json_string_value(json_object_get(model, "path"));
         if (!path)
@@ -304,7 +304,7 @@ static void take_folders(server_config *to)
 }
 
 /* Of all names and aliases each is one model's. */
-static void check_names(server_config *to)
+static void serve_config_check_names(server_config *to)
 {
     json_t *seen = json_object(), *model;
     const char *name;
@@ -331,13 +331,13 @@ static void check_names(server_config *to)
 
 /* ---- the server's options ---------------------------------------------------------------------------------------- */
 
-static void add_word(server_config *to, char *word)
+static void serve_config_add_word(server_config *to, char *word)
 {
     to->words = text_grow(to->words, to->word_count + 1, sizeof *to->words);
     to->words[to->word_count++] = word;
 }
 
-static const arg *option_of(const arg *options, const char *key)
+static const arg *serve_config_option_of(const arg *options, const char *key)
 {
     for (const arg *o = options; o->name; o++) {
         size_t i = 0;
@@ -355,20 +355,20 @@ static void take_option(server_config *to, const arg *option, const char *key, c
         if (!json_is_boolean(value))
             config_problem(to, "%s: is to be true or false", key);
         else if (json_is_true(value))
-            add_word(to, text_print("--%s", option->name));
+            serve_config_add_word(to, text_print("--%s", option->name));
     } else if (option->type == ARG_COUNT) {
         json_int_t number = json_integer_value(value);
         if (!json_is_integer(value) || number < (json_int_t)option->least || number > (json_int_t)option->most)
             config_problem(to, "%s: is to be a whole number from %llu to %llu", key, (unsigned long long)option->least,
                            (unsigned long long)option->most);
         else
-            add_word(to, text_print("--%s=%lld", option->name, (long long)number));
-    } else if (!is_text(value, NULL)) {
+            serve_config_add_word(to, text_print("--%s=%lld", option->name, (long long)number));
+    } else if (!serve_config_is_text(value, NULL)) {
         config_problem(to, "%s: is to be a text", key);
     } else {
         char *text =
             option->type == ARG_FILE ? path_from(to, json_string_value(value)) : text_copy(json_string_value(value));
-        add_word(to, text_print("--%s=%s", option->name, text));
+        serve_config_add_word(to, text_print("--%s=%s", option->name, text));
         free(text);
     }
 }
@@ -378,7 +378,7 @@ static void take_keys(server_config *to, const json_t *keys)
     if (!are_texts(keys, NULL))
         config_problem(to, "keys: is to be a list of texts");
     for (size_t i = 0; are_texts(keys, NULL) && i < json_array_size(keys); i++)
-        add_word(to, text_print("--key=%s", json_string_value(json_array_get(keys, i))));
+        serve_config_add_word(to, text_print("--key=%s", json_string_value(json_array_get(keys, i))));
 }
 
 static void take_options(server_config *to, const arg *options)
@@ -389,7 +389,7 @@ static void take_options(server_config *to, const arg *options)
     json_t *value;
     json_object_foreach(to->root, key, value)
     {
-        const arg *option = option_of(options, key);
+        const arg *option = serve_config_option_of(options, key);
         bool other = false;
         for (size_t i = 0; i < sizeof others / sizeof *others; i++)
             other |= strcmp(key, others[i]) == 0;
@@ -435,7 +435,7 @@ weir_status config_read(const char *path, const arg *options, server_config **ou
         take_options(to, options);
         take_folders(to);
         take_models(to);
-        check_names(to);
+        serve_config_check_names(to);
     }
     *out = to;
     return WEIR_OK;
@@ -513,7 +513,7 @@ uint64_t config_size(const json_t *model, const char *key)
 {
     uint64_t bytes;
     const json_t *value = json_object_get(model, key);
-    return value && read_size(value, &bytes) ? bytes : 0;
+    return value && serve_config_read_size(value, &bytes) ? bytes : 0;
 }
 
 uint64_t config_time(const json_t *model, const char *key, uint64_t otherwise)

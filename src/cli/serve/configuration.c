@@ -18,7 +18,7 @@ static const char *type_name(weir_type type, char *text, size_t capacity)
 }
 
 /* A setting of the manifest as a number; 0: it has none. */
-static uint64_t number_of(const weir_manifest *manifest, const char *key)
+static uint64_t configuration_number_of(const weir_manifest *manifest, const char *key)
 {
     uint64_t number = 0;
     for (size_t i = 0; i < manifest->setting_count; i++)
@@ -28,7 +28,7 @@ static uint64_t number_of(const weir_manifest *manifest, const char *key)
 }
 
 /* Where runs are joined their first extent is not told. */
-static json_t *ports_json(const weir_port *ports, size_t count, bool joined)
+static json_t *configuration_ports_json(const weir_port *ports, size_t count, bool joined)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
@@ -65,26 +65,27 @@ static json_t *group_json(const served_model *model)
     return group;
 }
 
-static json_t *model_json(const served_model *model, const weir_model_details *info)
+static json_t *configuration_model_json(const served_model *model, const weir_model_details *info)
 {
-    uint64_t batch = strcmp(info->engine, "onnx") == 0 ? number_of(model->manifest, "max_batch_size") : 0;
+    uint64_t batch = strcmp(info->engine, "onnx") == 0 ? configuration_number_of(model->manifest, "max_batch_size") : 0;
     bool joined = batch > 1;
     json_t *object = json_pack(
         "{s:o, s:s, s:o, s:{s:{s:i}}, s:I, s:o, s:o, s:[o], s:o, s:{s:b}}", "name", text_json(model->name), "platform",
         strcmp(info->engine, "onnx") == 0 ? "onnxruntime_onnx" : "", "backend", text_json(info->engine),
         "version_policy", "latest", "num_versions", 1, "max_batch_size", joined ? (json_int_t)batch : (json_int_t)0,
-        "input", ports_json(info->inputs, info->input_count, joined), "output",
-        ports_json(info->outputs, info->output_count, joined), "instance_group", group_json(model), "parameters",
-        parameters_json(model->manifest), "model_transaction_policy", "decoupled", info->generates);
+        "input", configuration_ports_json(info->inputs, info->input_count, joined), "output",
+        configuration_ports_json(info->outputs, info->output_count, joined), "instance_group", group_json(model),
+        "parameters", parameters_json(model->manifest), "model_transaction_policy", "decoupled", info->generates);
     if (joined)
-        json_object_set_new(object, "dynamic_batching",
-                            json_pack("{s:o}", "max_queue_delay_microseconds",
-                                      text_json_count(number_of(model->manifest, "max_queue_delay_microseconds"))));
+        json_object_set_new(
+            object, "dynamic_batching",
+            json_pack("{s:o}", "max_queue_delay_microseconds",
+                      text_json_count(configuration_number_of(model->manifest, "max_queue_delay_microseconds"))));
     return object;
 }
 
 /* Loads the model, as its inputs and outputs are known then. */
 void v2_configuration(ws_request *request, void *all)
 {
-    served_describe(all, request, model_json);
+    served_describe(all, request, configuration_model_json);
 }

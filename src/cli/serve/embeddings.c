@@ -22,7 +22,7 @@ static char *base64(const unsigned char *data, size_t bytes)
     return text;
 }
 
-static json_t *row_json(const char *row, size_t width, bool encoded)
+static json_t *embeddings_row_json(const char *row, size_t width, bool encoded)
 {
     json_t *list;
     if (encoded) {
@@ -45,7 +45,7 @@ static json_t *rows_json(const weir_tensor *rows, size_t count, bool encoded)
     json_t *list = json_array();
     size_t width = (size_t)rows->shape[1];
     for (size_t i = 0; i < count; i++) {
-        json_t *row = row_json((const char *)rows->data + i * width * sizeof(float), width, encoded);
+        json_t *row = embeddings_row_json((const char *)rows->data + i * width * sizeof(float), width, encoded);
         json_array_append_new(
             list, json_pack("{s:s, s:I, s:o}", "object", "embedding", "index", (json_int_t)i, "embedding", row));
     }
@@ -69,7 +69,7 @@ static void answer_rows(completion *it, const json_t *body, size_t count)
                               tokens));
 }
 
-static void embed(completion *it, const json_t *body, size_t count)
+static void embeddings_embed(completion *it, const json_t *body, size_t count)
 {
     if (!completion_begin(it, json_string_value(json_object_get(body, "model"))))
         return;
@@ -103,7 +103,7 @@ void openai_embeddings(ws_request *request, void *all)
     else if (body)
         count = completion_lines(&it, json_object_get(body, "input"));
     if (count > 0)
-        embed(&it, body, count);
+        embeddings_embed(&it, body, count);
     completion_clear(&it);
     json_decref(body);
 }

@@ -19,7 +19,7 @@ typedef struct generation {
 
 /* ---- what is asked for --------------------------------------------------------------------------------------------- */
 
-static bool is_word(const json_t *words, size_t index, const char **text)
+static bool serve_generate_is_word(const json_t *words, size_t index, const char **text)
 {
     const json_t *one = json_is_array(words) ? json_array_get(words, index) : words;
     *text = json_string_value(one);
@@ -36,7 +36,7 @@ static char *lines_of(const json_t *words)
     bool good = true;
     FILE *file = text_stream(&lines, &bytes);
     for (size_t i = 0; i < count && good; i++) {
-        good = is_word(words, i, &word);
+        good = serve_generate_is_word(words, i, &word);
         for (const char *at = word; good && *at; at++)
             if (*at == '\n' || *at == '\t' || *at == '\\')
                 fprintf(file, "\\%c", *at == '\n' ? 'n' : *at == '\t' ? 't' : '\\');
@@ -93,7 +93,7 @@ static bool read_parameters(generation *it)
     return true;
 }
 
-static bool read_body(generation *it)
+static bool serve_generate_read_body(generation *it)
 {
     const json_t *text = json_object_get(it->body, "text_input");
     it->prompt = json_string_value(text);
@@ -115,7 +115,7 @@ static json_t *answer_object(const generation *it, const char *text, size_t byte
     return object;
 }
 
-static bool send_event(generation *it, json_t *object)
+static bool serve_generate_send_event(generation *it, json_t *object)
 {
     char *text = json_dumps(object, JSON_COMPACT), *event = text_print("data: %s\n\n", text ? text : "{}");
     if (!it->began)
@@ -141,7 +141,7 @@ static size_t whole_bytes(const char *text, size_t bytes)
     return wanted > back ? bytes - back : bytes;
 }
 
-static bool take_piece(const weir_piece *piece, void *user)
+static bool serve_generate_take_piece(const weir_piece *piece, void *user)
 {
     generation *it = user;
     if (ws_cancelled(it->run.request))
@@ -150,7 +150,7 @@ static bool take_piece(const weir_piece *piece, void *user)
     if (piece->bytes)
         memcpy(it->part + it->part_bytes, piece->text, piece->bytes);
     size_t bytes = it->part_bytes + piece->bytes, whole = whole_bytes(it->part, bytes);
-    bool goes_on = whole == 0 || send_event(it, answer_object(it, it->part, whole));
+    bool goes_on = whole == 0 || serve_generate_send_event(it, answer_object(it, it->part, whole));
     it->part_bytes = bytes - whole;
     memmove(it->part, it->part + whole, it->part_bytes);
     return goes_on;
@@ -165,7 +165,7 @@ static const weir_tensor *output(const weir_outputs *out, const char *name)
 }
 
 /* The last event has what is left of the text and how it ended. */
-static void finish(generation *it, const weir_outputs *out)
+static void serve_generate_finish(generation *it, const weir_outputs *out)
 {
     const weir_tensor *text = output(out, "text"), *reason = output(out, "finish_reason");
     const char *data = it->streams ? it->part : text ? text->data : "";
@@ -174,21 +174,21 @@ static void finish(generation *it, const weir_outputs *out)
     if (reason)
         json_object_set_new(object, "finish_reason", text_json_bytes(reason->data, reason->bytes));
     if (it->streams)
-        (void)send_event(it, object);
+        (void)serve_generate_send_event(it, object);
     else
         answer_json(it->run.request, 200, object);
 }
 
 /* In the middle of a stream the status is sent already. */
-static void fail(generation *it, weir_status status)
+static void serve_generate_fail(generation *it, weir_status status)
 {
     if (it->began)
-        (void)send_event(it, json_pack("{s:o}", "error", text_json(weir_detail())));
+        (void)serve_generate_send_event(it, json_pack("{s:o}", "error", text_json(weir_detail())));
     else
         answer_failure(it->run.request, status);
 }
 
-static void run_it(generation *it)
+static void serve_generate_run_it(generation *it)
 {
     weir_inference inference = WEIR_INIT(weir_inference);
     weir_outputs out = WEIR_INIT(weir_outputs);
@@ -204,7 +204,7 @@ static void run_it(generation *it)
     inference.input_count = 1;
     inference.settings = it->settings;
     inference.setting_count = it->setting_count;
-    inference.piece = it->streams ? take_piece : NULL;
+    inference.piece = it->streams ? serve_generate_take_piece : NULL;
     inference.piece_user = it;
     weir_status status = weir_model_info(it->run.loaded, &info);
     if (status == WEIR_OK && !info.generates)
@@ -212,10 +212,10 @@ static void run_it(generation *it)
     if (status == WEIR_OK)
         status = served_infer(&it->run, &inference, &out);
     if (status != WEIR_OK) {
-        fail(it, status);
+        serve_generate_fail(it, status);
         return;
     }
-    finish(it, &out);
+    serve_generate_finish(it, &out);
     weir_model_release_outputs(it->run.loaded, &out);
 }
 
@@ -223,8 +223,8 @@ static void generate(ws_request *request, served *all, bool streams)
 {
     generation it = {.run = {.all = all, .request = request}, .streams = streams};
     it.body = body_json(request);
-    if (it.body && read_body(&it) && served_take(&it.run, ws_segment(request, 0))) {
-        run_it(&it);
+    if (it.body && serve_generate_read_body(&it) && served_take(&it.run, ws_segment(request, 0))) {
+        serve_generate_run_it(&it);
         served_leave(&it.run);
     }
     v2_settings_clear(it.settings, it.setting_count);

@@ -53,7 +53,7 @@ typedef struct device_look {
 } device_look;
 
 /* False: there is no such device. */
-static bool look(weir_pool *pool, size_t index, device_look *out)
+static bool serve_history_look(weir_pool *pool, size_t index, device_look *out)
 {
     weir_runtime *runtime;
     *out = (device_look){.usage = WEIR_INIT(weir_pool_usage), .stats = WEIR_INIT(weir_stats)};
@@ -76,7 +76,7 @@ static json_t *classes(const uint64_t *bytes)
     return object;
 }
 
-static json_t *client_json(const weir_client_stats *client)
+static json_t *history_client_json(const weir_client_stats *client)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "name", text_json(client->name),
                      "live", text_json_count(client->live), "pending", text_json_count(client->pending), "away",
@@ -90,12 +90,12 @@ static json_t *client_json(const weir_client_stats *client)
 json_t *device_json(weir_pool *pool, size_t index)
 {
     device_look now;
-    if (!look(pool, index, &now))
+    if (!serve_history_look(pool, index, &now))
         return NULL;
     const weir_stats *s = &now.stats;
     json_t *list = json_array();
     for (size_t i = 0; i < now.count; i++)
-        json_array_append_new(list, client_json(&now.clients[i]));
+        json_array_append_new(list, history_client_json(&now.clients[i]));
     free(now.clients);
     json_t *object =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "device", text_json(now.usage.device), "budget",
@@ -117,7 +117,7 @@ json_t *device_json(weir_pool *pool, size_t index)
 
 /* ---- the past ---------------------------------------------------------------------------------------------------- */
 
-static series *series_of(history *past, const char *device, const char *client, int memory_class)
+static series *history_series_of(history *past, const char *device, const char *client, int memory_class)
 {
     for (size_t i = 0; i < past->count; i++) {
         series *s = &past->list[i];
@@ -136,9 +136,9 @@ static series *series_of(history *past, const char *device, const char *client, 
 }
 
 /* Several clients may have one name: a version and the next one. */
-static void add(history *past, const char *device, const char *client, int memory_class, uint64_t bytes)
+static void history_add(history *past, const char *device, const char *client, int memory_class, uint64_t bytes)
 {
-    series *s = bytes ? series_of(past, device, client, memory_class) : NULL;
+    series *s = bytes ? history_series_of(past, device, client, memory_class) : NULL;
     if (!s)
         return;
     s->bytes[past->points % POINTS] += bytes;
@@ -165,12 +165,12 @@ void history_look(history *past, weir_pool *pool, double time)
     device_look now;
     pthread_mutex_lock(&past->lock);
     begin_point(past, time);
-    for (size_t d = 0; look(pool, d, &now); d++) {
+    for (size_t d = 0; serve_history_look(pool, d, &now); d++) {
         for (size_t i = 0; i < now.count; i++) {
             const weir_client_stats *c = &now.clients[i];
             for (int k = 0; k < WEIR_CLASS_COUNT; k++)
-                add(past, now.usage.device, c->name, k, c->live_class[k]);
-            add(past, now.usage.device, c->name, AWAY, c->away);
+                history_add(past, now.usage.device, c->name, k, c->live_class[k]);
+            history_add(past, now.usage.device, c->name, AWAY, c->away);
         }
         free(now.clients);
     }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say(FILE *file, const char *name, const char *type, const char *help, uint64_t value)
+static void metrics_say(FILE *file, const char *name, const char *type, const char *help, uint64_t value)
 {
     fprintf(file, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", name, help, name, type, name, value);
 }
@@ -17,15 +17,16 @@ static void say_server(FILE *file, ws_server *server)
 {
     ws_server_stats s;
     ws_server_info(server, &s);
-    say(file, "weir_http_connections", "gauge", "Connections now.", s.connections);
-    say(file, "weir_http_connections_total", "counter", "Connections ever.", s.accepted);
-    say(file, "weir_http_requests_total", "counter", "Requests whose head was understood.", s.requests);
-    say(file, "weir_http_requests_waiting", "gauge", "Requests that wait for a worker.", s.waiting);
-    say(file, "weir_http_requests_running", "gauge", "Requests that a handler has.", s.handled);
-    say(file, "weir_http_streams", "gauge", "Answers in pieces that are not over.", s.streams);
-    say(file, "weir_http_cancelled_total", "counter", "Requests whose client went before the answer was there.",
-        s.cancelled);
-    say(file, "weir_http_timeouts_total", "counter", "Connections that were closed for being slow.", s.timed_out);
+    metrics_say(file, "weir_http_connections", "gauge", "Connections now.", s.connections);
+    metrics_say(file, "weir_http_connections_total", "counter", "Connections ever.", s.accepted);
+    metrics_say(file, "weir_http_requests_total", "counter", "Requests whose head was understood.", s.requests);
+    metrics_say(file, "weir_http_requests_waiting", "gauge", "Requests that wait for a worker.", s.waiting);
+    metrics_say(file, "weir_http_requests_running", "gauge", "Requests that a handler has.", s.handled);
+    metrics_say(file, "weir_http_streams", "gauge", "Answers in pieces that are not over.", s.streams);
+    metrics_say(file, "weir_http_cancelled_total", "counter", "Requests whose client went before the answer was there.",
+                s.cancelled);
+    metrics_say(file, "weir_http_timeouts_total", "counter", "Connections that were closed for being slow.",
+                s.timed_out);
     fputs("# HELP weir_http_answers_total Answers by the hundred of their status.\n# TYPE weir_http_answers_total "
           "counter\n",
           file);
@@ -38,9 +39,9 @@ static void say_cores(FILE *file)
     weir_cores_totals all = WEIR_INIT(weir_cores_totals);
     if (weir_cores_info(&all) != WEIR_OK)
         return;
-    say(file, "weir_cores", "gauge", "Cores that all models together compute with.", all.cores);
-    say(file, "weir_cores_leased", "gauge", "Of them, those that models compute with now.", all.leased);
-    say(file, "weir_cores_waiting", "gauge", "Runs that wait for cores.", all.waiting);
+    metrics_say(file, "weir_cores", "gauge", "Cores that all models together compute with.", all.cores);
+    metrics_say(file, "weir_cores_leased", "gauge", "Of them, those that models compute with now.", all.leased);
+    metrics_say(file, "weir_cores_waiting", "gauge", "Runs that wait for cores.", all.waiting);
 }
 
 /* In a label's value a backslash, a quote and a newline are escaped. */

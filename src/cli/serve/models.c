@@ -15,7 +15,7 @@
 
 /* ---- references -------------------------------------------------------------------------------------------------- */
 
-static served_model *keep(served_model *model)
+static served_model *serve_models_keep(served_model *model)
 {
     if (model)
         atomic_fetch_add(&model->references, 1);
@@ -67,7 +67,7 @@ served_model *served_find(served *all, const char *name)
     pthread_mutex_lock(&all->lock);
     for (size_t i = 0; i < all->count && !found; i++)
         if (served_is_called(all->models[i], name))
-            found = keep(all->models[i]);
+            found = serve_models_keep(all->models[i]);
     pthread_mutex_unlock(&all->lock);
     return found;
 }
@@ -78,7 +78,7 @@ served_model *served_version(served *all, const char *name, const char *version)
     served_model *found = all->in_pool;
     while (found && (strcmp(found->name, name) != 0 || strcmp(found->version, version) != 0))
         found = found->next_in_pool;
-    keep(found);
+    serve_models_keep(found);
     pthread_mutex_unlock(&all->lock);
     return found;
 }
@@ -89,7 +89,7 @@ served_model **served_list(served *all, size_t *count)
     served_model **list = text_grow(NULL, all->count + 1, sizeof *list);
     *count = all->count;
     for (size_t i = 0; i < all->count; i++)
-        list[i] = keep(all->models[i]);
+        list[i] = serve_models_keep(all->models[i]);
     pthread_mutex_unlock(&all->lock);
     return list;
 }
@@ -113,7 +113,7 @@ json_t *served_list_json(served *all, json_t *(*make)(served *all, served_model 
     return list;
 }
 
-static size_t place_of(const served *all, const char *name)
+static size_t serve_models_place_of(const served *all, const char *name)
 {
     size_t i = 0;
     while (i < all->count && strcmp(all->models[i]->name, name) != 0)
@@ -122,14 +122,14 @@ static size_t place_of(const served *all, const char *name)
 }
 
 /* Takes a reference. */
-static void enter(served *all, served_model *model)
+static void serve_models_enter(served *all, served_model *model)
 {
     pthread_mutex_lock(&all->lock);
-    size_t at = place_of(all, model->name);
+    size_t at = serve_models_place_of(all, model->name);
     served_model *old = at < all->count ? all->models[at] : NULL;
     if (!old)
         all->models = text_grow(all->models, ++all->count, sizeof *all->models);
-    all->models[at] = keep(model);
+    all->models[at] = serve_models_keep(model);
     pthread_mutex_unlock(&all->lock);
     served_drop(old);
 }
@@ -137,7 +137,7 @@ static void enter(served *all, served_model *model)
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 /* The manifest's name, else the file's without what follows the last point. */
-static char *name_of(const weir_manifest *manifest, const char *path)
+static char *serve_models_name_of(const weir_manifest *manifest, const char *path)
 {
     if (manifest->name && manifest->name[0])
         return text_copy(manifest->name);
@@ -183,7 +183,7 @@ static const weir_candidate *best_of(const weir_choice *choice)
 }
 
 /* Where it will be: the choice is made once, and the pool keeps to it. */
-static weir_status choose(const served *all, served_model *model)
+static weir_status serve_models_choose(const served *all, served_model *model)
 {
     weir_choice_options options = *all->choice;
     weir_choice *choice = NULL;
@@ -220,12 +220,12 @@ weir_status served_model_make(const served *all, const char *name, const char *p
     weir_status status = manifest_read(path, &model->manifest);
     if (status == WEIR_OK) {
         const char *version = model->manifest->version;
-        model->name = name ? text_copy(name) : name_of(model->manifest, path);
+        model->name = name ? text_copy(name) : serve_models_name_of(model->manifest, path);
         model->version = text_copy(version ? version : "");
         model->stamp = served_stamp_now(model);
         atomic_init(&model->keep_alive, config_time(model->config, "keep_alive", WEIR_POOL_NONE));
         atomic_init(&model->kept, atomic_load(&model->keep_alive));
-        status = choose(all, model);
+        status = serve_models_choose(all, model);
     }
     if (status != WEIR_OK) {
         served_drop(model);
@@ -374,7 +374,7 @@ static void enter_pool(served *all, served_model *model)
 {
     pthread_mutex_lock(&all->lock);
     model->next_in_pool = all->in_pool;
-    all->in_pool = keep(model);
+    all->in_pool = serve_models_keep(model);
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -441,7 +441,7 @@ weir_status served_put(served *all, served_model *model)
             return status;
         status = try_to_put(all, model);
     }
-    enter(all, model);
+    serve_models_enter(all, model);
     if (atomic_load(&model->keep_alive) == 0)
         status = weir_pool_keep(all->pool, model->name, 0);
     return status;
@@ -451,7 +451,7 @@ void served_remove(served *all, const char *name)
 {
     served_model *gone = NULL;
     pthread_mutex_lock(&all->lock);
-    size_t at = place_of(all, name);
+    size_t at = serve_models_place_of(all, name);
     if (at < all->count) {
         gone = all->models[at];
         memmove(&all->models[at], &all->models[at + 1], (--all->count - at) * sizeof *all->models);

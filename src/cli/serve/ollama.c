@@ -53,7 +53,7 @@ static bool read_context(completion *it, const json_t *options, served_model *mo
 }
 
 /* Those of a load (num_gpu, num_thread …) are the server's to say, and are passed over. */
-static bool read_options(completion *it, const json_t *options, const served_model *model)
+static bool ollama_read_options(completion *it, const json_t *options, const served_model *model)
 {
     static const char *const names[] = {"temperature",
                                         "top_p",
@@ -88,7 +88,7 @@ static bool read_options(completion *it, const json_t *options, const served_mod
     return completion_stop(it, json_object_get(options, "stop"));
 }
 
-static bool read_format(completion *it, const json_t *format, const char *model)
+static bool ollama_read_format(completion *it, const json_t *format, const char *model)
 {
     const char *name = json_string_value(format);
     if (!format || json_is_null(format) || (name && *name == '\0'))
@@ -100,7 +100,7 @@ static bool read_format(completion *it, const json_t *format, const char *model)
 }
 
 /* What would change the answer and is not there is refused, not passed over. */
-static bool check_rest(completion *it, const json_t *body)
+static bool ollama_check_rest(completion *it, const json_t *body)
 {
     const json_t *think = json_object_get(body, "think");
     static const char *const texts[] = {"suffix", "template"};
@@ -135,8 +135,9 @@ bool ollama_read(completion *it, const json_t *body, const char **model)
     if (it->run.keep_set && !config_duration(keep, &it->run.keep))
         good = completion_wrong(it, "'keep_alive' is a number of seconds, or a duration like \"5m\"");
     else
-        good = check_rest(it, body) && read_options(it, options, found) && read_context(it, options, found) &&
-               (it->embeds || read_format(it, json_object_get(body, "format"), *model));
+        good = ollama_check_rest(it, body) && ollama_read_options(it, options, found) &&
+               read_context(it, options, found) &&
+               (it->embeds || ollama_read_format(it, json_object_get(body, "format"), *model));
     served_drop(found);
     return good;
 }
@@ -179,7 +180,7 @@ static bool send_line(told *it, json_t *line)
     return sent;
 }
 
-static bool take_text(completion *of, const char *text, size_t bytes, const weir_piece *piece)
+static bool ollama_take_text(completion *of, const char *text, size_t bytes, const weir_piece *piece)
 {
     told *it = (told *)(void *)of;
     (void)piece;
@@ -229,7 +230,7 @@ static bool unloads(const told *it)
 }
 
 /* Without leases it is unloaded at once; one that runs is let end. */
-static void unload(told *it, const char *model)
+static void ollama_unload(told *it, const char *model)
 {
     served_run *run = &it->it.run;
     run->model = served_find(run->all, model);
@@ -252,9 +253,9 @@ static void make_plain(told *it, const json_t *body)
     completion_text(&it->it, json_string_value(prompt), json_string_length(prompt));
 }
 
-static void run_it(told *it, const json_t *body)
+static void ollama_run_it(told *it, const json_t *body)
 {
-    it->it.take = take_text;
+    it->it.take = ollama_take_text;
     weir_status status = completion_run(&it->it);
     bool refused = status == WEIR_ERR_INVALID || status == WEIR_ERR_UNSUPPORTED || status == WEIR_ERR_ENGINE;
     if (refused && !it->began && it->may_be_plain) {
@@ -267,10 +268,10 @@ static void run_it(told *it, const json_t *body)
         answer_failed(it, status);
 }
 
-static void go_on(told *it, const char *model, const json_t *body, bool empty)
+static void ollama_go_on(told *it, const char *model, const json_t *body, bool empty)
 {
     if (empty && unloads(it)) {
-        unload(it, model);
+        ollama_unload(it, model);
         return;
     }
     if (!completion_begin(&it->it, model))
@@ -278,11 +279,11 @@ static void go_on(told *it, const char *model, const json_t *body, bool empty)
     if (empty)
         answer_nothing(it, "load");
     else
-        run_it(it, body);
+        ollama_run_it(it, body);
     completion_end(&it->it);
 }
 
-static bool read_prompt(told *it, const json_t *body)
+static bool ollama_read_prompt(told *it, const json_t *body)
 {
     const json_t *prompt = json_object_get(body, "prompt"), *system = json_object_get(body, "system");
     if (prompt && !json_is_null(prompt) && !json_is_string(prompt))
@@ -301,7 +302,7 @@ static bool read_prompt(told *it, const json_t *body)
     return true;
 }
 
-static void tell(served *all, ws_request *request, bool chat)
+static void ollama_tell(served *all, ws_request *request, bool chat)
 {
     told it = {.it = {.run = {.all = all, .request = request}}, .chat = chat};
     json_t *body = body_json(request);
@@ -312,9 +313,9 @@ static void tell(served *all, ws_request *request, bool chat)
         bool empty =
             chat ? !messages || json_is_null(messages) || (json_is_array(messages) && !json_array_size(messages))
                  : json_string_length(json_object_get(body, "prompt")) == 0;
-        bool good = !chat ? read_prompt(&it, body) : empty || completion_messages(&it.it, messages);
+        bool good = !chat ? ollama_read_prompt(&it, body) : empty || completion_messages(&it.it, messages);
         if (good)
-            go_on(&it, model, body, empty);
+            ollama_go_on(&it, model, body, empty);
     }
     completion_clear(&it.it);
     json_decref(body);
@@ -322,12 +323,12 @@ static void tell(served *all, ws_request *request, bool chat)
 
 void ollama_generate(ws_request *request, void *all)
 {
-    tell(all, request, false);
+    ollama_tell(all, request, false);
 }
 
 void ollama_chat(ws_request *request, void *all)
 {
-    tell(all, request, true);
+    ollama_tell(all, request, true);
 }
 
 /* ---- vectors --------------------------------------------------------------------------------------------------------------- */
@@ -366,7 +367,7 @@ static void answer_vectors(completion *it, size_t count, bool one)
     answer_json(it->run.request, 200, answer);
 }
 
-static void embed(served *all, ws_request *request, const char *field, bool one)
+static void serve_ollama_embed(served *all, ws_request *request, const char *field, bool one)
 {
     completion it = {.run = {.all = all, .request = request}, .embeds = true};
     json_t *body = body_json(request);
@@ -399,10 +400,10 @@ static void embed(served *all, ws_request *request, const char *field, bool one)
 
 void ollama_embed(ws_request *request, void *all)
 {
-    embed(all, request, "input", false);
+    serve_ollama_embed(all, request, "input", false);
 }
 
 void ollama_embeddings(ws_request *request, void *all)
 {
-    embed(all, request, "prompt", true);
+    serve_ollama_embed(all, request, "prompt", true);
 }

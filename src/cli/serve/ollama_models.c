@@ -31,7 +31,7 @@ uint64_t ollama_context(const served *all, served_model *model)
 }
 
 /* Bytes of the file, or of the files in a folder, and when the newest was written. */
-static uint64_t look_at(const char *path, time_t *written)
+static uint64_t ollama_models_look_at(const char *path, time_t *written)
 {
     struct stat about;
     *written = 0;
@@ -63,11 +63,11 @@ static json_t *details_json(const served_model *model)
 }
 
 /* What a list says of a model; `loaded` is the pool's word for one that is. */
-static json_t *model_json(const served_model *model, const weir_pool_entry *loaded)
+static json_t *ollama_models_model_json(const served_model *model, const weir_pool_entry *loaded)
 {
     char sum[65], when[64];
     time_t written;
-    uint64_t bytes = look_at(model->manifest->model_file, &written);
+    uint64_t bytes = ollama_models_look_at(model->manifest->model_file, &written);
     char *name = text_print("%s:latest", model->name);
     digest(model, bytes, written, sum);
     json_t *one =
@@ -86,7 +86,7 @@ static json_t *model_json(const served_model *model, const weir_pool_entry *load
 static json_t *tag_json(served *all, served_model *model)
 {
     (void)all;
-    return model_json(model, NULL);
+    return ollama_models_model_json(model, NULL);
 }
 
 void ollama_tags(ws_request *request, void *all)
@@ -111,7 +111,7 @@ static json_t *loaded_json(served *all, served_model *model)
     if (!served_look(all, model, &entry) || entry.state != WEIR_POOL_LOADED)
         return NULL;
     bool device = strncmp(entry.device, "host", 4) != 0;
-    json_t *one = model_json(model, &entry);
+    json_t *one = ollama_models_model_json(model, &entry);
     json_object_set_new(one, "size_vram", text_json_count(device ? entry.taken : 0));
     json_object_set_new(one, "context_length", text_json_count(ollama_context(all, model)));
     add_end(one, &entry, atomic_load(&model->kept));
@@ -171,7 +171,7 @@ void ollama_show(ws_request *request, void *user)
         char when[64];
         struct tm parts;
         time_t written;
-        (void)look_at(model->manifest->model_file, &written);
+        (void)ollama_models_look_at(model->manifest->model_file, &written);
         gmtime_r(&written, &parts);
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &parts);
         char *from = text_print("FROM %s", model->manifest->model_file);

@@ -11,7 +11,7 @@
 
 /* ---- models -------------------------------------------------------------------------------------------------------- */
 
-static json_t *model_json(served *all, served_model *model)
+static json_t *openai_model_json(served *all, served_model *model)
 {
     return json_pack("{s:o, s:s, s:I, s:s}", "id", text_json(model->name), "object", "model", "created",
                      (json_int_t)all->began, "owned_by", "weir");
@@ -19,7 +19,8 @@ static json_t *model_json(served *all, served_model *model)
 
 void openai_models(ws_request *request, void *user)
 {
-    answer_json(request, 200, json_pack("{s:s, s:o}", "object", "list", "data", served_list_json(user, model_json)));
+    answer_json(request, 200,
+                json_pack("{s:s, s:o}", "object", "list", "data", served_list_json(user, openai_model_json)));
 }
 
 void openai_model(ws_request *request, void *user)
@@ -27,7 +28,7 @@ void openai_model(ws_request *request, void *user)
     served *all = user;
     served_model *model = served_find(all, ws_segment(request, 0));
     if (model)
-        answer_json(request, 200, model_json(all, model));
+        answer_json(request, 200, openai_model_json(all, model));
     else
         answer_failure(request,
                        weir_fail(WEIR_ERR_NOT_FOUND, "there is no model '%.100s' here", ws_segment(request, 0)));
@@ -62,7 +63,7 @@ static bool set_tokens(asked *it)
     return completion_number(&it->it, it->body, field, "tokens");
 }
 
-static bool set_count(asked *it)
+static bool openai_set_count(asked *it)
 {
     const json_t *n = json_object_get(it->body, "n"), *best = json_object_get(it->body, "best_of");
     it->n = 1;
@@ -96,7 +97,7 @@ static bool set_logprobs(asked *it)
     return true;
 }
 
-static bool set_format(asked *it, const char *model)
+static bool openai_set_format(asked *it, const char *model)
 {
     const json_t *format = json_object_get(it->body, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
@@ -171,7 +172,7 @@ static bool check_untaken(asked *it)
 }
 
 /* What would change the answer and is not there is refused, not passed over. */
-static bool check_rest(asked *it)
+static bool openai_check_rest(asked *it)
 {
     const char *choice = json_string_value(json_object_get(it->body, "tool_choice"));
     bool none = choice && strcmp(choice, "none") == 0;
@@ -186,7 +187,7 @@ static bool check_rest(asked *it)
     return check_untaken(it);
 }
 
-static bool read_settings(asked *it, const char *model)
+static bool openai_read_settings(asked *it, const char *model)
 {
     completion *to = &it->it;
     const json_t *temperature = json_object_get(it->body, "temperature");
@@ -201,8 +202,8 @@ static bool read_settings(asked *it, const char *model)
                 (!json_is_number(temperature) || json_number_value(temperature) > 0);
     bool good = set_bias(it, named);
     served_drop(named);
-    return good && check_rest(it) && set_count(it) && set_tokens(it) && set_logprobs(it) && set_format(it, model) &&
-           completion_number(to, it->body, "temperature", "temperature") &&
+    return good && openai_check_rest(it) && openai_set_count(it) && set_tokens(it) && set_logprobs(it) &&
+           openai_set_format(it, model) && completion_number(to, it->body, "temperature", "temperature") &&
            completion_number(to, it->body, "top_p", "top_p") && completion_number(to, it->body, "seed", "seed") &&
            completion_number(to, it->body, "frequency_penalty", "frequency_penalty") &&
            completion_number(to, it->body, "presence_penalty", "presence_penalty") &&
@@ -226,7 +227,7 @@ static bool read_tokens(asked *it, const json_t *prompt)
     return true;
 }
 
-static bool read_prompt(asked *it)
+static bool openai_read_prompt(asked *it)
 {
     const json_t *prompt = json_object_get(it->body, "prompt"), *first = json_array_get(prompt, 0);
     if (it->chat)
@@ -245,19 +246,19 @@ static bool read_prompt(asked *it)
     return completion_text(&it->it, json_string_value(prompt), json_string_length(prompt));
 }
 
-static bool read_body(asked *it)
+static bool openai_read_body(asked *it)
 {
     const char *model = json_string_value(json_object_get(it->body, "model"));
     if (!model)
         return completion_wrong(&it->it, "'model' is the name of one");
     it->streams = json_is_true(json_object_get(it->body, "stream"));
     it->wants_usage = json_is_true(json_object_get(json_object_get(it->body, "stream_options"), "include_usage"));
-    return read_prompt(it) && read_settings(it, model);
+    return openai_read_prompt(it) && openai_read_settings(it, model);
 }
 
 /* ---- probabilities ----------------------------------------------------------------------------------------------------- */
 
-static double number_at(const weir_tensor *of, size_t at)
+static double openai_number_at(const weir_tensor *of, size_t at)
 {
     float value = 0;
     if (of && (at + 1) * sizeof value <= of->bytes)
@@ -265,7 +266,7 @@ static double number_at(const weir_tensor *of, size_t at)
     return (double)value;
 }
 
-static int32_t whole_at(const weir_tensor *of, size_t at)
+static int32_t openai_whole_at(const weir_tensor *of, size_t at)
 {
     int32_t value = 0;
     if (of && (at + 1) * sizeof value <= of->bytes)
@@ -279,11 +280,11 @@ static char *top_text(const asked *it, size_t at, size_t *bytes)
     const weir_tensor *texts = completion_output(&it->it, "top_texts"),
                       *ends = completion_output(&it->it, "top_text_ends");
     if (!texts || !ends) {
-        char *text = text_print("token_id:%d", whole_at(completion_output(&it->it, "top_tokens"), at));
+        char *text = text_print("token_id:%d", openai_whole_at(completion_output(&it->it, "top_tokens"), at));
         *bytes = strlen(text);
         return text;
     }
-    size_t begin = at > 0 ? (size_t)whole_at(ends, at - 1) : 0, end = (size_t)whole_at(ends, at);
+    size_t begin = at > 0 ? (size_t)openai_whole_at(ends, at - 1) : 0, end = (size_t)openai_whole_at(ends, at);
     *bytes = end >= begin && end <= texts->bytes ? end - begin : 0;
     char *text = text_zeroed(*bytes + 1, 1);
     if (*bytes > 0)
@@ -307,11 +308,12 @@ static json_t *chat_probabilities(const asked *it, size_t from, size_t to)
     json_t *content = json_array();
     for (size_t i = from; i < to; i++) {
         size_t begin = i > 0 ? it->ends[i - 1] : 0;
-        json_t *one = likely_json(it->said + begin, it->ends[i] - begin, number_at(own, i)), *others = json_array();
+        json_t *one = likely_json(it->said + begin, it->ends[i] - begin, openai_number_at(own, i)),
+               *others = json_array();
         for (size_t k = 0; k < width && k < (size_t)it->logprobs; k++) {
             size_t bytes;
             char *text = top_text(it, i * width + k, &bytes);
-            json_array_append_new(others, likely_json(text, bytes, number_at(top, i * width + k)));
+            json_array_append_new(others, likely_json(text, bytes, openai_number_at(top, i * width + k)));
             free(text);
         }
         json_object_set_new(one, "top_logprobs", others);
@@ -329,13 +331,13 @@ static json_t *text_probabilities(const asked *it, size_t from, size_t to)
         size_t begin = i > 0 ? it->ends[i - 1] : 0;
         json_t *others = json_object();
         json_array_append_new(tokens, text_json_bytes(it->said + begin, it->ends[i] - begin));
-        json_array_append_new(values, json_real(number_at(own, i)));
+        json_array_append_new(values, json_real(openai_number_at(own, i)));
         json_array_append_new(offsets, json_integer((json_int_t)begin));
         for (size_t k = 0; k < width && k < (size_t)it->logprobs; k++) {
             size_t bytes;
             char *text = top_text(it, i * width + k, &bytes);
             json_t *name = text_json_bytes(text, bytes);
-            json_object_set_new(others, json_string_value(name), json_real(number_at(top, i * width + k)));
+            json_object_set_new(others, json_string_value(name), json_real(openai_number_at(top, i * width + k)));
             json_decref(name);
             free(text);
         }
@@ -345,7 +347,7 @@ static json_t *text_probabilities(const asked *it, size_t from, size_t to)
                      "text_offset", offsets);
 }
 
-static size_t told(const asked *it)
+static size_t openai_told(const asked *it)
 {
     const weir_tensor *own = completion_output(&it->it, "logprobs");
     size_t count = own ? own->bytes / sizeof(float) : 0;
@@ -362,8 +364,8 @@ static json_t *probabilities(const asked *it, size_t from, size_t to)
 /* ---- answers ------------------------------------------------------------------------------------------------------------ */
 
 /* Takes `likely`. */
-static json_t *choice_json(const asked *it, const char *text, size_t bytes, const char *finish, bool whole,
-                           json_t *likely)
+static json_t *openai_choice_json(const asked *it, const char *text, size_t bytes, const char *finish, bool whole,
+                                  json_t *likely)
 {
     json_t *said = text_json_bytes(text, bytes), *choice = json_pack("{s:I}", "index", (json_int_t)it->choice);
     if (!it->chat)
@@ -394,7 +396,7 @@ static json_t *usage_json(const asked *it)
     return json_pack("{s:I, s:I, s:I}", "prompt_tokens", read, "completion_tokens", made, "total_tokens", read + made);
 }
 
-static bool send_event(asked *it, json_t *object)
+static bool openai_send_event(asked *it, json_t *object)
 {
     char *text = json_dumps(object, JSON_COMPACT), *event = text_print("data: %s\n\n", text ? text : "{}");
     bool sent = ws_write(it->it.run.request, event, strlen(event)) == WEIR_OK;
@@ -408,7 +410,7 @@ static bool send_choice(asked *it, json_t *choice)
 {
     json_t *choices = json_array();
     json_array_append_new(choices, choice);
-    return send_event(it, object_json(it, choices, false));
+    return openai_send_event(it, object_json(it, choices, false));
 }
 
 /* The headers wait for the first piece, so that what fails before it is answered with a status. */
@@ -442,23 +444,24 @@ static void keep_token(asked *it, const weir_piece *piece)
     it->ends[it->end_count++] = bytes;
 }
 
-static bool take_text(completion *of, const char *text, size_t bytes, const weir_piece *piece)
+static bool openai_take_text(completion *of, const char *text, size_t bytes, const weir_piece *piece)
 {
     asked *it = (asked *)(void *)of;
     if (it->logprobs >= 0) {
         keep_token(it, piece);
         return true;
     }
-    return open_choice(it) && (bytes == 0 || send_choice(it, choice_json(it, text, bytes, NULL, false, json_null())));
+    return open_choice(it) &&
+           (bytes == 0 || send_choice(it, openai_choice_json(it, text, bytes, NULL, false, json_null())));
 }
 
 static bool send_tokens(asked *it)
 {
     bool sent = true;
-    for (size_t i = 0, count = told(it); i < count && sent; i++) {
+    for (size_t i = 0, count = openai_told(it); i < count && sent; i++) {
         size_t begin = i > 0 ? it->ends[i - 1] : 0;
-        sent = send_choice(
-            it, choice_json(it, it->said + begin, it->ends[i] - begin, NULL, false, probabilities(it, i, i + 1)));
+        sent = send_choice(it, openai_choice_json(it, it->said + begin, it->ends[i] - begin, NULL, false,
+                                                  probabilities(it, i, i + 1)));
     }
     return sent;
 }
@@ -467,8 +470,8 @@ static bool end_choice(asked *it)
 {
     bool sent = open_choice(it) && (it->logprobs < 0 || send_tokens(it));
     const char *rest = it->logprobs >= 0 ? "" : it->it.part;
-    return sent && send_choice(it, choice_json(it, rest, it->logprobs >= 0 ? 0 : it->it.part_bytes,
-                                               completion_finish(&it->it), false, json_null()));
+    return sent && send_choice(it, openai_choice_json(it, rest, it->logprobs >= 0 ? 0 : it->it.part_bytes,
+                                                      completion_finish(&it->it), false, json_null()));
 }
 
 static void end_stream(asked *it)
@@ -479,28 +482,29 @@ static void end_stream(asked *it)
     if (it->wants_usage) {
         json_t *last = object_json(it, json_array(), false);
         json_object_set_new(last, "usage", usage_json(it));
-        sent = send_event(it, last);
+        sent = openai_send_event(it, last);
     }
     sent = sent && ws_write(it->it.run.request, done, sizeof done - 1) == WEIR_OK;
     (void)sent;
 }
 
 /* A failure in the middle is an event, as the status is sent already. */
-static void fail(asked *it, weir_status status)
+static void openai_fail(asked *it, weir_status status)
 {
     if (!it->began) {
         answer_failure(it->it.run.request, status);
         return;
     }
-    (void)send_event(it,
-                     json_pack("{s:{s:o, s:s}}", "error", "message", text_json(weir_detail()), "type", "server_error"));
+    (void)openai_send_event(
+        it, json_pack("{s:{s:o, s:s}}", "error", "message", text_json(weir_detail()), "type", "server_error"));
 }
 
 static void keep_choice(asked *it)
 {
     const weir_tensor *text = completion_output(&it->it, "text");
-    json_array_append_new(it->choices, choice_json(it, text ? text->data : "", text ? text->bytes : 0,
-                                                   completion_finish(&it->it), true, probabilities(it, 0, told(it))));
+    json_array_append_new(it->choices,
+                          openai_choice_json(it, text ? text->data : "", text ? text->bytes : 0,
+                                             completion_finish(&it->it), true, probabilities(it, 0, openai_told(it))));
 }
 
 /* ---- a completion --------------------------------------------------------------------------------------------------------- */
@@ -538,16 +542,16 @@ static weir_status run_choice(asked *it)
     return status;
 }
 
-static void run_all(asked *it)
+static void openai_run_all(asked *it)
 {
     size_t count = it->n * (it->prompts ? json_array_size(it->prompts) : 1);
     weir_status status = WEIR_OK;
-    it->it.take = it->streams || it->logprobs >= 0 ? take_text : NULL;
+    it->it.take = it->streams || it->logprobs >= 0 ? openai_take_text : NULL;
     it->choices = json_array();
     for (it->choice = 0; it->choice < count && status == WEIR_OK; it->choice++)
         status = run_choice(it);
     if (status != WEIR_OK) {
-        fail(it, status);
+        openai_fail(it, status);
     } else if (it->streams) {
         end_stream(it);
     } else {
@@ -558,14 +562,15 @@ static void run_all(asked *it)
     json_decref(it->choices);
 }
 
-static void complete(served *all, ws_request *request, bool chat)
+static void openai_complete(served *all, ws_request *request, bool chat)
 {
     asked it = {.it = {.run = {.all = all, .request = request}}, .chat = chat, .created = (int64_t)time(NULL)};
     it.body = body_json(request);
     snprintf(it.id, sizeof it.id, "%s-%" PRIuFAST64, chat ? "chatcmpl" : "cmpl",
              atomic_fetch_add(&all->next_run, 1) + 1);
-    if (it.body && read_body(&it) && completion_begin(&it.it, json_string_value(json_object_get(it.body, "model")))) {
-        run_all(&it);
+    if (it.body && openai_read_body(&it) &&
+        completion_begin(&it.it, json_string_value(json_object_get(it.body, "model")))) {
+        openai_run_all(&it);
         completion_end(&it.it);
     }
     completion_clear(&it.it);
@@ -576,10 +581,10 @@ static void complete(served *all, ws_request *request, bool chat)
 
 void openai_completions(ws_request *request, void *all)
 {
-    complete(all, request, false);
+    openai_complete(all, request, false);
 }
 
 void openai_chat(ws_request *request, void *all)
 {
-    complete(all, request, true);
+    openai_complete(all, request, true);
 }

@@ -22,7 +22,7 @@ static bool make_nonce(char text[2 * NONCE_BYTES + 1])
     return true;
 }
 
-static void put(FILE *file, const char *mark, void *nonce)
+static void page_put(FILE *file, const char *mark, void *nonce)
 {
     if (strcmp(mark, "nonce") == 0)
         fputs(nonce, file);
@@ -50,7 +50,7 @@ void state_page(ws_request *request, void *all)
     ws_add_header(request, "Referrer-Policy", "no-referrer");
     ws_add_header(request, "Cache-Control", "no-store");
     FILE *file = text_stream(&text, &bytes);
-    text_page(file, serve_page, put, nonce);
+    text_page(file, serve_page, page_put, nonce);
     fclose(file);
     ws_answer_own(request, 200, "text/html; charset=utf-8", text, bytes);
 }

@@ -17,14 +17,14 @@ static void stop_waiting(void *user)
     (void)!weir_pool_cancel(run->all->pool, run->id);
 }
 
-static void stop(void *user)
+static void serve_run_stop(void *user)
 {
     const served_run *run = user;
     (void)!weir_model_cancel(run->loaded, run->id);
 }
 
 /* How long the model is to stay idle once this and others have left it. */
-static void keep(const served_run *run)
+static void serve_run_keep(const served_run *run)
 {
     uint64_t wanted = run->keep_set ? run->keep : atomic_load(&run->model->keep_alive);
     if (atomic_exchange(&run->model->kept, wanted) != wanted &&
@@ -60,7 +60,7 @@ bool served_take(served_run *run, const char *name)
     run->loaded = weir_lease_model(run->lease);
     /* While it waited another version may have come. */
     state_run_granted(run, served_version(run->all, run->model->name, weir_lease_version(run->lease)));
-    keep(run);
+    serve_run_keep(run);
     return true;
 }
 
@@ -96,7 +96,7 @@ weir_status served_infer(served_run *run, weir_inference *inference, weir_output
     run->began = served_now();
     inference->id = run->id;
     inference->stream = WEIR_STREAM_HOST;
-    ws_on_cancel(run->request, stop, run);
+    ws_on_cancel(run->request, serve_run_stop, run);
     weir_status status = ws_cancelled(run->request) ? weir_fail(WEIR_ERR_CANCELLED, "the client is gone")
                                                     : weir_model_infer(run->loaded, inference, out);
     ws_on_cancel(run->request, NULL, NULL);

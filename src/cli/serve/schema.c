@@ -37,7 +37,7 @@ typedef struct writer {
 static unsigned value_rule(writer *it, const json_t *schema);
 
 /* What is said first stays. */
-static void cannot(writer *it, const char *format, const char *what)
+static void serve_schema_cannot(writer *it, const char *format, const char *what)
 {
     if (!it->why)
         it->why = text_print(format, what);
@@ -47,7 +47,7 @@ static void cannot(writer *it, const char *format, const char *what)
 static unsigned next_rule(writer *it)
 {
     if (it->count >= MOST_RULES)
-        cannot(it, "the schema is too large%s", "");
+        serve_schema_cannot(it, "the schema is too large%s", "");
     return it->count++;
 }
 
@@ -108,13 +108,13 @@ static tails put_property(writer *it, const json_t *schema, const char *name, co
     return made;
 }
 
-static void check_required(writer *it, const json_t *schema, const json_t *properties)
+static void serve_schema_check_required(writer *it, const json_t *schema, const json_t *properties)
 {
     const json_t *list = json_object_get(schema, "required");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *one = json_string_value(json_array_get(list, i));
         if (!one || !json_object_get(properties, one))
-            cannot(it, "'required' names '%s', which is none of the properties", one ? one : "");
+            serve_schema_cannot(it, "'required' names '%s', which is none of the properties", one ? one : "");
     }
 }
 
@@ -123,7 +123,7 @@ static void put_object(writer *it, const json_t *schema, unsigned rule)
     const json_t *properties = json_object_get(schema, "properties"), *more;
     size_t count = json_object_size(properties), at = 0;
     more = json_object_get(schema, "additionalProperties");
-    check_required(it, schema, properties);
+    serve_schema_check_required(it, schema, properties);
     if (count == 0 && json_is_object(more)) {
         unsigned value = value_rule(it, more);
         fprintf(it->rules, "r%u ::= \"{\" ws (string \":\" ws r%u ws (\",\" ws string \":\" ws r%u ws)*)? \"}\"\n",
@@ -147,12 +147,12 @@ static void put_object(writer *it, const json_t *schema, unsigned rule)
 /* ---- arrays, strings ------------------------------------------------------------------------------------------------- */
 
 /* A count of the schema's; `otherwise` if it says nothing. */
-static json_int_t count_of(writer *it, const json_t *schema, const char *key, json_int_t otherwise)
+static json_int_t serve_schema_count_of(writer *it, const json_t *schema, const char *key, json_int_t otherwise)
 {
     enum { MOST = 2000 };
     const json_t *value = json_object_get(schema, key);
     if (value && (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > MOST))
-        cannot(it, "'%s' is a whole number up to 2000", key);
+        serve_schema_cannot(it, "'%s' is a whole number up to 2000", key);
     return value ? json_integer_value(value) : otherwise;
 }
 
@@ -167,10 +167,11 @@ static void put_times(FILE *to, json_int_t least, json_int_t most)
 static void put_array(writer *it, const json_t *schema, unsigned rule)
 {
     const json_t *items = json_object_get(schema, "items");
-    json_int_t least = count_of(it, schema, "minItems", 0), most = count_of(it, schema, "maxItems", -1);
+    json_int_t least = serve_schema_count_of(it, schema, "minItems", 0),
+               most = serve_schema_count_of(it, schema, "maxItems", -1);
     unsigned value = next_rule(it);
     if (most >= 0 && least > most)
-        cannot(it, "'minItems' is more than '%s'", "maxItems");
+        serve_schema_cannot(it, "'minItems' is more than '%s'", "maxItems");
     if (json_is_object(items))
         fprintf(it->rules, "r%u ::= r%u ws\n", value, value_rule(it, items));
     else
@@ -186,7 +187,8 @@ static void put_array(writer *it, const json_t *schema, unsigned rule)
 
 static void put_string(writer *it, const json_t *schema, unsigned rule)
 {
-    json_int_t least = count_of(it, schema, "minLength", 0), most = count_of(it, schema, "maxLength", -1);
+    json_int_t least = serve_schema_count_of(it, schema, "minLength", 0),
+               most = serve_schema_count_of(it, schema, "maxLength", -1);
     fprintf(it->rules, "r%u ::= \"\\\"\" char", rule);
     put_times(it->rules, least, most);
     fputs(" \"\\\"\"\n", it->rules);
@@ -209,7 +211,7 @@ static void put_type(writer *it, const json_t *schema, const char *type, unsigne
     else if (strcmp(type, "string") == 0)
         put_string(it, schema, rule);
     else
-        cannot(it, "there is no type '%.40s'", type);
+        serve_schema_cannot(it, "there is no type '%.40s'", type);
 }
 
 /* One of several, each a rule of its own: schemas, literals, types. */
@@ -233,7 +235,7 @@ static void put_choice(writer *it, const json_t *schema, const json_t *list, uns
         }
     }
     if (count == 0)
-        cannot(it, "a list of %s is empty", literals ? "values" : "schemas");
+        serve_schema_cannot(it, "a list of %s is empty", literals ? "values" : "schemas");
     fprintf(it->rules, "r%u ::=", rule);
     for (size_t i = 0; i < count && !it->why; i++)
         fprintf(it->rules, "%s r%u", i ? " |" : "", rules[i]);
@@ -242,7 +244,7 @@ static void put_choice(writer *it, const json_t *schema, const json_t *list, uns
 }
 
 /* Of "#/$defs/Name". */
-static const json_t *find_named(const writer *it, const char *path)
+static const json_t *serve_schema_find_named(const writer *it, const char *path)
 {
     static const char *const places[] = {"$defs", "definitions"};
     if (strcmp(path, "#") == 0)
@@ -257,7 +259,7 @@ static const json_t *find_named(const writer *it, const char *path)
 
 static void put_named(writer *it, const char *path, unsigned rule)
 {
-    const json_t *schema = find_named(it, path);
+    const json_t *schema = serve_schema_find_named(it, path);
     unsigned target = 0;
     bool known = false;
     for (size_t i = 0; i < it->named_count; i++)
@@ -266,7 +268,7 @@ static void put_named(writer *it, const char *path, unsigned rule)
             known = true;
         }
     if (!schema || it->named_count == MOST_NAMED) {
-        cannot(it, "'$ref' leads to no definition here: '%.100s'", path);
+        serve_schema_cannot(it, "'$ref' leads to no definition here: '%.100s'", path);
         return;
     }
     if (!known) {
@@ -298,7 +300,7 @@ static void check_words(writer *it, const json_t *schema)
         for (size_t i = 0; i < sizeof known / sizeof *known && !found; i++)
             found = strcmp(known[i], key) == 0;
         if (!found)
-            cannot(it, "a grammar cannot hold the schema's '%.60s'", key);
+            serve_schema_cannot(it, "a grammar cannot hold the schema's '%.60s'", key);
     }
 }
 
@@ -310,7 +312,7 @@ static void put_value(writer *it, const json_t *schema, unsigned rule)
     any = any ? any : json_object_get(schema, "oneOf");
     check_words(it, schema);
     if (json_array_size(all) > 1)
-        cannot(it, "a grammar cannot hold '%s' of several schemas", "allOf");
+        serve_schema_cannot(it, "a grammar cannot hold '%s' of several schemas", "allOf");
     if (json_is_string(ref)) {
         put_named(it, json_string_value(ref), rule);
     } else if (one) {
@@ -342,7 +344,7 @@ static unsigned value_rule(writer *it, const json_t *schema)
     else if (json_is_object(schema))
         put_value(it, schema, rule);
     else
-        cannot(it, "a schema is an object%s", "");
+        serve_schema_cannot(it, "a schema is an object%s", "");
     return rule;
 }
 

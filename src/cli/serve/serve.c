@@ -40,7 +40,7 @@ static int add_key(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int set_budget(const arg *option, const char *value, void *to)
+static int serve_set_budget(const arg *option, const char *value, void *to)
 {
     (void)option;
     (void)to;
@@ -54,7 +54,7 @@ static const arg options[] = {
      .at = offsetof(serve_args, host)},
     {"port", "N", "and at which port (default: 8000; 0: any that is free)", ARG_COUNT, .at = offsetof(serve_args, port),
      .least = 0, .most = 65535},
-    {"budget", "SIZE", "of every device: all models together hold no more", ARG_CALL, .read = set_budget},
+    {"budget", "SIZE", "of every device: all models together hold no more", ARG_CALL, .read = serve_set_budget},
     {"cores", "N", "that all models together compute with (default: those of the affinity and the cgroups)", ARG_COUNT,
      .at = offsetof(serve_args, cores), .least = 1, .most = 1024},
     {"load", NULL, "load all models before the first request, not when they are asked for", ARG_FLAG,
@@ -210,7 +210,7 @@ static const ws_route routes[] = {
 
 /* ---- from the beginning to the end ------------------------------------------------------------------------------------- */
 
-static char *read_text(const char *path)
+static char *serve_read_text(const char *path)
 {
     char *text = NULL, part[4096];
     size_t bytes = 0, got;
@@ -236,7 +236,7 @@ static void allow_files(void)
         weir_log(WEIR_LOG_INFO, "serve: as many files as before");
 }
 
-static int begin(const serve_args *args, served *all, char *texts[2])
+static int serve_begin(const serve_args *args, served *all, char *texts[2])
 {
     ws_options wanted = {.host = args->host,
                          .port = (uint16_t)args->port,
@@ -249,7 +249,7 @@ static int begin(const serve_args *args, served *all, char *texts[2])
     wanted.limits.waiting = args->queue;
     const char *files[2] = {args->certificate, args->private_key};
     for (int i = 0; i < 2; i++) {
-        texts[i] = read_text(files[i]);
+        texts[i] = serve_read_text(files[i]);
         if (files[i] && !texts[i])
             return cli_fail("%s cannot be read", files[i]);
     }
@@ -289,7 +289,7 @@ static void wait_for_signal(const sigset_t *signals, sources *from)
 }
 
 /* From when it listens. */
-static int run(const serve_args *args, served *all, sources *from, const sigset_t *signals)
+static int serve_run(const serve_args *args, served *all, sources *from, const sigset_t *signals)
 {
     state_watch(all);
     if (sources_watch(from) != WEIR_OK)
@@ -302,7 +302,7 @@ static int run(const serve_args *args, served *all, sources *from, const sigset_
     return status;
 }
 
-static int set_cores(unsigned cores)
+static int serve_set_cores(unsigned cores)
 {
     char text[16];
     snprintf(text, sizeof text, "%u", cores);
@@ -310,7 +310,7 @@ static int set_cores(unsigned cores)
 }
 
 /* Takes the configuration. */
-static int serve(const serve_args *args, server_config *file)
+static int serve_serve(const serve_args *args, server_config *file)
 {
     served all = {.choice = &args->choice,
                   .runs = args->workers,
@@ -328,13 +328,13 @@ static int serve(const serve_args *args, server_config *file)
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     allow_files();
-    int status = set_cores(args->cores);
+    int status = serve_set_cores(args->cores);
     if (status < 0)
         status = sources_begin(from, args->load);
     if (status < 0)
-        status = begin(args, &all, texts);
+        status = serve_begin(args, &all, texts);
     if (status < 0)
-        status = run(args, &all, from, &signals);
+        status = serve_run(args, &all, from, &signals);
     state_unwatch(all.state);
     if (served_clear(&all) != WEIR_OK)
         cli_fail("%s", weir_detail());
@@ -361,7 +361,7 @@ server_config *serve_config(const char *path)
     return config_read(path, options, &file) == WEIR_OK ? file : NULL;
 }
 
-static int refuse(const char *path, const server_config *file)
+static int serve_refuse(const char *path, const server_config *file)
 {
     for (size_t i = 0; i < file->problem_count; i++)
         (void)cli_fail("%s: %s", path, file->problems[i]);
@@ -392,18 +392,18 @@ int verb_serve(int argc, char **argv)
     serve_args args = usual;
     int status = args_read(&table, argc, argv, &args, NULL);
     if (status >= 0 || !args.config)
-        return status >= 0 ? status : serve(&args, NULL);
+        return status >= 0 ? status : serve_serve(&args, NULL);
     const char *path = args.config;
     server_config *file = serve_config(path);
     if (!file)
         return cli_fail("%s", weir_detail());
-    status = file->problem_count ? refuse(path, file) : read_both(file, argc, argv, &args);
+    status = file->problem_count ? serve_refuse(path, file) : read_both(file, argc, argv, &args);
     if (status >= 0) {
         config_free(file);
         return status;
     }
     char **operands = args.words;
-    status = serve(&args, file);
+    status = serve_serve(&args, file);
     free(operands);
     return status;
 }

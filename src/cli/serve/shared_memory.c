@@ -39,7 +39,7 @@ shared_regions *shared_create(void)
 }
 
 /* With the lock. */
-static void drop(region *one)
+static void shared_memory_drop(region *one)
 {
     if (--one->references > 0)
         return;
@@ -50,7 +50,7 @@ static void drop(region *one)
 }
 
 /* With the lock: takes it out of the list; `name` NULL: all. */
-static void forget(shared_regions *all, const char *name)
+static void shared_memory_forget(shared_regions *all, const char *name)
 {
     region **link = &all->first;
     while (*link) {
@@ -61,7 +61,7 @@ static void forget(shared_regions *all, const char *name)
         }
         *link = one->next;
         all->count--;
-        drop(one);
+        shared_memory_drop(one);
     }
 }
 
@@ -69,13 +69,13 @@ void shared_free(shared_regions *all)
 {
     if (!all)
         return;
-    forget(all, NULL);
+    shared_memory_forget(all, NULL);
     pthread_mutex_destroy(&all->lock);
     free(all);
 }
 
 /* With the lock. */
-static region *find(const shared_regions *all, const char *name)
+static region *shared_memory_find(const shared_regions *all, const char *name)
 {
     region *one = all->first;
     while (one && strcmp(one->name, name) != 0)
@@ -95,35 +95,36 @@ typedef struct part {
     uint64_t at, bytes;
 } part;
 
-static void end(shared_regions *all, const part *it)
+static void shared_memory_end(shared_regions *all, const part *it)
 {
     pthread_mutex_lock(&all->lock);
-    drop(it->of);
+    shared_memory_drop(it->of);
     pthread_mutex_unlock(&all->lock);
 }
 
 /* A whole number that is not negative; without one `otherwise`. */
-static bool read_number(const json_t *value, uint64_t otherwise, uint64_t *out)
+static bool shared_memory_read_number(const json_t *value, uint64_t otherwise, uint64_t *out)
 {
     *out = value ? (uint64_t)json_integer_value(value) : otherwise;
     return !value || (json_is_integer(value) && json_integer_value(value) >= 0);
 }
 
 /* Which part of a region the parameters mean. */
-static weir_status begin(shared_regions *all, const json_t *parameters, part *out)
+static weir_status shared_memory_begin(shared_regions *all, const json_t *parameters, part *out)
 {
     const char *name = json_string_value(json_object_get(parameters, "shared_memory_region"));
     const json_t *bytes = json_object_get(parameters, "shared_memory_byte_size");
     if (!all)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "shared memory is taken by a server that is started with --shared-memory");
-    if (!name || !bytes || !read_number(bytes, 0, &out->bytes) ||
-        !read_number(json_object_get(parameters, "shared_memory_offset"), 0, &out->at) || out->bytes > MOST_BYTES)
+    if (!name || !bytes || !shared_memory_read_number(bytes, 0, &out->bytes) ||
+        !shared_memory_read_number(json_object_get(parameters, "shared_memory_offset"), 0, &out->at) ||
+        out->bytes > MOST_BYTES)
         return weir_fail(WEIR_ERR_INVALID,
                          "a tensor in shared memory needs shared_memory_region, "
                          "shared_memory_byte_size (1 GiB at most), and may have shared_memory_offset");
     pthread_mutex_lock(&all->lock);
-    region *one = find(all, name);
+    region *one = shared_memory_find(all, name);
     bool inside = one && out->at <= one->bytes && out->bytes <= one->bytes - out->at;
     if (inside)
         one->references++;
@@ -139,7 +140,7 @@ static weir_status begin(shared_regions *all, const json_t *parameters, part *ou
 weir_status shared_read(shared_regions *all, const json_t *parameters, char **data, size_t *bytes)
 {
     part it;
-    weir_status status = begin(all, parameters, &it);
+    weir_status status = shared_memory_begin(all, parameters, &it);
     if (status != WEIR_OK)
         return status;
     char *to = text_zeroed(it.bytes, 1);
@@ -151,7 +152,7 @@ weir_status shared_read(shared_regions *all, const json_t *parameters, char **da
         free(to);
         to = NULL;
     }
-    end(all, &it);
+    shared_memory_end(all, &it);
     *data = to;
     *bytes = got;
     return status;
@@ -160,7 +161,7 @@ weir_status shared_read(shared_regions *all, const json_t *parameters, char **da
 weir_status shared_write(shared_regions *all, const json_t *parameters, const void *data, size_t bytes)
 {
     part it;
-    weir_status status = begin(all, parameters, &it);
+    weir_status status = shared_memory_begin(all, parameters, &it);
     if (status != WEIR_OK)
         return status;
     size_t put = 0;
@@ -172,14 +173,14 @@ weir_status shared_write(shared_regions *all, const json_t *parameters, const vo
     if (status == WEIR_OK && put < bytes)
         status =
             weir_fail(WEIR_ERR_SYSTEM, "the shared memory '%.60s' cannot be written: %s", it.of->name, strerror(errno));
-    end(all, &it);
+    shared_memory_end(all, &it);
     return status;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 /* False: the server does not allow it, and has said so. */
-static bool allowed(ws_request *request, const served *all)
+static bool shared_memory_allowed(ws_request *request, const served *all)
 {
     if (!all->regions)
         v2_lacking(request, NULL);
@@ -198,7 +199,7 @@ void shared_status(ws_request *request, void *user)
     served *all = user;
     const char *name = ws_segment(request, 0);
     json_t *list = json_array();
-    if (!allowed(request, all)) {
+    if (!shared_memory_allowed(request, all)) {
         json_decref(list);
         return;
     }
@@ -235,14 +236,15 @@ static weir_status open_memory(const char *key, uint64_t offset, uint64_t bytes,
                      (unsigned long long)bytes, (unsigned long long)offset);
 }
 
-static weir_status add(shared_regions *all, const char *name, const char *key, uint64_t offset, uint64_t bytes)
+static weir_status shared_memory_add(shared_regions *all, const char *name, const char *key, uint64_t offset,
+                                     uint64_t bytes)
 {
     int file = -1;
     weir_status status = open_memory(key, offset, bytes, &file);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&all->lock);
-    if (find(all, name))
+    if (shared_memory_find(all, name))
         status = weir_fail(WEIR_ERR_INVALID, "shared memory is registered as '%.60s' already", name);
     else if (all->count == MOST_REGIONS)
         status = weir_fail(WEIR_ERR_INVALID, "%d regions of shared memory are registered, and no more are taken",
@@ -269,17 +271,17 @@ void shared_register(ws_request *request, void *user)
 {
     served *all = user;
     uint64_t offset, bytes;
-    json_t *body = allowed(request, all) ? body_json(request) : NULL;
+    json_t *body = shared_memory_allowed(request, all) ? body_json(request) : NULL;
     if (!body)
         return;
     const char *key = json_string_value(json_object_get(body, "key"));
     const json_t *size = json_object_get(body, "byte_size");
     weir_status status = WEIR_ERR_INVALID;
-    if (!key || !key[0] || !size || !read_number(size, 0, &bytes) || bytes == 0 ||
-        !read_number(json_object_get(body, "offset"), 0, &offset))
+    if (!key || !key[0] || !size || !shared_memory_read_number(size, 0, &bytes) || bytes == 0 ||
+        !shared_memory_read_number(json_object_get(body, "offset"), 0, &offset))
         status = weir_fail(WEIR_ERR_INVALID, "shared memory has a key, a byte_size, and may have an offset");
     else
-        status = add(all->regions, ws_segment(request, 0), key, offset, bytes);
+        status = shared_memory_add(all->regions, ws_segment(request, 0), key, offset, bytes);
     if (status == WEIR_OK)
         answer_json(request, 200, json_object());
     else
@@ -292,10 +294,10 @@ void shared_unregister(ws_request *request, void *user)
 {
     served *all = user;
     const char *name = ws_segment(request, 0);
-    if (!allowed(request, all))
+    if (!shared_memory_allowed(request, all))
         return;
     pthread_mutex_lock(&all->regions->lock);
-    forget(all->regions, name[0] ? name : NULL);
+    shared_memory_forget(all->regions, name[0] ? name : NULL);
     pthread_mutex_unlock(&all->regions->lock);
     answer_json(request, 200, json_object());
 }

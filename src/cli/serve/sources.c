@@ -67,7 +67,7 @@ static bool is_folder(const char *path)
 }
 
 /* A folder can be a model itself. */
-static bool is_model(const char *path)
+static bool sources_is_model(const char *path)
 {
     weir_manifest *manifest = NULL;
     bool is = manifest_read(path, &manifest) == WEIR_OK;
@@ -75,13 +75,13 @@ static bool is_model(const char *path)
     return is;
 }
 
-static int by_name(const void *a, const void *b)
+static int sources_by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* What is in a folder, in order; for the caller to free, one by one. False: it cannot be read. */
-static bool list_folder(const char *folder, char ***names, size_t *count)
+static bool sources_list_folder(const char *folder, char ***names, size_t *count)
 {
     DIR *open = opendir(folder);
     *names = NULL;
@@ -95,15 +95,15 @@ static bool list_folder(const char *folder, char ***names, size_t *count)
         }
     closedir(open);
     if (*count)
-        qsort(*names, *count, sizeof **names, by_name);
+        qsort(*names, *count, sizeof **names, sources_by_name);
     return true;
 }
 
-static bool add_folder(entries *to, const char *folder, const json_t *config)
+static bool sources_add_folder(entries *to, const char *folder, const json_t *config)
 {
     char **names;
     size_t count;
-    if (!list_folder(folder, &names, &count))
+    if (!sources_list_folder(folder, &names, &count))
         return false;
     for (size_t i = 0; i < count; i++) {
         add_entry(to, NULL, names[i], config, true);
@@ -114,7 +114,7 @@ static bool add_folder(entries *to, const char *folder, const json_t *config)
 }
 
 /* False: a folder cannot be read, which is said. */
-static bool collect(const sources *from, entries *to)
+static bool sources_collect(const sources *from, entries *to)
 {
     const json_t *defaults = from->file ? json_object_get(from->file->root, "defaults") : NULL;
     const char *name;
@@ -122,16 +122,16 @@ static bool collect(const sources *from, entries *to)
     bool good = true;
     for (size_t i = 0; i < from->word_count; i++) {
         char *path = engine_file_named(from->words[i]);
-        if (!is_folder(path) || is_model(path))
+        if (!is_folder(path) || sources_is_model(path))
             add_entry(to, NULL, path, defaults, false);
-        else if (!add_folder(to, path, defaults))
+        else if (!sources_add_folder(to, path, defaults))
             good = weir_fail(WEIR_ERR_SYSTEM, "the folder %s cannot be read", path) == WEIR_OK;
         free(path);
     }
     if (!from->file)
         return good;
     for (size_t i = 0; i < from->file->folder_count; i++)
-        if (!add_folder(to, from->file->folders[i], defaults))
+        if (!sources_add_folder(to, from->file->folders[i], defaults))
             good = weir_fail(WEIR_ERR_SYSTEM, "the folder %s cannot be read", from->file->folders[i]) == WEIR_OK;
     json_object_foreach(from->file->models, name, model)
     {
@@ -154,7 +154,7 @@ static void made_clear(made *models)
 }
 
 /* Whether some engine takes the file, on whatever device and with however much memory. */
-static bool is_taken(const served *all, const char *path)
+static bool sources_is_taken(const served *all, const char *path)
 {
     weir_manifest *manifest = NULL;
     weir_choice *choice = NULL;
@@ -189,7 +189,7 @@ static const served_model *namesake(const made *models, const served_model *mode
 static weir_status make_one(const sources *from, const entry *wanted, made *to)
 {
     served_model *model;
-    if (wanted->may_be_none && !is_taken(from->all, wanted->path))
+    if (wanted->may_be_none && !sources_is_taken(from->all, wanted->path))
         return WEIR_OK;
     weir_status status = served_model_make(from->all, wanted->name, wanted->path, wanted->config, &model);
     if (status != WEIR_OK) {
@@ -212,9 +212,9 @@ static weir_status make_one(const sources *from, const entry *wanted, made *to)
 
 /* ---- the beginning ----------------------------------------------------------------------------------------------- */
 
-static char *look(sources *from);
+static char *sources_look(sources *from);
 
-static weir_status put(sources *from, served_model *model)
+static weir_status sources_put(sources *from, served_model *model)
 {
     weir_status status = served_put(from->all, model);
     char *why = status == WEIR_OK ? NULL : text_copy(weir_detail());
@@ -224,10 +224,10 @@ static weir_status put(sources *from, served_model *model)
     return status;
 }
 
-static weir_status begin(sources *from, made *models, bool all)
+static weir_status serve_sources_begin(sources *from, made *models, bool all)
 {
     entries wanted = {.list = NULL};
-    weir_status status = collect(from, &wanted) ? WEIR_OK : WEIR_ERR_SYSTEM;
+    weir_status status = sources_collect(from, &wanted) ? WEIR_OK : WEIR_ERR_SYSTEM;
     for (size_t i = 0; i < wanted.count && status == WEIR_OK; i++)
         status = make_one(from, &wanted.list[i], models);
     entries_clear(&wanted);
@@ -237,7 +237,7 @@ static weir_status begin(sources *from, made *models, bool all)
     if (status == WEIR_OK)
         status = served_open(from->all, models->list, models->count);
     for (size_t i = 0; i < models->count && status == WEIR_OK; i++)
-        status = put(from, models->list[i]);
+        status = sources_put(from, models->list[i]);
     for (size_t i = 0; i < models->count && status == WEIR_OK; i++)
         if (all || config_flag(models->list[i]->config, "load", false))
             status = weir_pool_load(from->all->pool, models->list[i]->name, 0);
@@ -247,8 +247,8 @@ static weir_status begin(sources *from, made *models, bool all)
 int sources_begin(sources *from, bool load_all)
 {
     made models = {.list = NULL};
-    from->taken = look(from);
-    weir_status status = begin(from, &models, load_all);
+    from->taken = sources_look(from);
+    weir_status status = serve_sources_begin(from, &models, load_all);
     made_clear(&models);
     return status == WEIR_OK ? -1 : cli_fail("%s", weir_detail());
 }
@@ -261,7 +261,7 @@ static void complain(void)
 }
 
 /* What can be told to a model that is there: its pin, how long it stays, its further names. */
-static void tell(sources *from, served_model *old, const served_model *model)
+static void sources_tell(sources *from, served_model *old, const served_model *model)
 {
     served *all = from->all;
     uint64_t keep = atomic_load(&model->keep_alive);
@@ -280,7 +280,7 @@ static void tell(sources *from, served_model *old, const served_model *model)
     json_decref(before);
 }
 
-static bool goes_on(sources *from, const char *name)
+static bool sources_goes_on(sources *from, const char *name)
 {
     pthread_mutex_lock(&from->lock);
     bool stops = from->stops;
@@ -298,14 +298,15 @@ static void follow_one(sources *from, served_model *model)
         old = NULL;
     }
     if (old && strcmp(old->stamp, model->stamp) == 0 && config_same_model(old->config, model->config)) {
-        tell(from, old, model);
-    } else if (goes_on(from, model->name)) {
+        sources_tell(from, old, model);
+    } else if (sources_goes_on(from, model->name)) {
         bool loads = config_flag(model->config, "load", false) && !old;
-        if (put(from, model) != WEIR_OK || (loads && weir_pool_load(from->all->pool, model->name, 0) != WEIR_OK))
+        if (sources_put(from, model) != WEIR_OK ||
+            (loads && weir_pool_load(from->all->pool, model->name, 0) != WEIR_OK))
             complain();
         else
             weir_log(WEIR_LOG_INFO, "serve: %s is %s", model->name, old ? "replaced" : "added");
-        (void)goes_on(from, NULL);
+        (void)sources_goes_on(from, NULL);
     }
     served_drop(old);
 }
@@ -329,11 +330,11 @@ static void remove_others(sources *from, const made *models, const entries *fail
     served_list_free(list, count);
 }
 
-static void follow(sources *from)
+static void sources_follow(sources *from)
 {
     entries wanted = {.list = NULL}, failed = {.list = NULL};
     made models = {.list = NULL};
-    bool whole = collect(from, &wanted);
+    bool whole = sources_collect(from, &wanted);
     if (!whole)
         complain();
     for (size_t i = 0; i < wanted.count; i++)
@@ -343,7 +344,7 @@ static void follow(sources *from)
         }
     if (whole)
         remove_others(from, &models, &failed);
-    for (size_t i = 0; i < models.count && goes_on(from, NULL); i++)
+    for (size_t i = 0; i < models.count && sources_goes_on(from, NULL); i++)
         follow_one(from, models.list[i]);
     made_clear(&models);
     entries_clear(&failed);
@@ -378,7 +379,7 @@ static void look_at_folder(FILE *to, const char *folder)
 {
     char **names;
     size_t count;
-    if (!list_folder(folder, &names, &count))
+    if (!sources_list_folder(folder, &names, &count))
         return;
     for (size_t i = 0; i < count; i++) {
         served_stamp(to, names[i]);
@@ -388,7 +389,7 @@ static void look_at_folder(FILE *to, const char *folder)
 }
 
 /* A text that is another one when a file that matters is. */
-static char *look(sources *from)
+static char *sources_look(sources *from)
 {
     char *text = NULL;
     const char *name;
@@ -422,7 +423,7 @@ static char *look(sources *from)
 /* Whether files have changed, and stayed so since the last look: what is being written is left alone. */
 static bool has_changed(sources *from)
 {
-    char *now = look(from);
+    char *now = sources_look(from);
     bool still = from->seen && strcmp(from->seen, now) == 0, changed = strcmp(from->taken, now) != 0;
     free(from->seen);
     from->seen = now;
@@ -444,7 +445,7 @@ static bool wait_a_second(sources *from, bool *again)
     return !stops;
 }
 
-static void *watch(void *user)
+static void *serve_sources_watch(void *user)
 {
     sources *from = user;
     bool again;
@@ -453,8 +454,8 @@ static void *watch(void *user)
         if (!told && !has_changed(from))
             continue;
         free(from->taken);
-        from->taken = look(from);
-        follow(from);
+        from->taken = sources_look(from);
+        sources_follow(from);
     }
     pthread_mutex_lock(&from->lock);
     from->has_ended = true;
@@ -480,7 +481,7 @@ sources *sources_create(served *all, char **words, size_t count, const char *pat
 
 weir_status sources_watch(sources *from)
 {
-    from->watches = pthread_create(&from->thread, NULL, watch, from) == 0;
+    from->watches = pthread_create(&from->thread, NULL, serve_sources_watch, from) == 0;
     return from->watches ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no thread to look for changes of models");
 }
 

@@ -38,7 +38,7 @@ static double seconds_since_1970(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-static uint64_t now(void)
+static uint64_t serve_state_now(void)
 {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
@@ -81,7 +81,7 @@ static bool ends_within(served_state *state, time_t seconds)
     return ends;
 }
 
-static void *watch(void *user)
+static void *serve_state_watch(void *user)
 {
     served *all = user;
     do
@@ -94,7 +94,7 @@ void state_watch(served *all)
 {
     served_state *state = all->state;
     if (state)
-        state->watches = pthread_create(&state->watcher, NULL, watch, all) == 0;
+        state->watches = pthread_create(&state->watcher, NULL, serve_state_watch, all) == 0;
     if (!state || !state->watches)
         weir_log(WEIR_LOG_WARNING, "serve: no thread that looks at the memory: the page has no past to show");
 }
@@ -127,7 +127,7 @@ void state_event(served_state *state, const weir_pool_event *event)
 {
     if (!state || event->kind == WEIR_POOL_EVENT_DECIDED)
         return;
-    uint64_t at = now();
+    uint64_t at = serve_state_now();
     happened one = {.kind = event->kind, .bytes = event->bytes};
     one.time = seconds_since_1970() - (double)(at > event->time ? at - event->time : 0) * 1e-9;
     snprintf(one.name, sizeof one.name, "%s", event->name);
@@ -145,7 +145,7 @@ void state_event(served_state *state, const weir_pool_event *event)
 void state_run_begins(served_run *run)
 {
     served_state *state = run->all->state;
-    run->since = now();
+    run->since = serve_state_now();
     run->granted = 0;
     if (!state)
         return;
@@ -161,7 +161,7 @@ void state_run_granted(served_run *run, served_model *version)
     served_model *before = run->model;
     if (state)
         pthread_mutex_lock(&state->lock);
-    run->granted = now();
+    run->granted = serve_state_now();
     run->model = version;
     if (state)
         pthread_mutex_unlock(&state->lock);
@@ -184,7 +184,7 @@ void state_run_ends(served_run *run)
 
 /* ---- what is shown ----------------------------------------------------------------------------------------------- */
 
-static json_t *seconds_json(uint64_t nanoseconds)
+static json_t *serve_state_seconds_json(uint64_t nanoseconds)
 {
     return json_real((double)nanoseconds * 1e-9);
 }
@@ -197,7 +197,7 @@ static void add_wait(weir_pool *pool, json_t *object, uint64_t id)
         return;
     json_object_set_new(object, "reason", json_string(weir_pool_cause_name(answer.cause)));
     json_object_set_new(object, "position", text_json_count(answer.position));
-    json_object_set_new(object, "expected", answer.expected ? seconds_json(answer.expected) : json_null());
+    json_object_set_new(object, "expected", answer.expected ? serve_state_seconds_json(answer.expected) : json_null());
 }
 
 /* The pool is asked without the lock, as a run is noted while the pool may be busy. */
@@ -208,11 +208,12 @@ static json_t *requests_json(served *all)
     size_t at, count = 0;
     pthread_mutex_lock(&state->lock);
     for (const served_run *run = state->runs; run && count < MOST_REQUESTS; run = run->next, count++)
-        json_array_insert_new(list, 0,
-                              json_pack("{s:o, s:o, s:o, s:s, s:o}", "id", text_json_count(run->id), "model",
-                                        text_json(run->model ? run->model->name : "?"), "path",
-                                        text_json(ws_path(run->request)), "state", run->granted ? "running" : "waiting",
-                                        "seconds", seconds_json(now() - (run->granted ? run->granted : run->since))));
+        json_array_insert_new(
+            list, 0,
+            json_pack("{s:o, s:o, s:o, s:s, s:o}", "id", text_json_count(run->id), "model",
+                      text_json(run->model ? run->model->name : "?"), "path", text_json(ws_path(run->request)), "state",
+                      run->granted ? "running" : "waiting", "seconds",
+                      serve_state_seconds_json(serve_state_now() - (run->granted ? run->granted : run->since))));
     pthread_mutex_unlock(&state->lock);
     json_array_foreach(list, at, one)
     {
@@ -242,7 +243,7 @@ static json_t *events_json(served_state *state)
     return list;
 }
 
-static json_t *classes_json(const uint64_t *bytes)
+static json_t *serve_state_classes_json(const uint64_t *bytes)
 {
     json_t *object = json_object();
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
@@ -263,11 +264,11 @@ static void add_counts(json_t *object, const weir_pool_entry *entry, served_mode
                   {"runs_failed", its.failures},   {"runs_cancelled", its.cancelled}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         json_object_set_new(object, counts[i].key, text_json_count(counts[i].value));
-    json_object_set_new(object, "run_seconds", seconds_json(its.computed));
+    json_object_set_new(object, "run_seconds", serve_state_seconds_json(its.computed));
 }
 
 /* What it costs: bytes, and the time to have it back. */
-static json_t *model_json(served *all, const weir_pool_entry *entry)
+static json_t *serve_state_model_json(served *all, const weir_pool_entry *entry)
 {
     served_model *model = served_version(all, entry->name, entry->version);
     char *obstacle = served_obstacle(all, entry);
@@ -282,14 +283,14 @@ static json_t *model_json(served *all, const weir_pool_entry *entry)
     json_object_set_new(object, "promised", text_json_count(entry->promised));
     json_object_set_new(object, "predicted_peak", text_json_count(entry->predicted_peak));
     json_object_set_new(object, "measured_peak", text_json_count(entry->measured_peak));
-    json_object_set_new(object, "predicted", classes_json(entry->predicted));
-    json_object_set_new(object, "measured", classes_json(entry->measured));
+    json_object_set_new(object, "predicted", serve_state_classes_json(entry->predicted));
+    json_object_set_new(object, "measured", serve_state_classes_json(entry->measured));
     json_object_set_new(object, "running", text_json_count(entry->running));
     json_object_set_new(object, "waiting", text_json_count(entry->waiting));
     json_object_set_new(object, "expires",
-                        entry->expires == WEIR_POOL_NONE ? json_null() : seconds_json(entry->expires));
-    json_object_set_new(object, "load_seconds", seconds_json(entry->load_time));
-    json_object_set_new(object, "resume_seconds", seconds_json(entry->resume_time));
+                        entry->expires == WEIR_POOL_NONE ? json_null() : serve_state_seconds_json(entry->expires));
+    json_object_set_new(object, "load_seconds", serve_state_seconds_json(entry->load_time));
+    json_object_set_new(object, "resume_seconds", serve_state_seconds_json(entry->resume_time));
     json_object_set_new(object, "progress",
                         entry->state == WEIR_POOL_LOADING ? json_real(entry->progress) : json_null());
     add_counts(object, entry, model);
@@ -298,7 +299,7 @@ static json_t *model_json(served *all, const weir_pool_entry *entry)
     return object;
 }
 
-static int by_name(const void *a, const void *b)
+static int serve_state_by_name(const void *a, const void *b)
 {
     const weir_pool_entry *x = a, *y = b;
     int order = strcmp(x->name, y->name);
@@ -311,9 +312,9 @@ static json_t *models_json(served *all)
     json_t *list = json_array();
     size_t count;
     weir_pool_entry *entries = served_entries(all, &count);
-    qsort(entries, count, sizeof *entries, by_name); /* one that was unloaded by hand is the pool's last */
+    qsort(entries, count, sizeof *entries, serve_state_by_name); /* one that was unloaded by hand is the pool's last */
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, model_json(all, &entries[i]));
+        json_array_append_new(list, serve_state_model_json(all, &entries[i]));
     free(entries);
     return list;
 }
@@ -328,7 +329,7 @@ static json_t *http_json(ws_server *server)
                      text_json_count(s.cancelled));
 }
 
-static void refuse_unknown(ws_request *request)
+static void serve_state_refuse_unknown(ws_request *request)
 {
     ws_refuse(request, 503, "no_state", "the server keeps no state, as it had no memory for it", 0);
 }
@@ -340,7 +341,7 @@ void state_now(ws_request *request, void *user)
     json_t *devices = json_array(), *device;
     if (!all->state) {
         json_decref(devices);
-        refuse_unknown(request);
+        serve_state_refuse_unknown(request);
         return;
     }
     for (size_t i = 0; (device = device_json(all->pool, i)); i++)
@@ -358,7 +359,7 @@ void state_history(ws_request *request, void *user)
 {
     const served *all = user;
     if (!all->state) {
-        refuse_unknown(request);
+        serve_state_refuse_unknown(request);
         return;
     }
     ws_add_header(request, "Cache-Control", "no-store");

@@ -9,7 +9,7 @@
 
 /* ---- counting ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t milliseconds(void)
+static uint64_t statistics_milliseconds(void)
 {
     struct timespec at;
     clock_gettime(CLOCK_REALTIME, &at);
@@ -43,7 +43,7 @@ void served_count(served_run *run)
     if (!run->ended)
         return;
     served_statistics *to = &run->model->statistics;
-    uint64_t now = served_now(), began = milliseconds() - (now - run->began) / 1000000;
+    uint64_t now = served_now(), began = statistics_milliseconds() - (now - run->began) / 1000000;
     pthread_mutex_lock(&run->model->counting);
     if (run->status == WEIR_OK) {
         count_success(to, run, now);
@@ -134,7 +134,7 @@ static json_t *memory_json(const weir_pool_entry *entry)
     return list;
 }
 
-static json_t *model_json(served *all, served_model *model)
+static json_t *statistics_model_json(served *all, served_model *model)
 {
     weir_pool_entry entry;
     served_statistics from;
@@ -155,6 +155,7 @@ void v2_statistics(ws_request *request, void *user)
     if (model || !named)
         answer_json(request, 200,
                     json_pack("{s:o}", "model_stats",
-                              model ? json_pack("[o]", model_json(all, model)) : served_list_json(all, model_json)));
+                              model ? json_pack("[o]", statistics_model_json(all, model))
+                                    : served_list_json(all, statistics_model_json)));
     served_drop(model);
 }

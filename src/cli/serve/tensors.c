@@ -49,7 +49,7 @@ void wire_clear(wire_inputs *inputs)
         memcpy(to, &stored, sizeof stored);                                                                            \
     } while (0)
 
-static bool fits(json_int_t n, weir_type type)
+static bool tensors_fits(json_int_t n, weir_type type)
 {
     switch (type) {
     case WEIR_TYPE_I8:
@@ -73,7 +73,7 @@ static bool fits(json_int_t n, weir_type type)
 
 static bool store_integer(json_int_t n, weir_type type, char *to)
 {
-    if (!fits(n, type))
+    if (!tensors_fits(n, type))
         return false;
     switch (type) {
     case WEIR_TYPE_I8:
@@ -102,7 +102,7 @@ static bool store_integer(json_int_t n, weir_type type, char *to)
 }
 
 /* 7.0 is 7: some clients write every number so. Beyond 2^53 that would not be the number that was meant. */
-static bool read_whole(const json_t *value, json_int_t *out)
+static bool tensors_read_whole(const json_t *value, json_int_t *out)
 {
     const double most = 9007199254740992.0;
     double real = json_number_value(value);
@@ -111,7 +111,7 @@ static bool read_whole(const json_t *value, json_int_t *out)
     return whole || json_is_integer(value);
 }
 
-static bool store(const json_t *value, weir_type type, char *to)
+static bool tensors_store(const json_t *value, weir_type type, char *to)
 {
     json_int_t whole;
     if (type == WEIR_TYPE_BOOL) {
@@ -130,7 +130,7 @@ static bool store(const json_t *value, weir_type type, char *to)
             STORE(double, json_number_value(value));
         return true;
     }
-    return read_whole(value, &whole) && store_integer(whole, type, to);
+    return tensors_read_whole(value, &whole) && store_integer(whole, type, to);
 }
 
 typedef struct filling {
@@ -150,25 +150,25 @@ static bool fill_text(filling *it, const json_t *value)
 }
 
 /* Flat or nested: `data` may be either. */
-static bool fill(filling *it, const json_t *value)
+static bool tensors_fill(filling *it, const json_t *value)
 {
     size_t i;
     json_t *one;
     if (json_is_array(value)) {
-        json_array_foreach(value, i, one) if (!fill(it, one)) return false;
+        json_array_foreach(value, i, one) if (!tensors_fill(it, one)) return false;
         return true;
     }
     if (it->at >= it->room)
         return false;
     if (it->type == WEIR_TYPE_TEXT)
         return fill_text(it, value);
-    return store(value, it->type, it->data + it->each * it->at++);
+    return tensors_store(value, it->type, it->data + it->each * it->at++);
 }
 
 /* ---- an input ------------------------------------------------------------------------------------------------------ */
 
 /* Elements of the shape; false: it is none. */
-static bool read_shape(const json_t *shape, weir_tensor *tensor, size_t *elements)
+static bool tensors_read_shape(const json_t *shape, weir_tensor *tensor, size_t *elements)
 {
     size_t i;
     json_t *one;
@@ -188,15 +188,15 @@ static bool read_shape(const json_t *shape, weir_tensor *tensor, size_t *element
 }
 
 /* A text of weir's is one tensor of bytes, in which several texts stand line by line. */
-static bool take_text(filling *it, const char *binary, size_t bytes, const json_t *data, weir_tensor *tensor,
-                      void **owned)
+static bool tensors_take_text(filling *it, const char *binary, size_t bytes, const json_t *data, weir_tensor *tensor,
+                              void **owned)
 {
     char *text = NULL;
     size_t length = 0;
     bool good = true;
     it->text = text_stream(&text, &length);
     if (data) {
-        good = fill(it, data) && it->at == it->room;
+        good = tensors_fill(it, data) && it->at == it->room;
     } else {
         for (size_t at = 0; at < bytes && good; it->at++) {
             uint32_t next = 0;
@@ -225,7 +225,7 @@ static bool take_data(filling *it, const char *binary, size_t bytes, const json_
                       void **owned)
 {
     if (it->type == WEIR_TYPE_TEXT)
-        return take_text(it, binary, bytes, data, tensor, owned);
+        return tensors_take_text(it, binary, bytes, data, tensor, owned);
     if (!data && bytes != it->room * it->each)
         return false;
     if (data && (it->type == WEIR_TYPE_F16 || it->type == WEIR_TYPE_BF16 || it->room > MOST_INPUTS * (size_t)65536))
@@ -237,7 +237,7 @@ static bool take_data(filling *it, const char *binary, size_t bytes, const json_
         memcpy(it->data, binary, bytes); /* aligned, which what lies behind a JSON is not */
         return true;
     }
-    return fill(it, data) && it->at == it->room;
+    return tensors_fill(it, data) && it->at == it->room;
 }
 
 /* The bytes of a tensor in shared memory are as those behind the JSON. */
@@ -257,8 +257,8 @@ static bool take_shared(ws_request *request, shared_regions *regions, filling *i
 }
 
 /* Answers how many of the binary bytes are the input's; -1: refused. */
-static json_int_t read_one(ws_request *request, shared_regions *regions, const json_t *input, const char *binary,
-                           size_t bytes, wire_inputs *out)
+static json_int_t tensors_read_one(ws_request *request, shared_regions *regions, const json_t *input,
+                                   const char *binary, size_t bytes, wire_inputs *out)
 {
     const char *name = json_string_value(json_object_get(input, "name"));
     const char *type = json_string_value(json_object_get(input, "datatype"));
@@ -275,7 +275,7 @@ static json_int_t read_one(ws_request *request, shared_regions *regions, const j
         }
     json_int_t length = json_is_integer(size) ? json_integer_value(size) : data || shared ? 0 : -1;
     if (!name || it.type == WEIR_TYPE_NONE || length < 0 || (uint64_t)length > bytes || !!data + !!size + shared != 1 ||
-        !read_shape(json_object_get(input, "shape"), &tensor, &it.room)) {
+        !tensors_read_shape(json_object_get(input, "shape"), &tensor, &it.room)) {
         answer_wrong(request,
                      "an input needs name, shape, a datatype (%s …), and either data or binary_data_size: '%.60s'",
                      types[0].name, name ? name : "");
@@ -313,7 +313,8 @@ bool wire_read(ws_request *request, shared_regions *regions, const json_t *head,
     out->owned = text_zeroed(count, sizeof *out->owned);
     out->names = text_zeroed(count, sizeof *out->names);
     for (size_t i = 0; i < count; i++) {
-        json_int_t took = read_one(request, regions, json_array_get(inputs, i), binary + used, bytes - used, out);
+        json_int_t took =
+            tensors_read_one(request, regions, json_array_get(inputs, i), binary + used, bytes - used, out);
         if (took < 0)
             return false;
         used += (size_t)took;
@@ -326,7 +327,7 @@ bool wire_read(ws_request *request, shared_regions *regions, const json_t *head,
 
 /* ---- results ------------------------------------------------------------------------------------------------------- */
 
-static json_t *number(const weir_tensor *tensor, const char *at)
+static json_t *tensors_number(const weir_tensor *tensor, const char *at)
 {
 #define LOAD(type, make)                                                                                               \
     do {                                                                                                               \
@@ -359,7 +360,7 @@ static json_t *number(const weir_tensor *tensor, const char *at)
 #undef LOAD
 }
 
-static size_t size_of(weir_type type)
+static size_t tensors_size_of(weir_type type)
 {
     for (size_t i = 0; i < TYPES; i++)
         if (types[i].type == type)
@@ -370,13 +371,13 @@ static size_t size_of(weir_type type)
 static json_t *data_json(const weir_tensor *tensor)
 {
     json_t *data = json_array();
-    size_t each = size_of(tensor->type);
+    size_t each = tensors_size_of(tensor->type);
     if (tensor->type == WEIR_TYPE_TEXT) {
         json_array_append_new(data, text_json_bytes(tensor->data, tensor->bytes));
         return data;
     }
     for (size_t at = 0; each && at + each <= tensor->bytes; at += each)
-        json_array_append_new(data, number(tensor, (const char *)tensor->data + at));
+        json_array_append_new(data, tensors_number(tensor, (const char *)tensor->data + at));
     return data;
 }
 
@@ -473,7 +474,7 @@ static weir_status put_shared(json_t *list, shared_regions *regions, const json_
     return status;
 }
 
-static void send(ws_request *request, json_t *object, const char *binary, size_t bytes)
+static void tensors_send(ws_request *request, json_t *object, const char *binary, size_t bytes)
 {
     char number_text[24], *text = json_dumps(object, JSON_COMPACT);
     json_decref(object);
@@ -521,6 +522,6 @@ void wire_answer(ws_request *request, shared_regions *regions, const json_t *hea
         json_pack("{s:o, s:s, s:o}", "model_name", text_json(model), "model_version", "1", "outputs", list);
     if (json_object_get(head, "id"))
         json_object_set(object, "id", json_object_get(head, "id"));
-    send(request, object, binary, bytes);
+    tensors_send(request, object, binary, bytes);
     free(binary);
 }

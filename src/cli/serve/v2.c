@@ -49,7 +49,7 @@ void v2_model_ready(ws_request *request, void *all)
     answer_json(request, ready ? 200 : 503, object);
 }
 
-static json_t *ports_json(const weir_port *ports, size_t count)
+static json_t *v2_ports_json(const weir_port *ports, size_t count)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
@@ -63,16 +63,16 @@ static json_t *ports_json(const weir_port *ports, size_t count)
     return list;
 }
 
-static json_t *model_json(const served_model *model, const weir_model_details *info)
+static json_t *v2_model_json(const served_model *model, const weir_model_details *info)
 {
     return json_pack("{s:o, s:[s], s:o, s:o, s:o}", "name", text_json(model->name), "versions", "1", "platform",
-                     text_json(info->engine), "inputs", ports_json(info->inputs, info->input_count), "outputs",
-                     ports_json(info->outputs, info->output_count));
+                     text_json(info->engine), "inputs", v2_ports_json(info->inputs, info->input_count), "outputs",
+                     v2_ports_json(info->outputs, info->output_count));
 }
 
 void v2_model(ws_request *request, void *all)
 {
-    served_describe(all, request, model_json);
+    served_describe(all, request, v2_model_json);
 }
 
 /* ---- inference ----------------------------------------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ void v2_settings_clear(weir_setting *settings, size_t count)
         free((char *)(uintptr_t)settings[i].value);
 }
 
-static void infer(served *all, ws_request *request, const json_t *head, const wire_inputs *inputs)
+static void serve_v2_infer(served *all, ws_request *request, const json_t *head, const wire_inputs *inputs)
 {
     weir_setting settings[V2_SETTINGS];
     served_run run = {.all = all, .request = request};
@@ -140,7 +140,7 @@ void v2_infer(ws_request *request, void *all)
     if (!head)
         return;
     if (wire_read(request, ((served *)all)->regions, head, body + head_bytes, bytes - head_bytes, &inputs))
-        infer(all, request, head, &inputs);
+        serve_v2_infer(all, request, head, &inputs);
     wire_clear(&inputs);
     json_decref(head);
 }

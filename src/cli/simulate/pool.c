@@ -19,7 +19,7 @@ enum { YEAR_DAYS = 365 };
 
 #define AT(member) .at = offsetof(pool_args, member)
 
-static int read_size(const arg *option, const char *value, void *to)
+static int simulate_pool_read_size(const arg *option, const char *value, void *to)
 {
     uint64_t bytes;
     if (!wi_size_read(value, &bytes) || bytes > option->most)
@@ -28,7 +28,7 @@ static int read_size(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static int read_time(const arg *option, const char *value, void *to)
+static int simulate_pool_read_time(const arg *option, const char *value, void *to)
 {
     uint64_t time;
     if (!line_time_read(value, &time) || time < option->least || time > option->most)
@@ -61,26 +61,27 @@ static const arg option_list[] = {
     {"policy", "NAME",
      "who decides: weir, weir-suspend, lru-count, lru-bytes, size, keep-alive; all: each of the six (default)",
      ARG_NAME, AT(policy)},
-    {"budget", "SIZE", "of each device (default 48GiB)", ARG_CALL, AT(budget), .most = SIZE_MOST, .read = read_size},
+    {"budget", "SIZE", "of each device (default 48GiB)", ARG_CALL, AT(budget), .most = SIZE_MOST,
+     .read = simulate_pool_read_size},
     {"devices", "N", "so many, and each model may be on each of them (default: as the models say; else 1)", ARG_COUNT,
      AT(devices), 1, TRAFFIC_DEVICES},
     {"host", "SIZE", "memory of the host's for suspended models (default 256GiB)", ARG_CALL, AT(host),
-     .most = SIZE_MOST, .read = read_size},
+     .most = SIZE_MOST, .read = simulate_pool_read_size},
     {"seed", "S", "which requests; the same seed is the same traffic (default 1)", ARG_NUMBER, AT(seed), 0, UINT64_MAX},
     {"gap", "TIME", "the mean time between two requests (default 15s)", ARG_CALL, AT(gap), 1000, DAYS(1),
-     .read = read_time},
+     .read = simulate_pool_read_time},
     {"hours", "N", "how much virtual time the traffic takes (default: one day)", ARG_CALL, .least = 1, .most = 100000,
      .read = read_length},
     {"days", "N", "the same", ARG_CALL, .least = 24, .most = 4000, .read = read_length},
     {"year", NULL, "365 days", ARG_CALL, .least = UINT64_C(24) * YEAR_DAYS, .most = 1, .read = read_length},
     {"wait", "TIME", "the longest that a request waits (default 2m)", ARG_CALL, AT(wait), 0, DAYS(1),
-     .read = read_time},
+     .read = simulate_pool_read_time},
     {"queue", "N", "requests that wait, at the most (default 512)", ARG_NUMBER, AT(queue), 0, 100000},
     {"passing", "TIME",
      "of weir: requests for loaded models pass one that needs a swap for at most so long (default 10s)", ARG_CALL,
-     AT(passing), 0, DAYS(1), .read = read_time},
+     AT(passing), 0, DAYS(1), .read = simulate_pool_read_time},
     {"minimum-stay", "TIME", "of weir: for so long after it came no model has to leave, unless its line says otherwise",
-     ARG_CALL, AT(minimum_stay), 0, DAYS(1), .read = read_time},
+     ARG_CALL, AT(minimum_stay), 0, DAYS(1), .read = simulate_pool_read_time},
     {"most-models", "N", "of lru-count: loaded at once (default 4)", ARG_COUNT, AT(most_models), 1, TRAFFIC_MODELS},
     {"decisions", "FILE", "writes down what the policy was told and what it decided; one policy, one traffic", ARG_FILE,
      AT(decisions)},
@@ -151,7 +152,7 @@ typedef struct shown {
     const policy *policy;
 } shown;
 
-static void show(void *user, double fraction)
+static void simulate_pool_show(void *user, double fraction)
 {
     const shown *s = user;
     char name[128];
@@ -159,7 +160,7 @@ static void show(void *user, double fraction)
     terminal_progress_of("simulating", name, fraction);
 }
 
-static weir_status run_one(const pool_args *args, const traffic_models *models, pool_run *run)
+static weir_status simulate_pool_run_one(const pool_args *args, const traffic_models *models, pool_run *run)
 {
     shown what = {run->traffic, run->policy};
     traffic *from = NULL;
@@ -180,7 +181,7 @@ static weir_status run_one(const pool_args *args, const traffic_models *models, 
                        .most_models = args->most_models,
                        .seed = args->seed,
                        .log = log,
-                       .progress = show,
+                       .progress = simulate_pool_show,
                        .user = &what};
     if (status == WEIR_OK)
         status = drive(&o, &run->result);
@@ -194,7 +195,7 @@ static weir_status run_one(const pool_args *args, const traffic_models *models, 
 }
 
 /* Others' are those that cannot suspend and are not weir's. */
-static void compare(pool_run *runs, size_t count)
+static void simulate_pool_compare(pool_run *runs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uint64_t best = UINT64_MAX;
@@ -206,7 +207,7 @@ static void compare(pool_run *runs, size_t count)
     }
 }
 
-static int run_all(const pool_args *args, const traffic_models *models)
+static int simulate_pool_run_all(const pool_args *args, const traffic_models *models)
 {
     bool all_traffic = strcmp(args->traffic, "all") == 0, all_policies = strcmp(args->policy, "all") == 0;
     size_t kinds = all_traffic ? TRAFFIC_KINDS : 1, each = all_policies ? policy_count : 1, count = kinds * each;
@@ -215,10 +216,10 @@ static int run_all(const pool_args *args, const traffic_models *models)
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         runs[i].traffic = all_traffic ? traffic_kind_name((traffic_kind)(i / each)) : args->traffic;
         runs[i].policy = all_policies ? policies[i % each] : policy_called(args->policy);
-        status = run_one(args, models, &runs[i]);
+        status = simulate_pool_run_one(args, models, &runs[i]);
     }
     if (status == WEIR_OK)
-        compare(runs, count);
+        simulate_pool_compare(runs, count);
     int code = status == WEIR_OK ? pool_answer(args, runs, count) : cli_fail("%s", weir_detail());
     free(runs);
     return code;
@@ -241,7 +242,7 @@ static int simulate_models(const pool_args *args)
         status = save_models(args->save_models, &models);
     if (status == WEIR_OK && args->save)
         status = save_requests(args, &models);
-    int code = status == WEIR_OK ? run_all(args, &models) : cli_fail("%s", weir_detail());
+    int code = status == WEIR_OK ? simulate_pool_run_all(args, &models) : cli_fail("%s", weir_detail());
     traffic_models_free(&models);
     return code;
 }
@@ -251,7 +252,7 @@ static void show_replay(void *user, double fraction)
     terminal_progress_of("replaying", user, fraction);
 }
 
-static int replay(const pool_args *args)
+static int simulate_pool_replay(const pool_args *args)
 {
     replay_result result;
     char *name = text_copy(args->replay);
@@ -281,7 +282,7 @@ int simulate_pool(int argc, char **argv)
     if (args.replay && seen & ~(args_bit(&arguments, "replay") | args_bit(&arguments, "json")))
         return cli_usage("simulate pool", "--replay goes with --json alone");
     if (args.replay)
-        return replay(&args);
+        return simulate_pool_replay(&args);
     if (strcmp(args.policy, "all") != 0 && !policy_called(args.policy))
         return cli_usage("simulate pool", "--policy %s: there is no such policy", args.policy);
     if (args.length_given > 1)

@@ -15,7 +15,7 @@ static double in_seconds(uint64_t nanoseconds)
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void set_count(json_t *object, const char *key, uint64_t value)
+static void pool_answer_set_count(json_t *object, const char *key, uint64_t value)
 {
     json_object_set_new(object, key, text_json_count(value));
 }
@@ -25,12 +25,12 @@ static void set_real(json_t *object, const char *key, double value)
     json_object_set_new(object, key, json_real(value));
 }
 
-static json_t *refusals_json(const drive_result *r)
+static json_t *pool_answer_refusals_json(const drive_result *r)
 {
     json_t *object = json_object();
     for (int i = 0; i < WP_CAUSES; i++)
         if (r->refused[i] > 0)
-            set_count(object, wp_cause_name((wp_cause)i), r->refused[i]);
+            pool_answer_set_count(object, wp_cause_name((wp_cause)i), r->refused[i]);
     return object;
 }
 
@@ -48,50 +48,50 @@ static json_t *run_json(const pool_run *run)
     json_t *object = json_object();
     json_object_set_new(object, "traffic", text_json(run->traffic));
     json_object_set_new(object, "policy", json_string(run->policy->name));
-    set_count(object, "requests", r->requests);
-    set_count(object, "granted", r->granted);
-    set_count(object, "refused", drive_refusals(r));
-    json_object_set_new(object, "causes", refusals_json(r));
+    pool_answer_set_count(object, "requests", r->requests);
+    pool_answer_set_count(object, "granted", r->granted);
+    pool_answer_set_count(object, "refused", drive_refusals(r));
+    json_object_set_new(object, "causes", pool_answer_refusals_json(r));
     set_real(object, "reload_seconds", in_seconds(r->reload));
     set_real(object, "coming_seconds", in_seconds(r->coming));
     json_object_set_new(object, "beside_best", run->beside > 0 ? json_real(run->beside) : json_null());
     set_real(object, "suspend_seconds", in_seconds(r->suspending));
-    set_count(object, "loads", r->loads);
-    set_count(object, "resumes", r->resumes);
-    set_count(object, "suspends", r->suspends);
-    set_count(object, "unloads", r->unloads);
-    set_count(object, "failures", r->failures);
-    set_count(object, "evictions", r->evictions);
-    set_count(object, "bytes_in", r->bytes_in);
-    set_count(object, "bytes_out", r->bytes_out);
+    pool_answer_set_count(object, "loads", r->loads);
+    pool_answer_set_count(object, "resumes", r->resumes);
+    pool_answer_set_count(object, "suspends", r->suspends);
+    pool_answer_set_count(object, "unloads", r->unloads);
+    pool_answer_set_count(object, "failures", r->failures);
+    pool_answer_set_count(object, "evictions", r->evictions);
+    pool_answer_set_count(object, "bytes_in", r->bytes_in);
+    pool_answer_set_count(object, "bytes_out", r->bytes_out);
     add_waits(object, r);
-    set_count(object, "most_taken", r->most_taken);
-    set_count(object, "over_ceiling", r->over);
-    set_count(object, "most_host", r->most_host);
-    set_count(object, "over_host", r->over_host);
-    set_count(object, "events", r->events);
-    set_count(object, "actions", r->actions);
+    pool_answer_set_count(object, "most_taken", r->most_taken);
+    pool_answer_set_count(object, "over_ceiling", r->over);
+    pool_answer_set_count(object, "most_host", r->most_host);
+    pool_answer_set_count(object, "over_host", r->over_host);
+    pool_answer_set_count(object, "events", r->events);
+    pool_answer_set_count(object, "actions", r->actions);
     set_real(object, "virtual_seconds", in_seconds(r->virtual_end));
     set_real(object, "seconds", r->seconds);
-    set_count(object, "violations", r->violations);
+    pool_answer_set_count(object, "violations", r->violations);
     json_object_set_new(object, "first_violation", r->violations ? text_json(r->first) : json_null());
     return object;
 }
 
-static json_t *answer_json(const pool_args *args, const pool_run *runs, size_t count)
+static json_t *pool_answer_answer_json(const pool_args *args, const pool_run *runs, size_t count)
 {
     json_t *list = json_array(), *object = json_object();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, run_json(&runs[i]));
-    set_count(object, "budget", args->budget);
-    set_count(object, "seed", args->seed);
+    pool_answer_set_count(object, "budget", args->budget);
+    pool_answer_set_count(object, "seed", args->seed);
     json_object_set_new(object, "runs", list);
     return object;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void put(table *grid, const char *colour, bool right, char *text)
+static void pool_answer_put(table *grid, const char *colour, bool right, char *text)
 {
     table_cell(grid, text, colour, right);
     free(text);
@@ -99,10 +99,10 @@ static void put(table *grid, const char *colour, bool right, char *text)
 
 static void put_count(table *grid, uint64_t count)
 {
-    put(grid, "", true, text_print("%llu", (unsigned long long)count));
+    pool_answer_put(grid, "", true, text_print("%llu", (unsigned long long)count));
 }
 
-static void put_time(table *grid, uint64_t nanoseconds)
+static void pool_answer_put_time(table *grid, uint64_t nanoseconds)
 {
     char text[24];
     table_cell(grid, nanoseconds ? text_seconds(in_seconds(nanoseconds), text, sizeof text) : "0", "", true);
@@ -128,19 +128,19 @@ static void put_run(table *grid, const pool_run *run, bool first)
     put_count(grid, drive_refusals(r));
     put_count(grid, r->loads);
     put_count(grid, r->resumes);
-    put(grid, "", true, text_print("%.0f", in_seconds(r->reload)));
-    put(grid,
-        run->beside > 1.05                      ? terminal_yellow()
-        : run->beside > 0 && run->beside <= 0.8 ? terminal_green()
-                                                : "",
-        true, run->beside > 0 ? text_print("%.2f", run->beside) : text_copy(""));
-    put(grid, "", true, text_print("%.0f", in_seconds(r->coming)));
-    put_time(grid, drive_wait(r, 0.5));
-    put_time(grid, drive_wait(r, 0.99));
+    pool_answer_put(grid, "", true, text_print("%.0f", in_seconds(r->reload)));
+    pool_answer_put(grid,
+                    run->beside > 1.05                      ? terminal_yellow()
+                    : run->beside > 0 && run->beside <= 0.8 ? terminal_green()
+                                                            : "",
+                    true, run->beside > 0 ? text_print("%.2f", run->beside) : text_copy(""));
+    pool_answer_put(grid, "", true, text_print("%.0f", in_seconds(r->coming)));
+    pool_answer_put_time(grid, drive_wait(r, 0.5));
+    pool_answer_put_time(grid, drive_wait(r, 0.99));
     table_cell(grid, weir_size_format(r->bytes_in + r->bytes_out, text, sizeof text), "", true);
 }
 
-static void print_table(const pool_run *runs, size_t count)
+static void pool_answer_print_table(const pool_run *runs, size_t count)
 {
     table grid = {0};
     char time[24];
@@ -164,8 +164,8 @@ int pool_answer(const pool_args *args, const pool_run *runs, size_t count)
     const pool_run *bad = NULL;
     for (size_t i = 0; i < count && !bad; i++)
         bad = runs[i].result.violations > 0 ? &runs[i] : NULL;
-    int status =
-        args->json ? cli_print_json(answer_json(args, runs, count)) : (print_table(runs, count), cli_flush(CLI_OK));
+    int status = args->json ? cli_print_json(pool_answer_answer_json(args, runs, count))
+                            : (pool_answer_print_table(runs, count), cli_flush(CLI_OK));
     if (status != CLI_OK || !bad)
         return status;
     return cli_fail("%s under %s: %llu violations, the first %s", bad->policy->name, bad->traffic,
@@ -177,9 +177,9 @@ int pool_answer(const pool_args *args, const pool_run *runs, size_t count)
 static json_t *replay_json(const replay_result *r)
 {
     json_t *object = json_object();
-    set_count(object, "lines", r->lines);
-    set_count(object, "events", r->events);
-    set_count(object, "actions", r->actions);
+    pool_answer_set_count(object, "lines", r->lines);
+    pool_answer_set_count(object, "events", r->events);
+    pool_answer_set_count(object, "actions", r->actions);
     json_object_set_new(object, "differs_at", r->differs ? text_json_count(r->line) : json_null());
     json_object_set_new(object, "recorded", r->differs ? text_json(r->recorded) : json_null());
     json_object_set_new(object, "decided", r->differs ? text_json(r->decided) : json_null());

@@ -25,33 +25,33 @@ typedef struct gates {
     uint16_t count;
 } gates;
 
-static void nothing(void *user)
+static void replays_nothing(void *user)
 {
     (void)user;
 }
 
-static unsigned number_of(const gates *g, uint16_t stream)
+static unsigned replays_number_of(const gates *g, uint16_t stream)
 {
     return wi_sim_number(weir_stream_native(g->streams[stream]));
 }
 
-static weir_status put(void *user, uint16_t stream, uint64_t at)
+static weir_status replays_put(void *user, uint16_t stream, uint64_t at)
 {
     gates *g = user;
     mark *m = &g->marks[at % g->lag];
     *m = (mark){.stream = stream};
     if (!g->streams[stream].id)
         return WEIR_OK;
-    weir_status status = weir_call(g->runtime, nothing, NULL, g->streams[stream]);
-    m->sequence = wi_sim_queued(g->runtime->device, number_of(g, stream));
+    weir_status status = weir_call(g->runtime, replays_nothing, NULL, g->streams[stream]);
+    m->sequence = wi_sim_queued(g->runtime->device, replays_number_of(g, stream));
     return status;
 }
 
 /* A stream may wait for another one that is further behind: it is tried again at the next operation. */
-static void run(gates *g)
+static void replays_run(gates *g)
 {
     for (uint16_t i = 0; i < g->count; i++) {
-        unsigned number = g->wanted[i] ? number_of(g, i) : 0;
+        unsigned number = g->wanted[i] ? replays_number_of(g, i) : 0;
         while (number && wi_sim_done(g->runtime->device, number) < g->wanted[i] &&
                wi_sim_run(g->runtime->device, number, 1) > 0)
             ;
@@ -60,7 +60,7 @@ static void run(gates *g)
     }
 }
 
-static void reach(void *user, uint64_t at)
+static void replays_reach(void *user, uint64_t at)
 {
     gates *g = user;
     for (; g->next + g->lag <= at; g->next++) {
@@ -68,24 +68,24 @@ static void reach(void *user, uint64_t at)
         if (m->sequence)
             g->wanted[m->stream] = m->sequence;
     }
-    run(g);
+    replays_run(g);
 }
 
-static void open_put(void *user)
+static void replays_open_put(void *user)
 {
     const gates *g = user;
     enum { MOST = 1 << 30 };
     (void)wi_sim_run(g->runtime->device, 0, MOST);
 }
 
-static void rest(void *user)
+static void replays_rest(void *user)
 {
     gates *g = user;
-    open_put(g);
+    replays_open_put(g);
     g->next = 0;
 }
 
-static uint64_t forced(void *user)
+static uint64_t replays_forced(void *user)
 {
     (void)user;
     return 0;
@@ -104,10 +104,11 @@ static weir_status make_gates(const wi_replay_world *how, weir_runtime *runtime,
 {
     gates *g = calloc(1, sizeof *g);
     if (g) {
-        *g = (gates){.table = {g, put, reach, open_put, rest, forced, end_gates},
-                     .runtime = runtime,
-                     .streams = streams,
-                     .lag = how->lag};
+        *g =
+            (gates){.table = {g, replays_put, replays_reach, replays_open_put, replays_rest, replays_forced, end_gates},
+                    .runtime = runtime,
+                    .streams = streams,
+                    .lag = how->lag};
         g->count = how->streams;
         g->marks = calloc(how->lag, sizeof *g->marks);
         g->wanted = calloc(how->streams + 1u, sizeof *g->wanted);
@@ -125,7 +126,7 @@ static weir_status make_gates(const wi_replay_world *how, weir_runtime *runtime,
 }
 
 /* The device does work when it is told to, but by itself where nothing lags. */
-static void begin(const wi_replay_world *how)
+static void replays_begin(const wi_replay_world *how)
 {
     enum { GRANULE = 2 << 20 };
     wi_clock = wi_sim_now;
@@ -136,11 +137,11 @@ static void begin(const wi_replay_world *how)
                                        .by_itself = how->lag == 0});
 }
 
-static void end(void)
+static void replays_end(void)
 {
     wi_sim_configure(NULL);
     wi_clock = NULL;
     wi_alone = false;
 }
 
-const wi_replay_device simulate_replays = {begin, end, make_gates};
+const wi_replay_device simulate_replays = {replays_begin, replays_end, make_gates};

@@ -29,7 +29,7 @@ typedef struct checked {
 } checked;
 
 /* WEIR_OK at the end of the file, also if it is cut off. */
-static weir_status check(reader *r, checked *all)
+static weir_status simulate_check(reader *r, checked *all)
 {
     weir_event event;
     bool got = true;
@@ -46,7 +46,7 @@ static weir_status check(reader *r, checked *all)
     return status;
 }
 
-static json_t *finding_json(const race_finding *f)
+static json_t *simulate_finding_json(const race_finding *f)
 {
     char pointer[24];
     snprintf(pointer, sizeof pointer, "0x%llx", (unsigned long long)f->pointer);
@@ -58,7 +58,7 @@ static json_t *finding_json(const race_finding *f)
 }
 
 /* As other findings are reported: the kind, then the text. */
-static json_t *first_json(const race_finding *f)
+static json_t *simulate_first_json(const race_finding *f)
 {
     char *text = text_print("%s: %s", race_kind_name(f->kind), f->text);
     json_t *value = text_json(text);
@@ -66,16 +66,16 @@ static json_t *first_json(const race_finding *f)
     return value;
 }
 
-static json_t *trace_json(const checked *all)
+static json_t *simulate_trace_json(const checked *all)
 {
     size_t count;
     const race_finding *found = race_check_found(all->races, &count);
     json_t *findings = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(findings, finding_json(&found[i]));
+        json_array_append_new(findings, simulate_finding_json(&found[i]));
     return json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "events", (json_int_t)all->events, "violations",
                      (json_int_t)race_check_violations(all->races), "first_violation",
-                     count > 0 ? first_json(&found[0]) : json_null(), "findings", findings, "lost",
+                     count > 0 ? simulate_first_json(&found[0]) : json_null(), "findings", findings, "lost",
                      (json_int_t)all->lost, "cut_at", all->cut ? json_integer((json_int_t)all->cut_at) : json_null());
 }
 
@@ -106,7 +106,7 @@ static void print_trace(const checked *all)
 
 static int answer_trace(const checked *all, bool json)
 {
-    int status = json ? cli_print_json(trace_json(all)) : (print_trace(all), cli_flush(CLI_OK));
+    int status = json ? cli_print_json(simulate_trace_json(all)) : (print_trace(all), cli_flush(CLI_OK));
     uint64_t violations = race_check_violations(all->races);
     if (status != CLI_OK || violations == 0)
         return status;
@@ -154,7 +154,7 @@ static int check_trace(const char *path, bool json)
         race_check_destroy(all.races);
         return tell_other(path);
     }
-    status = check(r, &all);
+    status = simulate_check(r, &all);
     int code = status == WEIR_OK ? answer_trace(&all, json) : cli_fail("%s", weir_detail());
     race_check_destroy(all.races);
     reader_close(r);
@@ -169,7 +169,7 @@ typedef struct simulate_args {
     bool json;
 } simulate_args;
 
-static int read_budget(const arg *option, const char *value, void *to)
+static int simulate_read_budget(const arg *option, const char *value, void *to)
 {
     world_options *o = &((simulate_args *)to)->options.world;
     uint64_t bytes;
@@ -199,7 +199,7 @@ static const arg option_list[] = {
     {"clients", "N", "clients, 1 to 64 (default 4)", ARG_COUNT, AT(options.world.clients), 1, WORLD_CLIENTS},
     {"streams", "N", "streams, 1 to 62 (default 8)", ARG_COUNT, AT(options.world.streams), 1, WORLD_STREAMS - 1},
     {"budget", "SIZE", "of the runtime, on a device of 256 MiB or four times that (default 64 MiB)", ARG_CALL,
-     .read = read_budget},
+     .read = simulate_read_budget},
     {"resource", "STACK",
      "the resources that serve the clients, as \"guard(direct)\" (default: a world for each of several, over which the "
      "steps are divided)",
@@ -285,7 +285,7 @@ static json_t *parts_json(const simulate_result *r)
     return array;
 }
 
-static json_t *answer_json(const simulate_args *args, const simulate_result *r)
+static json_t *simulate_answer_json(const simulate_args *args, const simulate_result *r)
 {
     json_t *first = r->found.first[0] ? text_json(r->found.first) : json_null();
     json_t *object = json_pack(
@@ -303,7 +303,7 @@ static json_t *answer_json(const simulate_args *args, const simulate_result *r)
     return object;
 }
 
-static void print_answer(const simulate_result *r)
+static void simulate_print_answer(const simulate_result *r)
 {
     char time[24];
     bool found = r->found.first[0] != '\0';
@@ -327,10 +327,11 @@ static void print_answer(const simulate_result *r)
         printf("  %-22s %12llu\n", r->parts[i].resource, (unsigned long long)r->parts[i].steps);
 }
 
-static int answer(const simulate_args *args, simulate_result *r)
+static int simulate_answer(const simulate_args *args, simulate_result *r)
 {
     bool found = r->found.violations + r->found.count[ORACLE_USER] > 0;
-    int status = args->json ? cli_print_json(answer_json(args, r)) : (print_answer(r), cli_flush(CLI_OK));
+    int status =
+        args->json ? cli_print_json(simulate_answer_json(args, r)) : (simulate_print_answer(r), cli_flush(CLI_OK));
     free(r->script);
     if (status != CLI_OK || found == (r->plant != WI_BUG_NONE))
         return status;
@@ -338,7 +339,7 @@ static int answer(const simulate_args *args, simulate_result *r)
                  : cli_fail("the planted bug %s was not found", simulate_words.defect(r->plant));
 }
 
-static int run(simulate_args *args)
+static int simulate_run(simulate_args *args)
 {
     char *text = args->script ? read_script(args->script) : NULL;
     if (args->script && !text)
@@ -347,7 +348,7 @@ static int run(simulate_args *args)
     simulate_result result;
     int status;
     if (simulate(&args->options, &result))
-        status = answer(args, &result);
+        status = simulate_answer(args, &result);
     else
         status =
             args->script ? cli_fail("%s: %s", args->script, result.error) : cli_usage("simulate", "%s", result.error);
@@ -366,7 +367,7 @@ int verb_simulate(int argc, char **argv)
     if (status >= 0)
         return status;
     if (!args.trace)
-        return run(&args);
+        return simulate_run(&args);
     if (seen & ~(args_bit(&arguments, "trace") | args_bit(&arguments, "json")))
         return cli_usage("simulate", "--trace goes with --json alone");
     return check_trace(args.trace, args.json);

@@ -82,7 +82,7 @@ static json_t *read_answer(const asked *one)
 }
 
 /* As the kernel has it; the caller frees it. */
-static char *command_of(uint64_t pid)
+static char *find_command_of(uint64_t pid)
 {
     char path[64], text[COMMAND_MOST + 1];
     snprintf(path, sizeof path, "/proc/%llu/cmdline", (unsigned long long)pid);
@@ -97,25 +97,25 @@ static char *command_of(uint64_t pid)
     return text_clean(text, length, false);
 }
 
-static void note(watched_list *out, const asked *one)
+static void find_note(watched_list *out, const asked *one)
 {
     json_t *answer = read_answer(one);
     const char *command = watched_text(answer, "command");
     out->list = text_grow(out->list, out->count + 1, sizeof *out->list);
     out->list[out->count++] = (watched){
-        one->pid, answer != NULL ? text_clean(command, strlen(command), false) : command_of(one->pid), answer};
+        one->pid, answer != NULL ? text_clean(command, strlen(command), false) : find_command_of(one->pid), answer};
 }
 
 /* Asking ----------------------------------------------------------------------------------------------------------- */
 
-static void end(asked *one)
+static void watch_find_end(asked *one)
 {
     close(one->file);
     one->file = -1;
 }
 
 /* Takes what has come. What ends the text ends with a line end in it. */
-static void take(asked *one)
+static void find_take(asked *one)
 {
     one->text = text_grow(one->text, one->used + 65536, 1);
     ssize_t count = recv(one->file, one->text + one->used, 65536, MSG_DONTWAIT);
@@ -124,10 +124,10 @@ static void take(asked *one)
     one->used += count > 0 ? (size_t)count : 0;
     one->whole = one->used > 0 && one->text[one->used - 1] == '\n';
     if (count <= 0 || one->whole || one->used > ANSWER_MOST)
-        end(one);
+        watch_find_end(one);
 }
 
-static long milliseconds(void)
+static long find_milliseconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -135,10 +135,10 @@ static long milliseconds(void)
 }
 
 /* Waits for those that were asked, notes them, and forgets them. */
-static void collect(search *s)
+static void find_collect(search *s)
 {
-    long last = milliseconds() + MILLISECONDS, left;
-    for (size_t open = s->count; open > 0 && (left = last - milliseconds()) > 0;) {
+    long last = find_milliseconds() + MILLISECONDS, left;
+    for (size_t open = s->count; open > 0 && (left = last - find_milliseconds()) > 0;) {
         struct pollfd files[AT_ONCE];
         for (size_t i = 0; i < s->count; i++)
             files[i] = (struct pollfd){.fd = s->asked[i].file, .events = POLLIN};
@@ -147,14 +147,14 @@ static void collect(search *s)
         open = 0;
         for (size_t i = 0; i < s->count; i++) {
             if (s->asked[i].file >= 0 && files[i].revents != 0)
-                take(&s->asked[i]);
+                find_take(&s->asked[i]);
             open += s->asked[i].file >= 0;
         }
     }
     for (size_t i = 0; i < s->count; i++) {
         if (s->asked[i].file >= 0)
-            end(&s->asked[i]);
-        note(s->out, &s->asked[i]);
+            watch_find_end(&s->asked[i]);
+        find_note(s->out, &s->asked[i]);
         free(s->asked[i].text);
     }
     s->count = 0;
@@ -177,7 +177,7 @@ static void remove_dead(int folder, const char *name, const struct stat *seen)
         (void)unlinkat(folder, name, 0);
 }
 
-static void ask(search *s, int folder, const char *name, uint64_t pid)
+static void find_ask(search *s, int folder, const char *name, uint64_t pid)
 {
     struct stat seen;
     struct sockaddr_un address;
@@ -199,9 +199,9 @@ static void ask(search *s, int folder, const char *name, uint64_t pid)
     asked *one = &s->asked[s->count++];
     *one = (asked){.pid = pid, .file = file};
     if (error == EAGAIN || send(file, line, (size_t)length, MSG_NOSIGNAL) != length)
-        end(one);
+        watch_find_end(one);
     if (s->count == AT_ONCE)
-        collect(s);
+        find_collect(s);
 }
 
 /* The number in front of the ending; 0: the name has another form. */
@@ -216,7 +216,7 @@ static uint64_t pid_of(const char *name, const char *ending)
     return text_number(digits, 1, INT32_MAX, &pid) ? pid : 0;
 }
 
-static void look_into(search *s, int folder)
+static void find_look_into(search *s, int folder)
 {
     DIR *list = fdopendir(folder);
     if (list == NULL) {
@@ -226,11 +226,11 @@ static void look_into(search *s, int folder)
     for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
         uint64_t pid = pid_of(entry->d_name, ".sock"), early = pid_of(entry->d_name, ".new");
         if (pid != 0 && (s->pid == 0 || s->pid == pid))
-            ask(s, dirfd(list), entry->d_name, pid);
+            find_ask(s, dirfd(list), entry->d_name, pid);
         else if (early != 0 && kill((pid_t)early, 0) != 0 && errno == ESRCH)
             (void)unlinkat(dirfd(list), entry->d_name, 0); /* it was killed on the way */
     }
-    collect(s);
+    find_collect(s);
     closedir(list);
 }
 
@@ -249,7 +249,7 @@ void watched_find(uint64_t pid, const char *request, watched_list *out)
         int folder;
         weir_status status = wi_watch_folder_open(place, false, path, &folder);
         if (status == WEIR_OK) {
-            look_into(&s, folder);
+            find_look_into(&s, folder);
         } else if (status != WEIR_ERR_NOT_FOUND) {
             free(out->problem);
             out->problem = text_copy(weir_detail());

@@ -29,7 +29,7 @@ static json_t *process_json(const watched *process)
     return object;
 }
 
-static int print_json(const watched_list *found, const ps_args *args, const json_t *state)
+static int ps_print_json(const watched_list *found, const ps_args *args, const json_t *state)
 {
     json_t *list = json_array(), *models = json_object_get(state, "models");
     for (size_t i = 0; i < found->count; i++)
@@ -41,13 +41,13 @@ static int print_json(const watched_list *found, const ps_args *args, const json
 
 /* For people ------------------------------------------------------------------------------------------------------- */
 
-static void bytes_cell(table *grid, const json_t *runtime, const char *key)
+static void ps_bytes_cell(table *grid, const json_t *runtime, const char *key)
 {
     char text[24];
     table_cell(grid, weir_size_format(watched_number(runtime, key), text, sizeof text), "", true);
 }
 
-static void count_cell(table *grid, const json_t *runtime, const char *key, const char *colour)
+static void ps_count_cell(table *grid, const json_t *runtime, const char *key, const char *colour)
 {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)watched_number(runtime, key));
@@ -80,9 +80,9 @@ static void process_rows(table *grid, const watched *process, bool away)
         begin_row(grid, process);
         table_cell(grid, watched_text(runtime, "device"), "", false);
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] - !away; k++)
-            bytes_cell(grid, runtime, sizes[k]);
-        count_cell(grid, runtime, "client_count", "");
-        count_cell(grid, runtime, "refusals", watched_number(runtime, "refusals") > 0 ? terminal_red() : "");
+            ps_bytes_cell(grid, runtime, sizes[k]);
+        ps_count_cell(grid, runtime, "client_count", "");
+        ps_count_cell(grid, runtime, "refusals", watched_number(runtime, "refusals") > 0 ? terminal_red() : "");
     }
 }
 
@@ -95,7 +95,7 @@ static bool any_away(const watched_list *found)
     return false;
 }
 
-static void print_table(const watched_list *found)
+static void ps_print_table(const watched_list *found)
 {
     static const char *const titles[] = {"pid",  "command", "device", "budget",  "live",
                                          "held", "peak",    "away",   "clients", "refusals"};
@@ -113,7 +113,7 @@ static void print_table(const watched_list *found)
 }
 
 /* Behind the table, a line for each process with models that have leased cores. */
-static void print_cores(const watched_list *found)
+static void ps_print_cores(const watched_list *found)
 {
     for (size_t i = 0; i < found->count; i++) {
         char title[40];
@@ -142,8 +142,8 @@ static int print_tables(const watched_list *found, const ps_args *args, const js
     if (state && found->count > 0)
         puts("");
     if (found->count > 0) {
-        print_table(found);
-        print_cores(found);
+        ps_print_table(found);
+        ps_print_cores(found);
     } else if (!state) {
         print_none(args);
     }
@@ -152,7 +152,7 @@ static int print_tables(const watched_list *found, const ps_args *args, const js
 
 /* The verb --------------------------------------------------------------------------------------------------------- */
 
-static int read_format(const arg *option, const char *value, void *to)
+static int ps_read_format(const arg *option, const char *value, void *to)
 {
     ps_args *args = to;
     if (strcmp(value, "json") != 0 && strcmp(value, "table") != 0)
@@ -164,7 +164,7 @@ static int read_format(const arg *option, const char *value, void *to)
 static const arg option_list[] = {
     ARGS_REMOTE(ps_args, server),
     {"processes", NULL, "processes alone: no server is asked", ARG_FLAG, .at = offsetof(ps_args, processes)},
-    {"format", "NAME", "table (default), or json", ARG_CALL, .read = read_format},
+    {"format", "NAME", "table (default), or json", ARG_CALL, .read = ps_read_format},
     {"layout", NULL, "adds to the JSON where memory lies: segments, and bytes by the state of spans", ARG_FLAG,
      .at = offsetof(ps_args, layout)},
     {"json", NULL, "one JSON object on standard output", ARG_FLAG, .at = offsetof(ps_args, json)},
@@ -203,7 +203,7 @@ int verb_ps(int argc, char **argv)
     if (found.count == 0 && found.problem != NULL && !state)
         status = cli_fail("%s", found.problem);
     else
-        status = args.json ? print_json(&found, &args, state) : print_tables(&found, &args, state);
+        status = args.json ? ps_print_json(&found, &args, state) : print_tables(&found, &args, state);
     json_decref(state);
     watched_clear(&found);
     return status;

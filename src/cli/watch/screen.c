@@ -54,7 +54,7 @@ static bool write_whole(const char *text, size_t length)
     return true;
 }
 
-static void take(void)
+static void screen_take(void)
 {
     has_keys = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0;
     if (has_keys) {
@@ -69,7 +69,7 @@ static void take(void)
 }
 
 /* Also in a handler of signals: calls nothing that may not be called there. */
-static void give(void)
+static void screen_give(void)
 {
     if (!taken)
         return;
@@ -89,7 +89,7 @@ static void on_signal(int number)
 
 static void on_death(int number)
 {
-    give();
+    screen_give();
     raise(number); /* with what was to happen to it before */
 }
 
@@ -113,19 +113,19 @@ void screen_enter(void)
 {
     handle_signals();
     atexit(screen_leave);
-    take();
+    screen_take();
 }
 
 void screen_leave(void)
 {
-    give();
+    screen_give();
 }
 
-static void stop(void)
+static void screen_stop(void)
 {
     sigset_t only;
     asked_to_stop = 0;
-    give();
+    screen_give();
     sigemptyset(&only);
     sigaddset(&only, SIGTSTP);
     signal(SIGTSTP, SIG_DFL);
@@ -133,7 +133,7 @@ static void stop(void)
     sigprocmask(SIG_UNBLOCK, &only, NULL); /* stops here, until the user has it go on */
     sigprocmask(SIG_BLOCK, &only, NULL);
     sigaction(SIGTSTP, &(struct sigaction){.sa_handler = on_signal}, NULL);
-    take();
+    screen_take();
 }
 
 void screen_obey(void)
@@ -197,7 +197,7 @@ bool screen_draw(char *const *lines, size_t count)
 /* Keys ------------------------------------------------------------------------------------------------------------- */
 
 /* What a terminal sends for the arrows: ESC, then [ or O, then a letter, which may come one by one. */
-static int key_of(unsigned char byte)
+static int screen_key_of(unsigned char byte)
 {
     static int within;
     int was = within;
@@ -216,13 +216,13 @@ static int key_of(unsigned char byte)
     return SCREEN_NOTHING;
 }
 
-static int read_key(void)
+static int screen_read_key(void)
 {
     unsigned char byte;
     ssize_t count = read(STDIN_FILENO, &byte, 1);
     if (count < 0 && (errno == EINTR || errno == EAGAIN))
         return SCREEN_NOTHING;
-    return count == 1 ? key_of(byte) : SCREEN_END;
+    return count == 1 ? screen_key_of(byte) : SCREEN_END;
 }
 
 int screen_key_pressed(int milliseconds)
@@ -233,6 +233,6 @@ int screen_key_pressed(int milliseconds)
     if (asked_to_end)
         return SCREEN_END;
     if (asked_to_stop)
-        stop();
-    return count > 0 ? read_key() : SCREEN_NOTHING;
+        screen_stop();
+    return count > 0 ? screen_read_key() : SCREEN_NOTHING;
 }

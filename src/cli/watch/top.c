@@ -34,7 +34,7 @@ typedef struct top {
     bool paused;
 } top;
 
-static void look(top *t)
+static void top_look(top *t)
 {
     watched_clear(&t->found);
     watched_find(t->args->pid, "stats", &t->found);
@@ -67,7 +67,7 @@ static int none(const top *t)
 
 /* Without a screen ------------------------------------------------------------------------------------------------- */
 
-static json_t *answer_json(const top *t)
+static json_t *top_answer_json(const top *t)
 {
     struct timespec now;
     json_t *list = json_array();
@@ -101,7 +101,7 @@ static int print_once(top *t)
     return cli_flush(CLI_OK);
 }
 
-static void wait_for(uint64_t milliseconds)
+static void top_wait_for(uint64_t milliseconds)
 {
     struct timespec left = {(time_t)(milliseconds / 1000), (long)(milliseconds % 1000) * 1000000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
@@ -109,11 +109,11 @@ static void wait_for(uint64_t milliseconds)
 }
 
 /* A line for each look, until there is nothing to look at. */
-static int print_lines(top *t)
+static int top_print_lines(top *t)
 {
     int status = CLI_OK;
     while (status == CLI_OK && t->found.count > 0) {
-        json_t *object = answer_json(t);
+        json_t *object = top_answer_json(t);
         char *text = json_dumps(object, JSON_COMPACT);
         json_decref(object);
         if (text != NULL)
@@ -124,8 +124,8 @@ static int print_lines(top *t)
         status = cli_flush(CLI_OK);
         if (t->args->once)
             break;
-        wait_for(t->args->interval);
-        look(t);
+        top_wait_for(t->args->interval);
+        top_look(t);
     }
     return status;
 }
@@ -154,7 +154,7 @@ static void foot_line(const top *t, view_lines *out)
 }
 
 /* The first line, the last line, and between them as much of the process as there are rows for. */
-static bool draw(top *t)
+static bool top_draw(top *t)
 {
     view_lines body = {0}, all = {0};
     int rows, columns;
@@ -213,7 +213,7 @@ static bool obey(top *t, int key)
     }
 }
 
-static uint64_t milliseconds(void)
+static uint64_t top_milliseconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -221,18 +221,18 @@ static uint64_t milliseconds(void)
 }
 
 /* Until a key or a signal ends it, or the one process that was asked for is gone. */
-static bool follow(top *t)
+static bool top_follow(top *t)
 {
-    uint64_t next = milliseconds() + t->args->interval;
+    uint64_t next = top_milliseconds() + t->args->interval;
     for (bool going = true; going;) {
-        if (!draw(t))
+        if (!top_draw(t))
             return true;
-        uint64_t now = milliseconds();
+        uint64_t now = top_milliseconds();
         int key = screen_key_pressed(t->paused ? -1 : next > now ? (int)(next - now) : 0);
         going = obey(t, key);
-        if (going && !t->paused && milliseconds() >= next) {
-            look(t);
-            next = milliseconds() + t->args->interval;
+        if (going && !t->paused && top_milliseconds() >= next) {
+            top_look(t);
+            next = top_milliseconds() + t->args->interval;
         }
         if (t->args->pid != 0 && t->found.count == 0)
             return false;
@@ -240,12 +240,12 @@ static bool follow(top *t)
     return true;
 }
 
-static int show(top *t)
+static int top_show(top *t)
 {
     char *name = t->args->pid != 0 ? name_line(&t->found.list[0]) : NULL;
     t->view.by_client = true;
     screen_enter();
-    bool there = follow(t);
+    bool there = top_follow(t);
     screen_leave();
     screen_obey();
     if (!there)
@@ -331,15 +331,15 @@ int verb_top(int argc, char **argv)
         return status;
     top t = {.args = &args, .view = {.unicode = view_is_unicode(), .columns = terminal_columns()}};
     bool screen = args.form == TOP_SCREEN && !args.once && !args.json && screen_is_there();
-    look(&t);
+    top_look(&t);
     if (t.found.count == 0 && (!screen || args.pid != 0 || t.found.problem != NULL))
         status = none(&t);
     else if (screen)
-        status = show(&t);
+        status = top_show(&t);
     else if (args.json)
-        status = cli_print_json(answer_json(&t));
+        status = cli_print_json(top_answer_json(&t));
     else
-        status = args.form == TOP_LINES ? print_lines(&t) : print_once(&t);
+        status = args.form == TOP_LINES ? top_print_lines(&t) : print_once(&t);
     watched_clear(&t.found);
     view_clear(&t.view);
     return status;

@@ -84,7 +84,7 @@ static void table_lines(const view *v, table *grid, view_lines *out)
 
 /* Series ----------------------------------------------------------------------------------------------------------- */
 
-static view_series *series_of(const view *v, uint64_t pid, size_t index, const char *device)
+static view_series *view_series_of(const view *v, uint64_t pid, size_t index, const char *device)
 {
     for (size_t i = 0; i < v->series_count; i++) {
         view_series *s = &v->series[i];
@@ -96,7 +96,7 @@ static view_series *series_of(const view *v, uint64_t pid, size_t index, const c
 
 static view_series *make_series(view *v, uint64_t pid, size_t index, const char *device)
 {
-    view_series *s = series_of(v, pid, index, device);
+    view_series *s = view_series_of(v, pid, index, device);
     if (s != NULL)
         return s;
     v->series = text_grow(v->series, v->series_count + 1, sizeof *v->series);
@@ -106,7 +106,7 @@ static view_series *make_series(view *v, uint64_t pid, size_t index, const char 
     return s;
 }
 
-static void add_point(view_series *s, uint64_t live, uint64_t held)
+static void view_add_point(view_series *s, uint64_t live, uint64_t held)
 {
     if (s->count == SERIES_MOST) {
         memmove(s->live, s->live + 1, (SERIES_MOST - 1) * sizeof s->live[0]);
@@ -127,8 +127,8 @@ void view_note(view *v, const watched_list *found)
         const json_t *runtimes = json_object_get(found->list[i].answer, "runtimes");
         for (size_t k = 0; k < json_array_size(runtimes); k++) {
             const json_t *runtime = json_array_get(runtimes, k);
-            add_point(make_series(v, found->list[i].pid, k, watched_text(runtime, "device")),
-                      watched_number(runtime, "live"), watched_number(runtime, "held"));
+            view_add_point(make_series(v, found->list[i].pid, k, watched_text(runtime, "device")),
+                           watched_number(runtime, "live"), watched_number(runtime, "held"));
         }
     }
     for (size_t i = 0; i < v->series_count; i++)
@@ -203,14 +203,14 @@ static char *bar(const view *v, uint64_t value, uint64_t most)
 }
 
 /* Returns where the text ends. */
-static char *repeat(char *end, const char *character, size_t count)
+static char *view_repeat(char *end, const char *character, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         end = stpcpy(end, character);
     return end;
 }
 
-static size_t share_of(uint64_t value, uint64_t whole, size_t columns)
+static size_t view_share_of(uint64_t value, uint64_t whole, size_t columns)
 {
     double share = whole == 0 ? 0 : (double)value / (double)whole;
     return (size_t)((share > 1 ? 1 : share) * (double)columns + 0.5);
@@ -222,12 +222,12 @@ static void budget_line(const view *v, const json_t *runtime, view_lines *out)
     uint64_t budget = watched_number(runtime, "budget"), live = watched_number(runtime, "live"),
              held = watched_number(runtime, "held");
     size_t columns = v->columns > 34 ? (size_t)v->columns - 30 : 8;
-    size_t of_live = share_of(live, budget, columns), of_held = share_of(held, budget, columns);
+    size_t of_live = view_share_of(live, budget, columns), of_held = view_share_of(held, budget, columns);
     char *text = text_zeroed(columns * 4 + 1, 1), *end = text;
     of_held = of_held > of_live ? of_held - of_live : 0;
-    end = repeat(end, v->unicode ? "█" : "#", of_live);
-    end = repeat(end, v->unicode ? "▒" : "=", of_held);
-    repeat(end, v->unicode ? "░" : ".", columns - of_live - of_held);
+    end = view_repeat(end, v->unicode ? "█" : "#", of_live);
+    end = view_repeat(end, v->unicode ? "▒" : "=", of_held);
+    view_repeat(end, v->unicode ? "░" : ".", columns - of_live - of_held);
     double percent = budget == 0 ? 0 : 100.0 / (double)budget;
     view_line(v, out,
               text_print("  %s%s%s %.0f %% live, %.0f %% held", terminal_green(), text, terminal_plain(),
@@ -237,7 +237,7 @@ static void budget_line(const view *v, const json_t *runtime, view_lines *out)
 
 /* Tables ----------------------------------------------------------------------------------------------------------- */
 
-static void size_cell(table *grid, uint64_t bytes, const char *colour)
+static void view_size_cell(table *grid, uint64_t bytes, const char *colour)
 {
     char text[24];
     table_cell(grid, bytes == 0 ? "-" : weir_size_format(bytes, text, sizeof text), colour, true);
@@ -263,7 +263,7 @@ static const char *class_name(int place)
     return weir_name_of(WEIR_NAMES_CLASS, (place + 1) % WEIR_CLASS_COUNT);
 }
 
-static int compare(const void *a, const void *b, void *by)
+static int view_compare(const void *a, const void *b, void *by)
 {
     const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
     view_sort sort = *(const view_sort *)by;
@@ -288,7 +288,7 @@ static json_t **sorted(const view *v, const json_t *clients, uint64_t *most)
         *most = live > *most ? live : *most;
     }
     if (count > 0)
-        qsort_r(list, count, sizeof(json_t *), compare, &sort);
+        qsort_r(list, count, sizeof(json_t *), view_compare, &sort);
     return list;
 }
 
@@ -317,20 +317,20 @@ static void client_row(const view *v, table *grid, const json_t *client, uint64_
     snprintf(refusals, sizeof refusals, "%llu", (unsigned long long)refused);
     table_row(grid);
     table_cell(grid, name, "", false);
-    size_cell(grid, watched_number(client, "live"), "");
+    view_size_cell(grid, watched_number(client, "live"), "");
     bar_cell(v, grid, watched_number(client, "live"), most);
     if (away) {
         char *state = is_resident(client) ? text_copy("-") : text_copy(watched_text(client, "residency"));
-        size_cell(grid, watched_number(client, "away"), terminal_yellow());
+        view_size_cell(grid, watched_number(client, "away"), terminal_yellow());
         text_cut(state, NAME_COLUMNS);
         table_cell(grid, state, is_resident(client) ? "" : terminal_yellow(), true);
         free(state);
     }
-    size_cell(grid, watched_number(client, "peak"), "");
-    size_cell(grid, watched_number(client, "maximum"), "");
+    view_size_cell(grid, watched_number(client, "peak"), "");
+    view_size_cell(grid, watched_number(client, "maximum"), "");
     table_cell(grid, refusals, refused > 0 ? terminal_red() : "", true);
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        size_cell(grid, watched_number(json_object_get(client, "live_class"), class_name(i)), terminal_faint());
+        view_size_cell(grid, watched_number(json_object_get(client, "live_class"), class_name(i)), terminal_faint());
     free(name);
 }
 
@@ -370,7 +370,7 @@ static void class_lines(const view *v, const json_t *runtime, view_lines *out)
     for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
         table_row(&grid);
         table_cell(&grid, class_name(i), "", false);
-        size_cell(&grid, live[i], "");
+        view_size_cell(&grid, live[i], "");
         bar_cell(v, &grid, live[i], most);
     }
     table_lines(v, &grid, out);
@@ -403,7 +403,7 @@ static void sums_line(const view *v, const json_t *runtime, view_lines *out)
 static void runtime_lines(const view *v, const watched *process, size_t index, view_lines *out)
 {
     const json_t *runtime = json_array_get(json_object_get(process->answer, "runtimes"), index);
-    const view_series *series = series_of(v, process->pid, index, watched_text(runtime, "device"));
+    const view_series *series = view_series_of(v, process->pid, index, watched_text(runtime, "device"));
     sums_line(v, runtime, out);
     budget_line(v, runtime, out);
     if (series != NULL)
@@ -432,7 +432,7 @@ static void model_lines(const view *v, const json_t *models, view_lines *out)
         table_row(&grid);
         table_cell(&grid, watched_text(model, "name"), "", false);
         table_cell(&grid, state, strcmp(state, "loaded") == 0 ? terminal_green() : "", true);
-        size_cell(&grid, watched_number(model, "size"), "");
+        view_size_cell(&grid, watched_number(model, "size"), "");
         for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
             char text[24];
             uint64_t count = watched_number(model, counts[k]);

@@ -77,7 +77,7 @@ static void drop_engine(struct wl_batch *batch)
 
 /* ---- seats ------------------------------------------------------------------------------------------------------- */
 
-static void fail(wl_seat *seat, weir_status status)
+static void llm_batch_fail(wl_seat *seat, weir_status status)
 {
     if (seat->status == WEIR_OK) {
         seat->status = status;
@@ -86,13 +86,13 @@ static void fail(wl_seat *seat, weir_status status)
 }
 
 /* With the lock. */
-static void finish(wl_seat *seat)
+static void llm_batch_finish(wl_seat *seat)
 {
     seat->done = true;
     pthread_cond_signal(&seat->run->run->wake);
 }
 
-static bool set_options(const wl_generation *it, oga_turn_options *options, char *text, size_t capacity)
+static bool llm_batch_set_options(const wl_generation *it, oga_turn_options *options, char *text, size_t capacity)
 {
     const wl_library *lib = it->model->library;
     const wl_run_settings *s = it->settings;
@@ -129,7 +129,7 @@ static bool begin_request(struct wl_batch *batch, wl_seat *seat, char *text, siz
             text, capacity) &&
         !wl_failed(lib, lib->OgaEngineCreateRequest(batch->engine, session, &seat->request), text, capacity) &&
         !wl_failed(lib, lib->OgaRequestCreateTurnOptions(seat->request, &options), text, capacity) &&
-        set_options(it, options, text, capacity) &&
+        llm_batch_set_options(it, options, text, capacity) &&
         !wl_failed(lib,
                    lib->OgaRequestBeginTurn(seat->request, options, it->prompt.tokens, it->prompt.count, &seat->turn),
                    text, capacity);
@@ -157,7 +157,7 @@ static weir_status make_sure(struct wl_batch *batch)
     return batch->engine ? WEIR_OK : make_engine(batch);
 }
 
-static void begin(struct wl_batch *batch, wl_seat *seat)
+static void llm_batch_begin(struct wl_batch *batch, wl_seat *seat)
 {
     wl_phase phase;
     char text[1024] = "";
@@ -166,7 +166,7 @@ static void begin(struct wl_batch *batch, wl_seat *seat)
     if (status == WEIR_OK && !begin_request(batch, seat, text, sizeof text))
         status = wl_generation_refused(seat->run, &phase, text);
     if (status != WEIR_OK)
-        fail(seat, status);
+        llm_batch_fail(seat, status);
     wl_phase_end(&phase);
 }
 
@@ -184,8 +184,8 @@ static void end_answer(wl_seat *seat, uint32_t reason, uint32_t error)
 {
     wl_generation *it = seat->run;
     if (reason == OGA_FINISH_FAILED)
-        fail(seat, weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI's engine has failed a run with code %u",
-                             it->model->folder.path, error));
+        llm_batch_fail(seat, weir_fail(WEIR_ERR_ENGINE, "%s: ONNX Runtime GenAI's engine has failed a run with code %u",
+                                       it->model->folder.path, error));
     if (!it->answer.finish)
         wt_answer_end(&it->answer, reason == OGA_FINISH_EOS         ? "stop"
                                    : reason == OGA_FINISH_CANCELLED ? "cancelled"
@@ -193,7 +193,7 @@ static void end_answer(wl_seat *seat, uint32_t reason, uint32_t error)
 }
 
 /* With the lock, as readers look at the answer. */
-static void take_event(const struct wl_batch *batch, const wl_phase *phase, const oga_event *event)
+static void llm_batch_take_event(const struct wl_batch *batch, const wl_phase *phase, const oga_event *event)
 {
     const wl_library *lib = batch->model->library;
     const oga_request *request = NULL;
@@ -209,7 +209,7 @@ static void take_event(const struct wl_batch *batch, const wl_phase *phase, cons
         wl_failed(lib, lib->OgaEngineEventGetToken(event, &token), text, sizeof text);
         weir_status status = wl_generation_add(seat->run, phase, token, NULL);
         if (status != WEIR_OK)
-            fail(seat, status);
+            llm_batch_fail(seat, status);
     }
     if (flags & OGA_EVENT_FINISHED) {
         wl_failed(lib, lib->OgaEngineEventGetFinishReason(event, &reason), text, sizeof text);
@@ -231,7 +231,7 @@ static void say_refusal(wl_seat *seat, const wl_phase *phase)
 }
 
 /* One step of all. An engine that answers with an error is done for: its runs fail, and the next one gets a new one. */
-static void step(struct wl_batch *batch)
+static void llm_batch_step(struct wl_batch *batch)
 {
     weir_engine_model *model = batch->model;
     const wl_library *lib = model->library;
@@ -242,10 +242,10 @@ static void step(struct wl_batch *batch)
     weir_status status = failed ? wl_explain(model, &phase, text, "go on with the texts") : WEIR_OK;
     pthread_mutex_lock(&model->lock);
     for (size_t i = 0; !failed && i < lib->OgaEngineEventBufferGetCount(batch->events); i++)
-        take_event(batch, &phase, lib->OgaEngineEventBufferGet(batch->events, i));
+        llm_batch_take_event(batch, &phase, lib->OgaEngineEventBufferGet(batch->events, i));
     for (wl_seat *seat = batch->seated; seat; seat = seat->next)
         if (failed)
-            fail(seat, status);
+            llm_batch_fail(seat, status);
         else if (seat->status == WEIR_ERR_ENGINE)
             say_refusal(seat, &phase);
     pthread_mutex_unlock(&model->lock);
@@ -253,7 +253,7 @@ static void step(struct wl_batch *batch)
 }
 
 /* Runs that are at their end, or are to be, leave the engine. What they had there is back when they return. */
-static void let_go(struct wl_batch *batch)
+static void llm_batch_let_go(struct wl_batch *batch)
 {
     weir_engine_model *model = batch->model;
     wl_seat *leaving = NULL;
@@ -263,7 +263,7 @@ static void let_go(struct wl_batch *batch)
     for (wl_seat **at = &batch->seated; *at;) {
         wl_seat *seat = *at;
         if (atomic_load(&seat->run->run->stop))
-            fail(seat, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));
+            llm_batch_fail(seat, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));
         if (seat->status == WEIR_OK && !seat->run->answer.finish && !atomic_load(&seat->run->leaves)) {
             at = &seat->next;
             continue;
@@ -283,19 +283,19 @@ static void let_go(struct wl_batch *batch)
     pthread_mutex_lock(&model->lock);
     for (wl_seat *seat = leaving, *next; seat; seat = next) {
         next = seat->next;
-        finish(seat);
+        llm_batch_finish(seat);
     }
     pthread_mutex_unlock(&model->lock);
 }
 
-static void take_line(struct wl_batch *batch)
+static void llm_batch_take_line(struct wl_batch *batch)
 {
     while (batch->line) {
         wl_seat *seat = batch->line;
         batch->line = seat->next;
         seat->next = NULL;
         pthread_mutex_unlock(&batch->model->lock);
-        begin(batch, seat);
+        llm_batch_begin(batch, seat);
         pthread_mutex_lock(&batch->model->lock);
         wl_seat **at = &batch->seated;
         while (*at)
@@ -305,7 +305,7 @@ static void take_line(struct wl_batch *batch)
 }
 
 /* With the lock, and without anything to do. */
-static void rest(struct wl_batch *batch)
+static void llm_batch_rest(struct wl_batch *batch)
 {
     weir_engine_model *model = batch->model;
     if (!batch->gives_up) {
@@ -320,7 +320,7 @@ static void rest(struct wl_batch *batch)
 }
 
 /* Asked while the thread waits for cores. Only it changes the list. */
-static bool somebody_leaves(void *user)
+static bool llm_batch_somebody_leaves(void *user)
 {
     const struct wl_batch *batch = user;
     for (const wl_seat *seat = batch->seated; seat; seat = seat->next)
@@ -329,7 +329,7 @@ static bool somebody_leaves(void *user)
     return false;
 }
 
-static void *work(void *user)
+static void *llm_batch_work(void *user)
 {
     struct wl_batch *batch = user;
     weir_engine_model *model = batch->model;
@@ -343,16 +343,16 @@ static void *work(void *user)
     while (status == WEIR_OK && !batch->ends) {
         if (!batch->line && !batch->seated) {
             wl_cores_give(model, &leased);
-            rest(batch);
+            llm_batch_rest(batch);
             continue;
         }
         double from = wl_seconds_now();
-        take_line(batch);
+        llm_batch_take_line(batch);
         pthread_mutex_unlock(&model->lock);
-        let_go(batch);
-        if (batch->seated && wl_cores_take(model, somebody_leaves, batch, &leased) != WEIR_ERR_CANCELLED)
-            step(batch);
-        let_go(batch);
+        llm_batch_let_go(batch);
+        if (batch->seated && wl_cores_take(model, llm_batch_somebody_leaves, batch, &leased) != WEIR_ERR_CANCELLED)
+            llm_batch_step(batch);
+        llm_batch_let_go(batch);
         pthread_mutex_lock(&model->lock);
         model->metrics.busy_seconds += wl_seconds_now() - from;
     }
@@ -364,7 +364,7 @@ static void *work(void *user)
 
 /* ---- a run's own thread ------------------------------------------------------------------------------------------ */
 
-static void leave(wl_generation *it)
+static void llm_batch_leave(wl_generation *it)
 {
     it->quit = true;
     atomic_store(&it->leaves, true);
@@ -372,14 +372,14 @@ static void leave(wl_generation *it)
 }
 
 /* Hands one piece to the reader, without the lock. The text may move meanwhile. */
-static void deliver(wl_generation *it)
+static void llm_batch_deliver(wl_generation *it)
 {
     size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
     size_t bytes = it->answer.ends[index] - begins;
     char *text = malloc(bytes + 1);
     if (!text) {
         it->lost = true;
-        leave(it);
+        llm_batch_leave(it);
         return;
     }
     if (bytes > 0)
@@ -391,10 +391,10 @@ static void deliver(wl_generation *it)
     pthread_mutex_lock(&it->model->lock);
     it->delivered++;
     if (!more)
-        leave(it);
+        llm_batch_leave(it);
 }
 
-static weir_status check(const wl_generation *it)
+static weir_status llm_batch_check(const wl_generation *it)
 {
     const wl_run_settings *s = it->settings;
     if (s->logprobs > 0 || s->logits)
@@ -413,7 +413,7 @@ weir_status wl_batch_run(wl_generation *it)
 {
     weir_engine_model *model = it->model;
     wl_seat seat = {.run = it};
-    weir_status status = check(it);
+    weir_status status = llm_batch_check(it);
     if (status != WEIR_OK)
         return status;
     if (it->answer.most == 0) {
@@ -428,7 +428,7 @@ weir_status wl_batch_run(wl_generation *it)
     pthread_cond_signal(&model->batch->work);
     while (!seat.done) {
         if (wl_generation_has_pieces(it))
-            deliver(it);
+            llm_batch_deliver(it);
         else
             pthread_cond_wait(&it->run->wake, &model->lock);
     }
@@ -491,7 +491,7 @@ void wl_batch_settle(weir_engine_model *model)
 
 /* Whoever asks may hold another model's lock, whose thread may ask this one: so it does not wait for the lock, and a model
  * whose lock is taken is not idle. */
-static void give_up(void *user)
+static void llm_batch_give_up(void *user)
 {
     weir_engine_model *model = user;
     if (pthread_equal(pthread_self(), model->batch->thread) || live_cache(model) == 0 ||
@@ -501,11 +501,11 @@ static void give_up(void *user)
     pthread_mutex_unlock(&model->lock);
 }
 
-static weir_status listen(weir_engine_model *model)
+static weir_status llm_batch_listen(weir_engine_model *model)
 {
     if (!model->folder.paged)
         return WEIR_OK;
-    return wt_listener_begin(weir_client_runtime(wl_account_client(model->account)), give_up, model,
+    return wt_listener_begin(weir_client_runtime(wl_account_client(model->account)), llm_batch_give_up, model,
                              &model->batch->listener);
 }
 
@@ -529,14 +529,14 @@ weir_status wl_batch_make(weir_engine_model *model)
     pthread_cond_init(&batch->work, NULL);
     pthread_cond_init(&batch->rests, NULL);
     model->batch = batch;
-    batch->began = pthread_create(&batch->thread, NULL, work, batch) == 0;
+    batch->began = pthread_create(&batch->thread, NULL, llm_batch_work, batch) == 0;
     if (!batch->began)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no thread to decode on", model->folder.path);
     pthread_mutex_lock(&model->lock);
     while (!batch->ready)
         pthread_cond_wait(&model->turn, &model->lock);
     pthread_mutex_unlock(&model->lock);
-    return batch->status == WEIR_OK ? listen(model) : weir_fail(batch->status, "%s", batch->detail);
+    return batch->status == WEIR_OK ? llm_batch_listen(model) : weir_fail(batch->status, "%s", batch->detail);
 }
 
 void wl_batch_drop(weir_engine_model *model)

@@ -158,7 +158,7 @@ static const rule rules[] = {
     {"engine.dynamic_batching.gpu_utilization_factor", NUMBER, 0, 1, NULL},
 };
 
-static bool fits(const char *pattern, const char *place)
+static bool llm_config_fits(const char *pattern, const char *place)
 {
     size_t length = strlen(pattern);
     if (length == 0 || pattern[length - 1] != '*')
@@ -166,10 +166,10 @@ static bool fits(const char *pattern, const char *place)
     return strncmp(pattern, place, length - 1) == 0 && !strpbrk(place + length - 1, ".[");
 }
 
-static const rule *rule_of(const char *place)
+static const rule *llm_config_rule_of(const char *place)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (fits(rules[i].place, place))
+        if (llm_config_fits(rules[i].place, place))
             return &rules[i];
     return NULL;
 }
@@ -181,7 +181,7 @@ static bool is_pattern(const char *text)
     return at && at[1] == 'd' && !strchr(at + 1, '%');
 }
 
-static const char *name_of(kind what)
+static const char *llm_config_name_of(kind what)
 {
     static const char *const names[] = {"object",
                                         "list",
@@ -209,7 +209,7 @@ bool wl_config_whole(const json_t *value, int64_t *out)
     return true;
 }
 
-static bool is_whole(const rule *it, const json_t *value)
+static bool llm_config_is_whole(const rule *it, const json_t *value)
 {
     int64_t number;
     return wl_config_whole(value, &number) && number >= it->least && number <= it->most;
@@ -226,7 +226,7 @@ static bool is_right(const rule *it, const json_t *value)
     case LIST:
         return json_is_array(value);
     case WHOLE:
-        return is_whole(it, value);
+        return llm_config_is_whole(it, value);
     case NUMBER:
         return json_is_number(value) && isfinite(number) && number >= (double)it->least && number <= (double)it->most;
     case SWITCH:
@@ -238,7 +238,7 @@ static bool is_right(const rule *it, const json_t *value)
     case NAME:
         return text && length <= LENGTH && (!strchr(text, '%') || is_pattern(text));
     case TOKENS:
-        return json_is_array(value) || is_whole(it, value);
+        return json_is_array(value) || llm_config_is_whole(it, value);
     case HERE:
         return text && (text[0] == 0 || strcmp(text, ".") == 0);
     case NEVER:
@@ -274,7 +274,7 @@ static bool is_harmless(const char *text)
     return strlen(text) <= LENGTH && !formats && text[0] != '/' && !strstr(text, "..") && !strchr(text, '\\');
 }
 
-static weir_status pass_on(const wl_folder *folder, const char *place, const json_t *value)
+static weir_status llm_config_pass_on(const wl_folder *folder, const char *place, const json_t *value)
 {
     const char *text = json_string_value(value);
     double number = json_number_value(value);
@@ -301,9 +301,9 @@ static weir_status pass_on(const wl_folder *folder, const char *place, const jso
 
 static weir_status check_here(const wl_folder *folder, const char *place, const json_t *value)
 {
-    const rule *it = rule_of(place);
+    const rule *it = llm_config_rule_of(place);
     if (!it)
-        return pass_on(folder, place, value);
+        return llm_config_pass_on(folder, place, value);
     if (it->kind == NEVER)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s/%s: \"%s\" names %s, which this engine does not do", folder->path,
                          WL_CONFIG, place, it->why);
@@ -312,7 +312,8 @@ static weir_status check_here(const wl_folder *folder, const char *place, const 
     if (it->kind == WHOLE)
         return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no whole number from %lld to %lld", folder->path,
                          WL_CONFIG, place, (long long)it->least, (long long)it->most);
-    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no %s", folder->path, WL_CONFIG, place, name_of(it->kind));
+    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no %s", folder->path, WL_CONFIG, place,
+                     llm_config_name_of(it->kind));
 }
 
 /* At the top GenAI passes over what is no object, and weir chooses the providers: cuda, by any of its names, or none. */
@@ -323,7 +324,7 @@ static bool has_no_rule(const char *place, const char *key, const json_t *member
     return strcmp(place, "model.decoder.session_options.provider_options[]") == 0 && strncasecmp(key, "cuda", 4) != 0;
 }
 
-static weir_status check(const wl_folder *folder, const char *place, const json_t *value);
+static weir_status llm_config_check(const wl_folder *folder, const char *place, const json_t *value);
 
 static weir_status check_member(const wl_folder *folder, const char *place, const char *key, const json_t *member)
 {
@@ -332,11 +333,11 @@ static weir_status check_member(const wl_folder *folder, const char *place, cons
     if (has_no_rule(place, key, member))
         return WEIR_OK;
     snprintf(inner, sizeof inner, "%s%s%.*s", place, place[0] ? "." : "", LENGTH, is_cuda ? "cuda" : key);
-    return check(folder, inner, member);
+    return llm_config_check(folder, inner, member);
 }
 
 /* As deep as there are rules, or places have names of LENGTH. */
-static weir_status check(const wl_folder *folder, const char *place, const json_t *value)
+static weir_status llm_config_check(const wl_folder *folder, const char *place, const json_t *value)
 {
     char items[LENGTH * 2 + 8];
     const char *key;
@@ -350,7 +351,7 @@ static weir_status check(const wl_folder *folder, const char *place, const json_
     snprintf(items, sizeof items, "%s[]", place);
     json_array_foreach(value, index, member)
     {
-        status = status == WEIR_OK ? check(folder, items, member) : status;
+        status = status == WEIR_OK ? llm_config_check(folder, items, member) : status;
     }
     return status;
 }
@@ -409,6 +410,6 @@ static weir_status check_together(const wl_folder *folder, const json_t *root)
 
 weir_status wl_config_check(const wl_folder *folder, const json_t *root)
 {
-    weir_status status = check(folder, "", root);
+    weir_status status = llm_config_check(folder, "", root);
     return status == WEIR_OK ? check_together(folder, root) : status;
 }

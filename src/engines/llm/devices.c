@@ -39,7 +39,7 @@ weir_status wl_devices_needs(char *missing, size_t capacity)
 }
 
 /* GenAI takes the one that is open. */
-static weir_status open_library(const char *genai)
+static weir_status llm_devices_open_library(const char *genai)
 {
     char missing[512];
     const char *slash = strrchr(genai, '/');
@@ -53,7 +53,7 @@ static weir_status open_library(const char *genai)
     return handle ? WEIR_OK : weir_fail(WEIR_ERR_ENGINE, "GenAI's library for CUDA cannot be opened: %s", dlerror());
 }
 
-static weir_status begin(weir_runtime *runtime)
+static weir_status llm_devices_begin(weir_runtime *runtime)
 {
     weir_client_options options = WEIR_INIT(weir_client_options);
     wi_cuda_redirect *begun = NULL;
@@ -79,7 +79,7 @@ static void drop_bystander(void)
     bystander = NULL;
 }
 
-static weir_status check_device(weir_runtime *runtime)
+static weir_status llm_devices_check_device(weir_runtime *runtime)
 {
     weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     weir_status status = weir_runtime_info(runtime, &its);
@@ -101,11 +101,11 @@ weir_status wl_devices_open(const char *genai, weir_client *client)
 {
     weir_runtime *runtime = weir_client_runtime(client);
     pthread_mutex_lock(&lock);
-    weir_status status = check_device(runtime);
+    weir_status status = llm_devices_check_device(runtime);
     if (status == WEIR_OK)
-        status = open_library(genai);
+        status = llm_devices_open_library(genai);
     if (status == WEIR_OK && !redirect)
-        status = begin(runtime);
+        status = llm_devices_begin(runtime);
     if (status == WEIR_OK)
         users++;
     else if (!redirect)

@@ -48,14 +48,14 @@ weir_status wl_folder_json(const wl_folder *folder, const char *name, int64_t mo
     return weir_fail(WEIR_ERR_CORRUPT, "%s holds no JSON object", path);
 }
 
-static weir_status wrong(const wl_folder *folder, const char *where, const char *what)
+static weir_status llm_folder_wrong(const wl_folder *folder, const char *where, const char *what)
 {
     return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: %s %s", folder->path, WL_CONFIG, where, what);
 }
 
 /* A number of the object, from `least` to `most`; where it is not there, `standard`, unless that is below `least`. */
-static weir_status number(const wl_folder *folder, const json_t *object, const char *key, int64_t least, int64_t most,
-                          int64_t standard, int64_t *out)
+static weir_status llm_folder_number(const wl_folder *folder, const json_t *object, const char *key, int64_t least,
+                                     int64_t most, int64_t standard, int64_t *out)
 {
     const json_t *value = json_object_get(object, key);
     *out = standard;
@@ -99,17 +99,17 @@ static weir_status read_decoder(wl_folder *folder, const json_t *decoder)
 {
     weir_status status = WEIR_OK;
     if (!json_is_object(decoder))
-        return wrong(folder, "\"decoder\"", "is missing, an object");
+        return llm_folder_wrong(folder, "\"decoder\"", "is missing, an object");
     if (json_object_get(decoder, "pipeline"))
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: a decoder of several graphs, which this engine does not run",
                          folder->path);
     status = file_name(folder, decoder, "filename", "model.onnx", folder->model, sizeof folder->model);
     if (status == WEIR_OK)
-        status = number(folder, decoder, "num_hidden_layers", 1, MOST_LAYERS, 0, &folder->layers);
+        status = llm_folder_number(folder, decoder, "num_hidden_layers", 1, MOST_LAYERS, 0, &folder->layers);
     if (status == WEIR_OK)
-        status = number(folder, decoder, "num_key_value_heads", 1, MOST_HEADS, 0, &folder->kv_heads);
+        status = llm_folder_number(folder, decoder, "num_key_value_heads", 1, MOST_HEADS, 0, &folder->kv_heads);
     if (status == WEIR_OK)
-        status = number(folder, decoder, "head_size", 1, MOST_HEAD, 0, &folder->head_size);
+        status = llm_folder_number(folder, decoder, "head_size", 1, MOST_HEAD, 0, &folder->head_size);
     /* What is no such number, the rules of config.c refuse. */
     json_int_t threads =
         json_integer_value(json_object_get(json_object_get(decoder, "session_options"), "intra_op_num_threads"));
@@ -127,7 +127,7 @@ static weir_status check_token(const wl_folder *folder, const json_t *value, con
                      WL_CONFIG, key, (long long)folder->vocabulary - 1);
 }
 
-static weir_status check_tokens(const wl_folder *folder, const json_t *model)
+static weir_status llm_folder_check_tokens(const wl_folder *folder, const json_t *model)
 {
     static const struct {
         const char *key;
@@ -145,23 +145,23 @@ static weir_status check_tokens(const wl_folder *folder, const json_t *model)
     return status;
 }
 
-static weir_status read_model(wl_folder *folder, const json_t *model)
+static weir_status llm_folder_read_model(wl_folder *folder, const json_t *model)
 {
     const json_t *type = json_object_get(model, "type");
     weir_status status = WEIR_OK;
     if (!json_is_object(model))
-        return wrong(folder, "\"model\"", "is missing, an object");
+        return llm_folder_wrong(folder, "\"model\"", "is missing, an object");
     if (!json_is_string(type) || strlen(json_string_value(type)) >= sizeof folder->type)
-        return wrong(folder, "\"type\"", "is missing, the kind of model");
+        return llm_folder_wrong(folder, "\"type\"", "is missing, the kind of model");
     snprintf(folder->type, sizeof folder->type, "%s", json_string_value(type));
-    status = number(folder, model, "context_length", 1, MOST_CONTEXT, 0, &folder->context);
+    status = llm_folder_number(folder, model, "context_length", 1, MOST_CONTEXT, 0, &folder->context);
     if (status == WEIR_OK)
-        status = number(folder, model, "vocab_size", 1, MOST_VOCABULARY, 0, &folder->vocabulary);
+        status = llm_folder_number(folder, model, "vocab_size", 1, MOST_VOCABULARY, 0, &folder->vocabulary);
     if (status == WEIR_OK)
         status = refuse_parts(folder, model);
     if (status == WEIR_OK)
         status = read_decoder(folder, json_object_get(model, "decoder"));
-    return status == WEIR_OK ? check_tokens(folder, model) : status;
+    return status == WEIR_OK ? llm_folder_check_tokens(folder, model) : status;
 }
 
 static weir_status read_config(wl_folder *folder)
@@ -171,21 +171,21 @@ static weir_status read_config(wl_folder *folder)
     if (status != WEIR_OK)
         return status;
     const json_t *search = json_object_get(root, "search");
-    status = read_model(folder, json_object_get(root, "model"));
+    status = llm_folder_read_model(folder, json_object_get(root, "model"));
     if (status == WEIR_OK && search && !json_is_object(search))
-        status = wrong(folder, "\"search\"", "is no object");
+        status = llm_folder_wrong(folder, "\"search\"", "is no object");
     if (status == WEIR_OK && json_object_get(root, "speculative"))
         status =
             weir_fail(WEIR_ERR_UNSUPPORTED, "%s: speculative decoding, which this engine does not do", folder->path);
     if (status == WEIR_OK)
-        status = number(folder, search, "top_k", 0, INT32_MAX, 50, &folder->top_k);
+        status = llm_folder_number(folder, search, "top_k", 0, INT32_MAX, 50, &folder->top_k);
     if (status == WEIR_OK)
         status = wl_config_check(folder, root);
     folder->shares_cache = json_is_true(json_object_get(search, "past_present_share_buffer"));
     const json_t *blocks = json_object_get(json_object_get(root, "engine"), "dynamic_batching");
     folder->paged = blocks != NULL;
     if (status == WEIR_OK)
-        status = number(folder, blocks, "block_size", 1, MOST_CONTEXT, 256, &folder->block);
+        status = llm_folder_number(folder, blocks, "block_size", 1, MOST_CONTEXT, 256, &folder->block);
     json_decref(root);
     return status;
 }
@@ -251,7 +251,7 @@ static bool add_cache(wl_folder *folder, const onnx_value *value, unsigned bytes
     return add_product(&folder->state_bytes, factors, value->rank + 1);
 }
 
-static weir_status check_cache(wl_folder *folder, const onnx_value *value)
+static weir_status llm_folder_check_cache(wl_folder *folder, const onnx_value *value)
 {
     unsigned bits = onnx_type_bits(value->type);
     bool fits = value->kind == ONNX_VALUE_TENSOR && bits >= 8 && value->rank <= ONNX_MAX_RANK;
@@ -291,7 +291,7 @@ static void note_weight(wl_folder *folder, const onnx_tensor *weight)
         folder->table_bytes += weight->bytes;
 }
 
-static weir_status read_graph(wl_folder *folder, onnx_file *file)
+static weir_status llm_folder_read_graph(wl_folder *folder, onnx_file *file)
 {
     onnx_graph graph;
     weir_status status = onnx_graph_read(file, &graph);
@@ -302,7 +302,7 @@ static weir_status read_graph(wl_folder *folder, onnx_file *file)
         note_weight(folder, &graph.weights[i]);
     for (size_t i = 0; i < graph.input_count && status == WEIR_OK; i++)
         if (is_cache(folder, &graph.inputs[i]))
-            status = check_cache(folder, &graph.inputs[i]);
+            status = llm_folder_check_cache(folder, &graph.inputs[i]);
     if (status == WEIR_OK)
         status = check_logits(folder, &graph);
     onnx_graph_free(&graph);
@@ -327,7 +327,7 @@ static weir_status check_graph(wl_folder *folder)
         return status;
     status = onnx_check_once(&file);
     if (status == WEIR_OK)
-        status = read_graph(folder, &file);
+        status = llm_folder_read_graph(folder, &file);
     folder->flat = is_flat(folder, &file);
     onnx_file_close(&file);
     return status;
@@ -335,7 +335,7 @@ static weir_status check_graph(wl_folder *folder)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static weir_status note_path(const char *path, wl_folder *out)
+static weir_status llm_folder_note_path(const char *path, wl_folder *out)
 {
     struct stat about;
     size_t length = path ? strlen(path) : 0;
@@ -359,7 +359,7 @@ weir_status wl_folder_read(const char *path, wl_folder *out)
 {
     *out = (wl_folder){0};
     wl_files files;
-    weir_status status = note_path(path, out);
+    weir_status status = llm_folder_note_path(path, out);
     if (status != WEIR_OK)
         return status;
     wl_files_look(out->path, &files);

@@ -8,7 +8,7 @@
 
 /* ---- what is made ------------------------------------------------------------------------------------------------ */
 
-static weir_status no_memory(void)
+static weir_status llm_generate_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "no memory for the answer");
 }
@@ -22,7 +22,7 @@ weir_status wl_generation_add(wl_generation *it, const wl_phase *phase, int32_t 
         return wl_explain(it->model, phase, words, "make text of a token");
     return wt_answer_add(&it->answer, token, text, strlen(text), logits, (int32_t)it->model->folder.vocabulary)
                ? WEIR_OK
-               : no_memory();
+               : llm_generate_no_memory();
 }
 
 bool wl_generation_has_pieces(const wl_generation *it)
@@ -43,8 +43,8 @@ void wl_generation_deliver(wl_generation *it)
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
-static bool set_number(const wl_library *lib, oga_generator_params *params, const char *name, double value, char *text,
-                       size_t capacity)
+static bool llm_generate_set_number(const wl_library *lib, oga_generator_params *params, const char *name, double value,
+                                    char *text, size_t capacity)
 {
     return !wl_failed(lib, lib->OgaGeneratorParamsSetSearchNumber(params, name, value), text, capacity);
 }
@@ -69,14 +69,14 @@ static bool set_search(const wl_generation *it, oga_generator_params *params, ch
     double length = (double)(it->prompt.count + (size_t)s->tokens);
     bool draws = s->temperature > 0;
     int64_t wide = s->top_k > 0 && s->top_k < it->model->folder.vocabulary ? s->top_k : it->model->folder.vocabulary;
-    return set_number(lib, params, "max_length", length, text, capacity) &&
-           set_number(lib, params, "min_length", s->ignore_eos ? length : 0, text, capacity) &&
-           set_number(lib, params, "temperature", draws ? s->temperature : 1, text, capacity) &&
-           set_number(lib, params, "top_k", draws ? (double)wide : 1, text, capacity) &&
-           set_number(lib, params, "top_p", draws ? s->top_p : 1, text, capacity) &&
-           set_number(lib, params, "repetition_penalty", s->repeat_penalty, text, capacity) &&
-           set_number(lib, params, "no_repeat_ngram_size", (double)s->no_repeat_ngram, text, capacity) &&
-           set_number(lib, params, "random_seed", (double)s->seed, text, capacity) &&
+    return llm_generate_set_number(lib, params, "max_length", length, text, capacity) &&
+           llm_generate_set_number(lib, params, "min_length", s->ignore_eos ? length : 0, text, capacity) &&
+           llm_generate_set_number(lib, params, "temperature", draws ? s->temperature : 1, text, capacity) &&
+           llm_generate_set_number(lib, params, "top_k", draws ? (double)wide : 1, text, capacity) &&
+           llm_generate_set_number(lib, params, "top_p", draws ? s->top_p : 1, text, capacity) &&
+           llm_generate_set_number(lib, params, "repetition_penalty", s->repeat_penalty, text, capacity) &&
+           llm_generate_set_number(lib, params, "no_repeat_ngram_size", (double)s->no_repeat_ngram, text, capacity) &&
+           llm_generate_set_number(lib, params, "random_seed", (double)s->seed, text, capacity) &&
            !wl_failed(lib, lib->OgaGeneratorParamsSetSearchBool(params, "do_sample", draws), text, capacity) &&
            set_guidance(lib, params, s, text, capacity);
 }
@@ -152,7 +152,7 @@ static weir_status drop_tensor(const wl_library *lib, oga_tensor *tensor, weir_s
 }
 
 /* The next token; where none is asked for, the logits alone. */
-static weir_status step(wl_generation *it, const wl_phase *phase, oga_generator *generator)
+static weir_status llm_generate_step(wl_generation *it, const wl_phase *phase, oga_generator *generator)
 {
     const wl_library *lib = it->model->library;
     oga_tensor *tensor = NULL;
@@ -183,26 +183,27 @@ static weir_status cancelled(void)
     return weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
 }
 
-static bool is_stopped(void *user)
+static bool llm_generate_is_stopped(void *user)
 {
     const wl_run *run = user;
     return atomic_load(&run->stop);
 }
 
-static weir_status decode(wl_generation *it, const wl_phase *phase, oga_generator *generator, bool *leased)
+static weir_status llm_generate_decode(wl_generation *it, const wl_phase *phase, oga_generator *generator, bool *leased)
 {
     const wl_library *lib = it->model->library;
     char text[1024] = "";
-    if (wl_cores_take(it->model, is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
+    if (wl_cores_take(it->model, llm_generate_is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
         return cancelled();
     if (wl_failed(lib, lib->OgaGenerator_AppendTokens(generator, it->prompt.tokens, it->prompt.count), text,
                   sizeof text))
         return wl_explain(it->model, phase, text, "read the prompt");
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && !it->answer.finish && !it->quit) {
-        if (atomic_load(&it->run->stop) || wl_cores_take(it->model, is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
+        if (atomic_load(&it->run->stop) ||
+            wl_cores_take(it->model, llm_generate_is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
             return cancelled();
-        status = step(it, phase, generator);
+        status = llm_generate_step(it, phase, generator);
         if (status != WEIR_OK || !wl_generation_has_pieces(it))
             continue;
         wl_cores_give(it->model, leased);
@@ -222,7 +223,7 @@ weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase
                : status;
 }
 
-static void watch(wl_generation *it, oga_generator *generator)
+static void llm_generate_watch(wl_generation *it, oga_generator *generator)
 {
     pthread_mutex_lock(&it->model->lock);
     it->run->generator = generator;
@@ -243,10 +244,10 @@ weir_status wl_generate_alone(wl_generation *it)
     weir_status status = WEIR_OK;
     bool leased = false;
     if (generator) {
-        watch(it, generator);
-        status = decode(it, &phase, generator, &leased);
+        llm_generate_watch(it, generator);
+        status = llm_generate_decode(it, &phase, generator, &leased);
         wl_cores_give(it->model, &leased);
-        watch(it, NULL);
+        llm_generate_watch(it, NULL);
     } else {
         status = wl_generation_refused(it, &phase, text);
     }

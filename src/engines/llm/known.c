@@ -19,7 +19,7 @@ static struct {
 } known[KEPT]; /* guarded by the lock; a folder without a path is none */
 static size_t next_place;
 
-static uint64_t mix(uint64_t sum, uint64_t word)
+static uint64_t llm_known_mix(uint64_t sum, uint64_t word)
 {
     sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return sum ^ sum >> 29;
@@ -28,23 +28,23 @@ static uint64_t mix(uint64_t sum, uint64_t word)
 static uint64_t mix_text(uint64_t sum, const char *text)
 {
     for (; *text; text++)
-        sum = mix(sum, (unsigned char)*text);
-    return mix(sum, 256);
+        sum = llm_known_mix(sum, (unsigned char)*text);
+    return llm_known_mix(sum, 256);
 }
 
 static uint64_t mix_time(uint64_t sum, const struct timespec *at)
 {
-    return mix(mix(sum, (uint64_t)at->tv_sec), (uint64_t)at->tv_nsec);
+    return llm_known_mix(llm_known_mix(sum, (uint64_t)at->tv_sec), (uint64_t)at->tv_nsec);
 }
 
 /* Files are added up, in whatever order they come. */
-static void add_file(wl_files *to, const char *name, const struct stat *about)
+static void llm_known_add_file(wl_files *to, const char *name, const struct stat *about)
 {
     wi_stamp stamp = wi_stamp_of(about);
     for (int i = 0; i < 2; i++) {
         uint64_t sum = mix_text((uint64_t)i + 1, name);
-        sum = mix(mix(sum, (uint64_t)stamp.device), (uint64_t)stamp.number);
-        sum = mix(mix(sum, (uint64_t)stamp.size), (uint64_t)about->st_mode);
+        sum = llm_known_mix(llm_known_mix(sum, (uint64_t)stamp.device), (uint64_t)stamp.number);
+        sum = llm_known_mix(llm_known_mix(sum, (uint64_t)stamp.size), (uint64_t)about->st_mode);
         to->sums[i] += mix_time(mix_time(sum, &stamp.written), &stamp.changed);
     }
     to->settled &= stamp.settled;
@@ -59,12 +59,12 @@ void wl_files_look(const char *path, wl_files *out)
         if (fstatat(dirfd(list), entry->d_name, &about, 0) != 0)
             out->settled = false;
         else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            add_file(out, entry->d_name, &about);
+            llm_known_add_file(out, entry->d_name, &about);
     if (list)
         closedir(list);
 }
 
-static bool same(const wl_files *a, const wl_files *b)
+static bool llm_known_same(const wl_files *a, const wl_files *b)
 {
     return a->sums[0] == b->sums[0] && a->sums[1] == b->sums[1];
 }
@@ -74,7 +74,7 @@ bool wl_folder_recall(const wl_files *files, wl_folder *folder)
     bool found = false;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < KEPT && !found && files->settled; i++) {
-        found = strcmp(known[i].folder.path, folder->path) == 0 && same(&known[i].files, files);
+        found = strcmp(known[i].folder.path, folder->path) == 0 && llm_known_same(&known[i].files, files);
         if (found)
             *folder = known[i].folder;
     }

@@ -34,7 +34,7 @@ bool wl_failed(const wl_library *it, oga_result *result, char *text, size_t capa
 
 /* ---- where they are ---------------------------------------------------------------------------------------------- */
 
-static const char *option(const char *name, weir_option *space)
+static const char *llm_library_option(const char *name, weir_option *space)
 {
     *space = WEIR_INIT(weir_option);
     return weir_option_info(name, 0, space) == WEIR_OK ? space->value : "";
@@ -79,12 +79,12 @@ static bool find_in_store(const char *home, places *out)
 
 /* The one that is named, with the ONNX Runtime that is named or the store's; else the store's for CUDA, which runs models
  * on the processor as well, else the store's. */
-static weir_status find(places *out)
+static weir_status llm_library_find(places *out)
 {
     weir_option named, runtime, home;
-    const char *folder = option("home", &home);
+    const char *folder = llm_library_option("home", &home);
     *out = (places){0};
-    if (option("onnxruntime_genai", &named)[0]) {
+    if (llm_library_option("onnxruntime_genai", &named)[0]) {
         char path[512], beside[512];
         snprintf(beside, sizeof beside, "%s", named.value);
         char *slash = strrchr(beside, '/');
@@ -102,7 +102,7 @@ static weir_status find(places *out)
                          "onnxruntime-genai, or set WEIR_ONNXRUNTIME_GENAI to a libonnxruntime-genai.so",
                          folder);
     }
-    if (option("onnxruntime", &runtime)[0])
+    if (llm_library_option("onnxruntime", &runtime)[0])
         snprintf(out->runtime, sizeof out->runtime, "%s", runtime.value);
     if (!out->runtime[0])
         return weir_fail(
@@ -138,7 +138,7 @@ static weir_status open_runtime(const char *path, wl_library *into, void **handl
                            path, version, ORT_API_WANTED);
 }
 
-static weir_status take_functions(void *handle, wl_library *it)
+static weir_status llm_library_take_functions(void *handle, wl_library *it)
 {
     const char *missing = NULL;
 #define WL_TAKE(name)                                                                                                  \
@@ -175,8 +175,8 @@ static void *open_with_our_table(const char *path)
     return handle;
 }
 
-static void forward_log(void *user, int severity, const char *category, const char *log_id, const char *place,
-                        const char *message)
+static void llm_library_forward_log(void *user, int severity, const char *category, const char *log_id,
+                                    const char *place, const char *message)
 {
     (void)user;
     (void)category;
@@ -190,7 +190,8 @@ static void forward_log(void *user, int severity, const char *category, const ch
 /* GenAI uses the environment that there is; as long as this one is held it is the same for all. */
 static weir_status hold_environment(wl_library *it)
 {
-    ort_status *status = it->api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env);
+    ort_status *status =
+        it->api->CreateEnvWithCustomLogger(llm_library_forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env);
     if (!status)
         return WEIR_OK;
     weir_fail(WEIR_ERR_ENGINE, "%s could not be started: %s", it->version, it->api->GetErrorMessage(status));
@@ -203,7 +204,7 @@ static weir_status open_both(wl_library *it)
     places where;
     void *runtime = NULL;
     const ort_base *base = NULL;
-    weir_status status = find(&where);
+    weir_status status = llm_library_find(&where);
     /* Both would report to their maker. Who wants that says 0. */
     setenv("ORT_DISABLE_TELEMETRY", "1", 0);
     if (status == WEIR_OK)
@@ -227,7 +228,7 @@ static weir_status open_both(wl_library *it)
         return weir_fail(WEIR_ERR_NOT_FOUND, "ONNX Runtime GenAI cannot be opened: %s", dlerror());
     genai = handle;
     it->cuda = where.cuda;
-    status = take_functions(handle, it);
+    status = llm_library_take_functions(handle, it);
     if (status == WEIR_OK)
         it->OgaSetTelemetryEnabled(false);
     return status;
@@ -283,7 +284,7 @@ void wl_library_end_before_cuda(void)
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda)
 {
     places where;
-    weir_status status = find(&where);
+    weir_status status = llm_library_find(&where);
     snprintf(file, capacity, "%s", where.genai);
     snprintf(version, version_capacity, "%s", opened ? library.version : "");
     *cuda = where.cuda;

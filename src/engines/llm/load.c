@@ -11,7 +11,7 @@
 
 /* ---- where it lies ----------------------------------------------------------------------------------------------- */
 
-static weir_status check_place(const weir_engine_load *load, bool planning, bool *cuda)
+static weir_status llm_load_check_place(const weir_engine_load *load, bool planning, bool *cuda)
 {
     weir_runtime_details runtime = WEIR_INIT(weir_runtime_details);
     *cuda = load->provider && strcmp(load->provider, "cuda") == 0;
@@ -38,9 +38,9 @@ static weir_status check_place(const weir_engine_load *load, bool planning, bool
     return WEIR_OK;
 }
 
-static weir_status read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
+static weir_status llm_load_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
 {
-    weir_status status = check_place(load, planning, &model->cuda);
+    weir_status status = llm_load_check_place(load, planning, &model->cuda);
     if (status == WEIR_OK)
         status = wl_settings_of_load(load->settings, load->setting_count, &model->load, &model->defaults);
     if (status == WEIR_OK)
@@ -122,7 +122,7 @@ static weir_status configure(weir_engine_model *model, oga_config *config, char 
     return failed ? WEIR_ERR_ENGINE : WEIR_OK;
 }
 
-static weir_status make_model(weir_engine_model *model)
+static weir_status llm_load_make_model(weir_engine_model *model)
 {
     const wl_library *lib = model->library;
     oga_config *config = NULL;
@@ -169,27 +169,27 @@ void wl_unload(weir_engine_model *model)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static weir_port port(const char *name, weir_type type, uint32_t rank, int64_t second, bool optional)
+static weir_port llm_load_port(const char *name, weir_type type, uint32_t rank, int64_t second, bool optional)
 {
     return (weir_port){.name = name, .type = type, .rank = rank, .shape = {-1, second}, .optional = optional};
 }
 
-static void describe(weir_engine_model *model)
+static void llm_load_describe(weir_engine_model *model)
 {
     const wl_folder *folder = &model->folder;
     weir_port *in = model->inputs, *out = model->outputs;
-    *in++ = port("text", WEIR_TYPE_TEXT, 1, 0, true);
-    *in++ = port("tokens", WEIR_TYPE_I32, 1, 0, true);
-    *in++ = port("messages", WEIR_TYPE_TEXT, 1, 0, true);
-    *out++ = port("tokens", WEIR_TYPE_I32, 1, 0, false);
-    *out++ = port("text", WEIR_TYPE_TEXT, 1, 0, false);
-    *out++ = port("finish_reason", WEIR_TYPE_TEXT, 1, 0, false);
-    *out++ = port("prompt_tokens", WEIR_TYPE_I32, 1, 0, false);
-    *out++ = port("stop_word", WEIR_TYPE_TEXT, 1, 0, true);
-    *out++ = port("logprobs", WEIR_TYPE_F32, 1, 0, true);
-    *out++ = port("top_tokens", WEIR_TYPE_I32, 2, -1, true);
-    *out++ = port("top_logprobs", WEIR_TYPE_F32, 2, -1, true);
-    *out++ = port("logits", WEIR_TYPE_F32, 1, 0, true);
+    *in++ = llm_load_port("text", WEIR_TYPE_TEXT, 1, 0, true);
+    *in++ = llm_load_port("tokens", WEIR_TYPE_I32, 1, 0, true);
+    *in++ = llm_load_port("messages", WEIR_TYPE_TEXT, 1, 0, true);
+    *out++ = llm_load_port("tokens", WEIR_TYPE_I32, 1, 0, false);
+    *out++ = llm_load_port("text", WEIR_TYPE_TEXT, 1, 0, false);
+    *out++ = llm_load_port("finish_reason", WEIR_TYPE_TEXT, 1, 0, false);
+    *out++ = llm_load_port("prompt_tokens", WEIR_TYPE_I32, 1, 0, false);
+    *out++ = llm_load_port("stop_word", WEIR_TYPE_TEXT, 1, 0, true);
+    *out++ = llm_load_port("logprobs", WEIR_TYPE_F32, 1, 0, true);
+    *out++ = llm_load_port("top_tokens", WEIR_TYPE_I32, 2, -1, true);
+    *out++ = llm_load_port("top_logprobs", WEIR_TYPE_F32, 2, -1, true);
+    *out++ = llm_load_port("logits", WEIR_TYPE_F32, 1, 0, true);
     model->outputs[WL_OUTPUTS - 1].shape[0] = folder->vocabulary;
     model->share =
         (weir_provider_share){model->cuda ? "cuda" : "cpu", (uint64_t)folder->layers, (uint64_t)folder->layers};
@@ -202,7 +202,7 @@ static void describe(weir_engine_model *model)
 
 static weir_status load_into(const weir_engine_load *load, weir_engine_model *model)
 {
-    weir_status status = read_request(load, false, model);
+    weir_status status = llm_load_read_request(load, false, model);
     if (status == WEIR_OK)
         status = wl_settings_keep(&model->defaults);
     if (status == WEIR_OK)
@@ -222,7 +222,7 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
     if (status == WEIR_OK)
         status = wl_cores_open(model, load->places[0].client);
     if (status == WEIR_OK)
-        status = make_model(model);
+        status = llm_load_make_model(model);
     if (status == WEIR_OK && model->cuda)
         wl_library_end_before_cuda();
     /* Blocks are handed out by GenAI's engine alone, even to one sequence. */
@@ -247,7 +247,7 @@ weir_status wl_load(const weir_engine_load *load, weir_engine_model **out)
         wl_unload(model);
         return weir_fail(status, "%s", why);
     }
-    describe(model);
+    llm_load_describe(model);
     if (load->progress)
         load->progress(1.0, load->progress_user);
     *out = model;
@@ -271,7 +271,7 @@ weir_status wl_plan(const weir_engine_load *load, weir_engine_plan *out)
     enum { TOKENS = 2 };
     weir_engine_model model = {0};
     weir_engine_plan made = {.struct_size = out->struct_size};
-    weir_status status = read_request(load, true, &model);
+    weir_status status = llm_load_read_request(load, true, &model);
     if (status != WEIR_OK)
         return status;
     const wl_folder *folder = &model.folder;

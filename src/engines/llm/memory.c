@@ -93,7 +93,7 @@ weir_status wl_phase_refused(const wl_phase *phase, char *text, size_t capacity)
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-static _Noreturn void refuse(wl_phase *phase, weir_status status, size_t size)
+static _Noreturn void llm_memory_refuse(wl_phase *phase, weir_status status, size_t size)
 {
     phase->refusal = status;
     snprintf(phase->detail, sizeof phase->detail, "%s", weir_detail());
@@ -102,7 +102,7 @@ static _Noreturn void refuse(wl_phase *phase, weir_status status, size_t size)
     abort(); /* not reached: the call above only leaves by its exception */
 }
 
-static bool note(void *pointer, wl_account *account)
+static bool llm_memory_note(void *pointer, wl_account *account)
 {
     pthread_mutex_lock(&lock);
     bool noted = wi_pointer_map_put(&blocks, pointer, (uint64_t)(uintptr_t)account);
@@ -111,7 +111,7 @@ static bool note(void *pointer, wl_account *account)
     return noted;
 }
 
-static void *take(wl_phase *phase, size_t size, weir_kind kind, weir_stream stream)
+static void *llm_memory_take(wl_phase *phase, size_t size, weir_kind kind, weir_stream stream)
 {
     wl_account *account = phase->account;
     weir_block block;
@@ -121,13 +121,13 @@ static void *take(wl_phase *phase, size_t size, weir_kind kind, weir_stream stre
     request.stream = stream;
     request.memory_class = class_now;
     weir_status status = weir_alloc_with(account->client, &request, &block);
-    if (status == WEIR_OK && !note(block.pointer, account)) {
+    if (status == WEIR_OK && !llm_memory_note(block.pointer, account)) {
         status = weir_free_block(account->client, block, stream);
         if (status == WEIR_OK)
             status = weir_fail(WEIR_ERR_SYSTEM, "no memory to note a block of %zu bytes", size);
     }
     if (status != WEIR_OK)
-        refuse(phase, status, size);
+        llm_memory_refuse(phase, status, size);
     return block.pointer;
 }
 
@@ -140,8 +140,8 @@ static void *host_alloc(ort_allocator *self, size_t size)
     if (!phase)
         return plain->Alloc(plain, size);
     if (size > SIZE_MAX - ORT_SLACK)
-        refuse(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%zu bytes are more than there can be", size), size);
-    return take(phase, size, phase->account->host_kind, WEIR_STREAM_HOST);
+        llm_memory_refuse(phase, weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%zu bytes are more than there can be", size), size);
+    return llm_memory_take(phase, size, phase->account->host_kind, WEIR_STREAM_HOST);
 }
 
 static void *device_alloc(ort_allocator *self, size_t size)
@@ -152,7 +152,7 @@ static void *device_alloc(ort_allocator *self, size_t size)
         return NULL;
     if (!phase || !phase->account->on_cuda)
         return theirs_of_device->Alloc(theirs_of_device, size);
-    return take(phase, size, WEIR_KIND_DEVICE, phase->account->stream);
+    return llm_memory_take(phase, size, WEIR_KIND_DEVICE, phase->account->stream);
 }
 
 /* ---- freeing ----------------------------------------------------------------------------------------------------- */
@@ -163,7 +163,7 @@ static void drop_if_done(wl_account *account)
         free(account);
 }
 
-static bool give_back(void *pointer, bool of_device)
+static bool llm_memory_give_back(void *pointer, bool of_device)
 {
     uint64_t value = 0;
     pthread_mutex_lock(&lock);
@@ -185,14 +185,14 @@ static bool give_back(void *pointer, bool of_device)
 static void host_free(ort_allocator *self, void *pointer)
 {
     (void)self;
-    if (pointer && !give_back(pointer, false))
+    if (pointer && !llm_memory_give_back(pointer, false))
         plain->Free(plain, pointer);
 }
 
 static void device_free(ort_allocator *self, void *pointer)
 {
     (void)self;
-    if (pointer && !give_back(pointer, true))
+    if (pointer && !llm_memory_give_back(pointer, true))
         theirs_of_device->Free(theirs_of_device, pointer);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Opens it, so that what it takes once in a process is no model's. */
-static weir_status probe(weir_engine_probe *out)
+static weir_status llm_plugin_probe(weir_engine_probe *out)
 {
     weir_engine_probe found = {.struct_size = out->struct_size};
     const wl_library *library;
@@ -26,7 +26,7 @@ static weir_status probe(weir_engine_probe *out)
     return WEIR_OK;
 }
 
-static weir_status provider(size_t index, weir_engine_provider *out)
+static weir_status llm_plugin_provider(size_t index, weir_engine_provider *out)
 {
     static const char *const names[] = {"cuda", "cpu"};
     weir_engine_provider found = {.struct_size = out->struct_size};
@@ -50,19 +50,19 @@ static weir_status provider(size_t index, weir_engine_provider *out)
     return WEIR_OK;
 }
 
-static weir_status infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+static weir_status llm_plugin_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
     return wl_run_model(model, inference, NULL, NULL, out);
 }
 
-static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
+static void llm_plugin_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
     if (wt_release_outputs(wl_account_client(model->account), outputs) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "llm: results could not be given back: %s", weir_detail());
 }
 
 /* One short run, so that kernels and page tables are there. */
-static weir_status warm_up(weir_engine_model *model)
+static weir_status llm_plugin_warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}, {"temperature", "0"}, {"chat", "0"}};
     int32_t token = 0;
@@ -76,13 +76,13 @@ static weir_status warm_up(weir_engine_model *model)
     weir_inference inference = {
         .struct_size = sizeof inference, .inputs = &input, .input_count = 1, .settings = one, .setting_count = 3};
     weir_outputs outputs = {.struct_size = sizeof outputs};
-    weir_status status = infer(model, &inference, &outputs);
+    weir_status status = llm_plugin_infer(model, &inference, &outputs);
     if (status == WEIR_OK)
-        release_outputs(model, &outputs);
+        llm_plugin_release_outputs(model, &outputs);
     return status;
 }
 
-static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
+static weir_status llm_plugin_trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
 {
     (void)wanted;
     *released = wl_batch_rest(model);
@@ -91,7 +91,7 @@ static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *rel
 
 /* What GenAI has for searching is made for each run, and its engine's blocks are given up here; the sessions' memory is
  * read alone. */
-static weir_status suspend(weir_engine_model *model, weir_engine_leaving *out)
+static weir_status llm_plugin_suspend(weir_engine_model *model, weir_engine_leaving *out)
 {
     wl_batch_settle(model);
     wl_account_settle(model->account);
@@ -99,13 +99,13 @@ static weir_status suspend(weir_engine_model *model, weir_engine_leaving *out)
     return WEIR_OK;
 }
 
-static weir_status health(weir_engine_model *model)
+static weir_status llm_plugin_health(weir_engine_model *model)
 {
     (void)model;
     return WEIR_OK;
 }
 
-static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
+static weir_status llm_plugin_metrics(weir_engine_model *model, weir_engine_metrics *out)
 {
     size_t size = out->struct_size < sizeof *out ? out->struct_size : sizeof *out;
     pthread_mutex_lock(&model->lock);
@@ -116,7 +116,7 @@ static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
     return WEIR_OK;
 }
 
-static weir_status info(weir_engine_model *model, weir_model_details *out)
+static weir_status llm_plugin_info(weir_engine_model *model, weir_model_details *out)
 {
     weir_model_details about = {
         .struct_size = out->struct_size,
@@ -143,21 +143,21 @@ static const weir_engine table = {
     .name = "llm",
     .summary = "language models in ONNX form through ONNX Runtime GenAI, on the host and on CUDA",
     .suffixes = "genai_config.json",
-    .probe = probe,
+    .probe = llm_plugin_probe,
     .plan = wl_plan,
     .load = wl_load,
-    .infer = infer,
+    .infer = llm_plugin_infer,
     .infer_stream = wl_run_model,
-    .release_outputs = release_outputs,
+    .release_outputs = llm_plugin_release_outputs,
     .cancel = wl_cancel,
-    .warm_up = warm_up,
-    .trim = trim,
-    .suspend = suspend,
-    .health = health,
-    .metrics = metrics,
-    .info = info,
+    .warm_up = llm_plugin_warm_up,
+    .trim = llm_plugin_trim,
+    .suspend = llm_plugin_suspend,
+    .health = llm_plugin_health,
+    .metrics = llm_plugin_metrics,
+    .info = llm_plugin_info,
     .unload = wl_unload,
-    .provider = provider,
+    .provider = llm_plugin_provider,
 };
 
 WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);

@@ -13,7 +13,7 @@ typedef struct inputs {
     const weir_tensor *text, *tokens, *messages;
 } inputs;
 
-static const weir_tensor **place_of(const char *name, inputs *in)
+static const weir_tensor **llm_prompt_place_of(const char *name, inputs *in)
 {
     return strcmp(name, "text") == 0       ? &in->text
            : strcmp(name, "tokens") == 0   ? &in->tokens
@@ -30,7 +30,7 @@ static weir_status find_inputs(const weir_inference *inference, inputs *out)
     for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].struct_size) {
         const weir_tensor *input = (const weir_tensor *)(const void *)at;
         const char *name = input->name ? input->name : "";
-        const weir_tensor **place = place_of(name, out);
+        const weir_tensor **place = llm_prompt_place_of(name, out);
         if (!place)
             return weir_fail(WEIR_ERR_INVALID,
                              "this model has no input '%.60s'; it takes 'text' or 'tokens' or 'messages'", name);
@@ -58,7 +58,7 @@ static weir_status copy_tokens(const int32_t *from, size_t count, wl_prompt *out
 }
 
 /* GenAI takes them for places in its tables. */
-static weir_status check_tokens(const weir_engine_model *model, const wl_prompt *prompt)
+static weir_status llm_prompt_check_tokens(const weir_engine_model *model, const wl_prompt *prompt)
 {
     for (size_t i = 0; i < prompt->count; i++)
         if (prompt->tokens[i] < 0 || prompt->tokens[i] >= model->folder.vocabulary)
@@ -83,7 +83,7 @@ static weir_status encode(weir_engine_model *model, const char *text, wl_prompt 
                                             lib->OgaSequencesGetSequenceCount(sequences, 0), out)
                               : wl_explain(model, &phase, words, "make tokens of the text");
     if (status == WEIR_OK)
-        status = check_tokens(model, out);
+        status = llm_prompt_check_tokens(model, out);
     if (sequences)
         lib->OgaDestroySequences(sequences);
     wl_phase_end(&phase);
@@ -92,7 +92,8 @@ static weir_status encode(weir_engine_model *model, const char *text, wl_prompt 
 
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
 
-static weir_status apply_template(weir_engine_model *model, const char *jinja, const char *messages, wl_prompt *out)
+static weir_status llm_prompt_apply_template(weir_engine_model *model, const char *jinja, const char *messages,
+                                             wl_prompt *out)
 {
     const wl_library *lib = model->library;
     const char *text = NULL;
@@ -117,8 +118,8 @@ static weir_status apply_template(weir_engine_model *model, const char *jinja, c
     return status;
 }
 
-static weir_status from_messages(weir_engine_model *model, const wl_run_settings *settings, const wt_message *list,
-                                 size_t count, wl_prompt *out)
+static weir_status llm_prompt_from_messages(weir_engine_model *model, const wl_run_settings *settings,
+                                            const wt_message *list, size_t count, wl_prompt *out)
 {
     json_t *all = json_array();
     bool whole = all != NULL;
@@ -135,18 +136,18 @@ static weir_status from_messages(weir_engine_model *model, const wl_run_settings
     json_decref(all);
     if (!written)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat of %zu messages", count);
-    weir_status status = apply_template(model, settings->chat_template, written, out);
+    weir_status status = llm_prompt_apply_template(model, settings->chat_template, written, out);
     free(written);
     return status;
 }
 
-static weir_status from_text(weir_engine_model *model, const wl_run_settings *settings, const weir_tensor *input,
-                             wl_prompt *out)
+static weir_status llm_prompt_from_text(weir_engine_model *model, const wl_run_settings *settings,
+                                        const weir_tensor *input, wl_prompt *out)
 {
     char *text;
     weir_status status = wt_text_copy(input, &text);
     if (status == WEIR_OK && settings->chat)
-        status = from_messages(model, settings, &(wt_message){"user", text}, 1, out);
+        status = llm_prompt_from_messages(model, settings, &(wt_message){"user", text}, 1, out);
     else if (status == WEIR_OK)
         status = encode(model, text, out);
     free(text);
@@ -159,7 +160,7 @@ static weir_status from_chat(weir_engine_model *model, const wl_run_settings *se
     wt_messages messages;
     weir_status status = wt_messages_read(input, &messages);
     if (status == WEIR_OK)
-        status = from_messages(model, settings, messages.list, messages.count, out);
+        status = llm_prompt_from_messages(model, settings, messages.list, messages.count, out);
     wt_messages_drop(&messages);
     return status;
 }
@@ -178,7 +179,8 @@ weir_status wl_prompt_read(weir_engine_model *model, const weir_inference *infer
     }
     status = wt_check_bytes(in.text ? in.text : in.messages, WEIR_TYPE_TEXT);
     if (status == WEIR_OK)
-        status = in.text ? from_text(model, settings, in.text, out) : from_chat(model, settings, in.messages, out);
+        status = in.text ? llm_prompt_from_text(model, settings, in.text, out)
+                         : from_chat(model, settings, in.messages, out);
     if (status == WEIR_OK && out->count == 0)
         status = weir_fail(WEIR_ERR_INVALID, "the input '%s' has no tokens", in.text ? "text" : "messages");
     return status;

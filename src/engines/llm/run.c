@@ -29,7 +29,7 @@ static void enter_list(weir_engine_model *model, wl_run *run, uint64_t id)
 }
 
 /* Takes it out of the list: no cancel finds it any more. Whether one had. */
-static bool was_stopped(weir_engine_model *model, wl_run *run)
+static bool llm_run_was_stopped(weir_engine_model *model, wl_run *run)
 {
     pthread_mutex_lock(&model->lock);
     for (wl_run **at = &model->runs; *at; at = &(*at)->next)
@@ -54,7 +54,7 @@ static void count_run(weir_engine_model *model, wl_run *run, weir_status status,
 }
 
 /* A run that computes is told through its generator, which ends what ONNX Runtime does for it between two nodes. */
-static void stop(const weir_engine_model *model, wl_run *run)
+static void llm_run_stop(const weir_engine_model *model, wl_run *run)
 {
     char text[64];
     atomic_store(&run->stop, true);
@@ -71,7 +71,7 @@ weir_status wl_cancel(weir_engine_model *model, uint64_t id)
     pthread_mutex_lock(&model->lock);
     for (wl_run *run = model->runs; run; run = run->next)
         if (id == 0 || run->id == id) {
-            stop(model, run);
+            llm_run_stop(model, run);
             found = true;
         }
     pthread_cond_broadcast(&model->turn);
@@ -88,7 +88,7 @@ weir_status wl_cancel(weir_engine_model *model, uint64_t id)
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
-static weir_status take_turn(weir_engine_model *model, wl_run *run)
+static weir_status llm_run_take_turn(weir_engine_model *model, wl_run *run)
 {
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&model->lock);
@@ -102,7 +102,7 @@ static weir_status take_turn(weir_engine_model *model, wl_run *run)
     return status;
 }
 
-static void end_turn(weir_engine_model *model, double seconds)
+static void llm_run_end_turn(weir_engine_model *model, double seconds)
 {
     pthread_mutex_lock(&model->lock);
     model->active = NULL;
@@ -111,23 +111,23 @@ static void end_turn(weir_engine_model *model, double seconds)
     pthread_mutex_unlock(&model->lock);
 }
 
-static weir_status decode(wl_generation *it)
+static weir_status llm_run_decode(wl_generation *it)
 {
     weir_engine_model *model = it->model;
     if (model->batch)
         return wl_batch_run(it);
-    weir_status status = take_turn(model, it->run);
+    weir_status status = llm_run_take_turn(model, it->run);
     if (status != WEIR_OK)
         return status;
     double from = wl_seconds_now();
     status = wl_generate_alone(it);
-    end_turn(model, wl_seconds_now() - from);
+    llm_run_end_turn(model, wl_seconds_now() - from);
     return status;
 }
 
 /* ---- one run ----------------------------------------------------------------------------------------------------- */
 
-static weir_status check_room(const wl_generation *it)
+static weir_status llm_run_check_room(const wl_generation *it)
 {
     const wl_run_settings *settings = it->settings;
     /* The last token that is made is handed out, and never computed with; GenAI has a place for it all the same. */
@@ -143,7 +143,7 @@ static weir_status check_room(const wl_generation *it)
                      it->prompt.count, (long long)settings->tokens, (unsigned long long)room);
 }
 
-static weir_status prepare(wl_generation *it, const weir_inference *inference, wl_run_settings *settings)
+static weir_status llm_run_prepare(wl_generation *it, const weir_inference *inference, wl_run_settings *settings)
 {
     weir_engine_model *model = it->model;
     const wl_library *lib = model->library;
@@ -153,7 +153,7 @@ static weir_status prepare(wl_generation *it, const weir_inference *inference, w
     if (settings->tokens < 0)
         settings->tokens = model->longest > it->prompt.count ? (int64_t)(model->longest - it->prompt.count) : 1;
     if (status == WEIR_OK)
-        status = check_room(it);
+        status = llm_run_check_room(it);
     if (status == WEIR_OK)
         status = wt_answer_make(it->settings->stop, (size_t)it->settings->tokens, (size_t)it->settings->logprobs,
                                 &it->answer);
@@ -167,7 +167,7 @@ static weir_status prepare(wl_generation *it, const weir_inference *inference, w
     return status;
 }
 
-static weir_status hand_out(wl_generation *it, weir_outputs *out)
+static weir_status llm_run_hand_out(wl_generation *it, weir_outputs *out)
 {
     const wt_answer *made = &it->answer;
     const int32_t prompt = (int32_t)it->prompt.count;
@@ -191,7 +191,7 @@ static weir_status hand_out(wl_generation *it, weir_outputs *out)
 
 /* What is held back is decided now, and what its reader does not want is cut off: it may say so only now, of tokens that
  * were made while it read. */
-static void end(wl_generation *it)
+static void llm_run_end(wl_generation *it)
 {
     if (!it->answer.finish)
         wt_answer_end(&it->answer, it->quit ? "cancelled" : "length");
@@ -202,7 +202,7 @@ static void end(wl_generation *it)
     }
 }
 
-static void drop(wl_generation *it)
+static void llm_run_drop(wl_generation *it)
 {
     if (it->stream)
         it->model->library->OgaDestroyTokenizerStream(it->stream);
@@ -221,16 +221,16 @@ weir_status wl_run_model(weir_engine_model *model, const weir_inference *inferen
     if (status != WEIR_OK)
         return status;
     enter_list(model, &run, inference->id);
-    status = prepare(&it, inference, &settings);
+    status = llm_run_prepare(&it, inference, &settings);
     if (status == WEIR_OK)
-        status = decode(&it);
+        status = llm_run_decode(&it);
     if (status == WEIR_OK)
-        end(&it);
-    if (was_stopped(model, &run) && status == WEIR_OK)
+        llm_run_end(&it);
+    if (llm_run_was_stopped(model, &run) && status == WEIR_OK)
         status = weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
     if (status == WEIR_OK)
-        status = hand_out(&it, out);
+        status = llm_run_hand_out(&it, out);
     count_run(model, &run, status, it.prompt.count, it.answer.count);
-    drop(&it);
+    llm_run_drop(&it);
     return status;
 }

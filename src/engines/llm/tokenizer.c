@@ -11,7 +11,7 @@
 enum { MOST_FILE = 256 << 20, MOST_DEPTH = 64, MORE_TOKENS = 4096, MOST_TOKEN = 1000, MOST_PATTERN = 2048 };
 enum { MOST_TEMPLATE = 64 << 10, MOST_TAG = 1024, MOST_RUN = 4096, MOST_BLOCKS = 64 };
 
-static weir_status wrong(const wl_folder *folder, const char *file, const char *what)
+static weir_status tokenizer_wrong(const wl_folder *folder, const char *file, const char *what)
 {
     return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: %s", folder->path, file, what);
 }
@@ -116,14 +116,15 @@ static bool is_short(const json_t *text)
     return json_is_string(text) && json_string_length(text) <= MOST_TOKEN;
 }
 
-static weir_status check_names(const wl_folder *folder, const char *file, const json_t *vocab)
+static weir_status tokenizer_check_names(const wl_folder *folder, const char *file, const json_t *vocab)
 {
     const char *text;
     json_t *id;
     json_object_foreach((json_t *)vocab, text, id)
     {
         if (!is_token(folder, id) || strlen(text) > MOST_TOKEN)
-            return wrong(folder, file, "a token of \"vocab\" has no number of the vocabulary, or is too long");
+            return tokenizer_wrong(folder, file,
+                                   "a token of \"vocab\" has no number of the vocabulary, or is too long");
     }
     return WEIR_OK;
 }
@@ -133,11 +134,11 @@ static weir_status check_pieces(const wl_folder *folder, const char *file, const
     json_t *piece;
     size_t index;
     if (json_array_size(vocab) > (size_t)folder->vocabulary + MORE_TOKENS)
-        return wrong(folder, file, "\"vocab\" has more tokens than the model");
+        return tokenizer_wrong(folder, file, "\"vocab\" has more tokens than the model");
     json_array_foreach(vocab, index, piece)
     {
         if (!is_short(json_array_get(piece, 0)) || !json_is_number(json_array_get(piece, 1)))
-            return wrong(folder, file, "an item of \"vocab\" is no text with a number, or is too long");
+            return tokenizer_wrong(folder, file, "an item of \"vocab\" is no text with a number, or is too long");
     }
     return WEIR_OK;
 }
@@ -153,7 +154,7 @@ static weir_status check_merges(const wl_folder *folder, const char *file, const
         bool pair = json_array_size(value) == 2 && json_is_string(json_array_get(value, 0)) &&
                     json_is_string(json_array_get(value, 1));
         if (!pair && (!text || text[strspn(text, "\r")] == 0 || (index == 0 && text[strspn(text, "\r")] == '#')))
-            return wrong(folder, file, "an item of \"merges\" is no pair of texts");
+            return tokenizer_wrong(folder, file, "an item of \"merges\" is no pair of texts");
     }
     return WEIR_OK;
 }
@@ -166,7 +167,8 @@ static weir_status check_added(const wl_folder *folder, const char *file, const 
     {
         const json_t *content = json_object_get(value, "content"), *id = json_object_get(value, "id");
         if (!json_is_object(value) || (content && !is_short(content)) || (id && !is_token(folder, id)))
-            return wrong(folder, file, "an item of \"added_tokens\" has no number of the vocabulary, or is too long");
+            return tokenizer_wrong(folder, file,
+                                   "an item of \"added_tokens\" has no number of the vocabulary, or is too long");
     }
     return WEIR_OK;
 }
@@ -182,8 +184,8 @@ static weir_status check_decoder(const wl_folder *folder, const char *file, cons
         long long id = strtoll(key, &end, 10);
         const json_t *content = json_object_get(value, "content");
         if (*end || end == key || id < 0 || id >= folder->vocabulary + MORE_TOKENS || (content && !is_short(content)))
-            return wrong(folder, file,
-                         "an item of \"added_tokens_decoder\" has no number of the vocabulary, or is too long");
+            return tokenizer_wrong(
+                folder, file, "an item of \"added_tokens_decoder\" has no number of the vocabulary, or is too long");
     }
     return WEIR_OK;
 }
@@ -261,12 +263,12 @@ static weir_status read_shallow(const wl_folder *folder, const char *file, size_
     if (status == WEIR_OK && !is_shallow(*out, MOST_DEPTH)) {
         json_decref(*out);
         *out = NULL;
-        return wrong(folder, file, "it is nested too deeply");
+        return tokenizer_wrong(folder, file, "it is nested too deeply");
     }
     return status;
 }
 
-static weir_status check_tokens(const wl_folder *folder)
+static weir_status tokenizer_check_tokens(const wl_folder *folder)
 {
     static const char file[] = "tokenizer.json";
     json_t *root;
@@ -277,9 +279,9 @@ static weir_status check_tokens(const wl_folder *folder)
     const json_t *vocab = json_object_get(model, "vocab");
     bool none = json_is_object(merges) && json_object_size(merges) == 0;
     if (merges ? !json_is_array(merges) && !none : json_is_object(vocab))
-        status = wrong(folder, file, "\"merges\" is no list");
+        status = tokenizer_wrong(folder, file, "\"merges\" is no list");
     if (status == WEIR_OK)
-        status = json_is_array(vocab) ? check_pieces(folder, file, vocab) : check_names(folder, file, vocab);
+        status = json_is_array(vocab) ? check_pieces(folder, file, vocab) : tokenizer_check_names(folder, file, vocab);
     if (status == WEIR_OK)
         status = check_merges(folder, file, merges);
     if (status == WEIR_OK)
@@ -296,7 +298,7 @@ static weir_status check_template(const wl_folder *folder, const char *file, con
     return why ? weir_fail(WEIR_ERR_UNSUPPORTED, "%s/%s: %s", folder->path, file, why) : WEIR_OK;
 }
 
-static weir_status check_config(const wl_folder *folder)
+static weir_status tokenizer_check_config(const wl_folder *folder)
 {
     static const char file[] = "tokenizer_config.json";
     json_t *root;
@@ -372,9 +374,9 @@ static weir_status check_others(const wl_folder *folder)
 
 weir_status wl_tokenizer_check(const wl_folder *folder)
 {
-    weir_status status = check_tokens(folder);
+    weir_status status = tokenizer_check_tokens(folder);
     if (status == WEIR_OK || status == WEIR_ERR_NOT_FOUND) /* a vocabulary in another file */
-        status = check_config(folder);
+        status = tokenizer_check_config(folder);
     if (status == WEIR_OK)
         status = check_others(folder);
     return status == WEIR_ERR_NOT_FOUND ? weir_fail(WEIR_ERR_CORRUPT, "%s", weir_detail()) : status;

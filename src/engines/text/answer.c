@@ -38,7 +38,7 @@ void wt_answer_drop(wt_answer *answer)
     *answer = (wt_answer){0};
 }
 
-static bool add_text(wt_answer *it, const char *text, size_t bytes)
+static bool text_answer_add_text(wt_answer *it, const char *text, size_t bytes)
 {
     if (it->bytes + bytes > it->room) {
         size_t room = (it->bytes + bytes) * 2 + 64;
@@ -54,7 +54,7 @@ static bool add_text(wt_answer *it, const char *text, size_t bytes)
     return true;
 }
 
-static void release(wt_answer *it)
+static void text_answer_release(wt_answer *it)
 {
     size_t decided = it->bytes - wt_words_held(&it->stops, it->text, it->bytes);
     while (it->released < it->count && it->ends[it->released] <= decided)
@@ -77,7 +77,7 @@ bool wt_answer_add(wt_answer *it, int32_t token, const char *text, size_t bytes,
             wt_log_probabilities(logits, width, token, it->alternatives, it->top_tokens + at * it->alternatives,
                                  it->top_logprobs + at * it->alternatives);
     it->tokens[at] = token;
-    if (!add_text(it, text, bytes))
+    if (!text_answer_add_text(it, text, bytes))
         return false;
     it->ends[at] = it->bytes;
     it->count++;
@@ -89,7 +89,7 @@ bool wt_answer_add(wt_answer *it, int32_t token, const char *text, size_t bytes,
     } else if (it->count == it->most) {
         wt_answer_end(it, "length");
     } else {
-        release(it);
+        text_answer_release(it);
     }
     return true;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-static weir_status unknown(const wt_choices *choices, const char *key, bool loading)
+static weir_status choices_unknown(const wt_choices *choices, const char *key, bool loading)
 {
     char list[1024] = "";
     size_t used = 0;
@@ -41,7 +41,7 @@ double wt_real(const char *text, char **end)
     return number;
 }
 
-static bool read_number(const wt_choice *it, const char *value, double *real, int64_t *integer)
+static bool choices_read_number(const wt_choice *it, const char *value, double *real, int64_t *integer)
 {
     char *end = NULL;
     errno = 0;
@@ -54,7 +54,7 @@ static bool read_number(const wt_choice *it, const char *value, double *real, in
     return errno == 0 && end != value && !*end && isfinite(*real) && *real >= it->least && *real <= it->most;
 }
 
-static bool store(const wt_choice *it, const char *value, void *base)
+static bool choices_store(const wt_choice *it, const char *value, void *base)
 {
     char *to = (char *)base + it->at;
     double real = 0;
@@ -71,14 +71,14 @@ static bool store(const wt_choice *it, const char *value, void *base)
         *(const char **)(void *)to = value;
         return true;
     default:
-        if (!read_number(it, value, &real, &integer))
+        if (!choices_read_number(it, value, &real, &integer))
             return false;
         memcpy(to, it->kind == 'i' ? (const void *)&integer : (const void *)&real, 8);
         return true;
     }
 }
 
-static weir_status take(const wt_choices *choices, const weir_setting *setting, void *load, void *run)
+static weir_status choices_take(const wt_choices *choices, const weir_setting *setting, void *load, void *run)
 {
     if (!setting->key || !setting->value)
         return weir_fail(WEIR_ERR_INVALID, "a setting without key or value was given to the engine %s",
@@ -89,7 +89,7 @@ static weir_status take(const wt_choices *choices, const weir_setting *setting, 
             continue;
         if (it->of_load && !load)
             return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is one of loading, not of a run", it->key);
-        if (store(it, setting->value, it->of_load ? load : run))
+        if (choices_store(it, setting->value, it->of_load ? load : run))
             return WEIR_OK;
         if (it->kind == 'b')
             return weir_fail(WEIR_ERR_INVALID, "the setting '%s' is 0 or 1, not '%.60s'", it->key, setting->value);
@@ -101,7 +101,7 @@ static weir_status take(const wt_choices *choices, const weir_setting *setting, 
                    : weir_fail(WEIR_ERR_INVALID, "the setting '%s' is a number from %g to %g, not '%.60s'", it->key,
                                it->least, it->most, setting->value);
     }
-    return unknown(choices, setting->key, load != NULL);
+    return choices_unknown(choices, setting->key, load != NULL);
 }
 
 weir_status wt_choices_take(const wt_choices *choices, const weir_setting *settings, size_t count, void *load,
@@ -111,13 +111,13 @@ weir_status wt_choices_take(const wt_choices *choices, const weir_setting *setti
     if (count > 0 && !settings)
         return weir_fail(WEIR_ERR_INVALID, "%zu settings are announced, and there are none", count);
     for (size_t i = 0; i < count && status == WEIR_OK; i++)
-        status = take(choices, &settings[i], load, run);
+        status = choices_take(choices, &settings[i], load, run);
     return status;
 }
 
 /* ---- beyond the call --------------------------------------------------------------------------------------------- */
 
-static const char **text_of(const wt_choice *it, void *run)
+static const char **choices_text_of(const wt_choice *it, void *run)
 {
     return it->kind == 'l' ? (const char **)(void *)((char *)run + it->at) : NULL;
 }
@@ -126,12 +126,12 @@ weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept)
 {
     size_t bytes = 1;
     for (size_t i = 0; i < choices->count; i++) {
-        const char **text = text_of(&choices->list[i], run);
+        const char **text = choices_text_of(&choices->list[i], run);
         bytes += text && *text ? strlen(*text) + 1 : 0;
     }
     char *at = *kept = malloc(bytes);
     for (size_t i = 0; i < choices->count; i++) {
-        const char **text = text_of(&choices->list[i], run);
+        const char **text = choices_text_of(&choices->list[i], run);
         if (!text || !*text)
             continue;
         if (*kept) {

@@ -16,7 +16,7 @@ struct wt_listener {
     unsigned inside; /* calls that are in the model */
 };
 
-static void on_pressure(const weir_pressure *pressure, void *user)
+static void listener_on_pressure(const weir_pressure *pressure, void *user)
 {
     wt_listener *listener = user;
     (void)pressure;
@@ -52,7 +52,7 @@ weir_status wt_listener_begin(weir_runtime *runtime, void (*give_up)(void *model
     listener->model = model;
     pthread_mutex_init(&listener->lock, NULL);
     pthread_cond_init(&listener->left, NULL);
-    options.fn = on_pressure;
+    options.fn = listener_on_pressure;
     options.user = listener;
     options.gone = gone;
     weir_status status = weir_pressure_register_with(runtime, &options, &listener->id);

@@ -16,7 +16,7 @@ static const char *role_of(const char *word, size_t bytes)
 }
 
 /* `ROLE BYTES` and the end of the line; answers what is behind it. */
-static const char *read_head(const char *at, const char *end, const char **role, size_t *bytes)
+static const char *messages_read_head(const char *at, const char *end, const char **role, size_t *bytes)
 {
     const char *line = memchr(at, '\n', (size_t)(end - at)), *space = memchr(at, ' ', (size_t)(end - at));
     if (!line || !space || space > line || space + 1 == line || line - space > 11)
@@ -39,7 +39,7 @@ static weir_status wrong_message(size_t number, const char *why)
                      number, why);
 }
 
-static weir_status read_all(const weir_tensor *input, wt_messages *out)
+static weir_status messages_read_all(const weir_tensor *input, wt_messages *out)
 {
     const char *at = input->data, *end = at + input->bytes;
     out->list = calloc(MOST_MESSAGES, sizeof *out->list);
@@ -52,7 +52,7 @@ static weir_status read_all(const weir_tensor *input, wt_messages *out)
         size_t bytes = 0, number = out->count + 1;
         if (number > MOST_MESSAGES)
             return weir_fail(WEIR_ERR_INVALID, "the input 'messages' has more than %d messages", MOST_MESSAGES);
-        const char *text = read_head(at, end, &role, &bytes);
+        const char *text = messages_read_head(at, end, &role, &bytes);
         if (!text)
             return wrong_message(number, "has no such head, or is cut off");
         if (memchr(text, '\0', bytes))
@@ -71,7 +71,7 @@ static weir_status read_all(const weir_tensor *input, wt_messages *out)
 weir_status wt_messages_read(const weir_tensor *input, wt_messages *out)
 {
     *out = (wt_messages){0};
-    weir_status status = read_all(input, out);
+    weir_status status = messages_read_all(input, out);
     if (status != WEIR_OK)
         wt_messages_drop(out);
     return status;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A text and its tokens are read by the processor, also where the model is on a device. */
-static weir_status check_place(const weir_tensor *input)
+static weir_status text_ports_check_place(const weir_tensor *input)
 {
     if (input->struct_size <= offsetof(weir_tensor, on_device) || !input->on_device)
         return WEIR_OK;
@@ -19,7 +19,7 @@ weir_status wt_check_bytes(const weir_tensor *input, weir_type type)
     if (input->type != type)
         return weir_fail(WEIR_ERR_INVALID, "the input '%s' is of type %s and must be %s", input->name,
                          weir_name_of(WEIR_NAMES_TYPE, input->type), weir_name_of(WEIR_NAMES_TYPE, type));
-    if (check_place(input) != WEIR_OK)
+    if (text_ports_check_place(input) != WEIR_OK)
         return WEIR_ERR_INVALID;
     if (input->rank != 1)
         return weir_fail(WEIR_ERR_INVALID, "the input '%s' has rank %u and must have 1, its bytes", input->name,
@@ -57,7 +57,7 @@ weir_status wt_check_tokens(const weir_tensor *input, uint32_t rank, int32_t voc
     if (input->type != WEIR_TYPE_I32)
         return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' is of type %s and must be i32",
                          weir_name_of(WEIR_NAMES_TYPE, input->type));
-    if (check_place(input) != WEIR_OK)
+    if (text_ports_check_place(input) != WEIR_OK)
         return WEIR_ERR_INVALID;
     if (input->rank == 0 || input->rank > rank)
         return weir_fail(WEIR_ERR_INVALID, "the input 'tokens' has rank %u and must have %s", input->rank,

@@ -21,7 +21,7 @@ static char *unescape(const char *line, size_t bytes, char *to)
     return to;
 }
 
-static weir_status add_word(const char *key, const char *line, size_t bytes, char **to, wt_words *out)
+static weir_status words_add_word(const char *key, const char *line, size_t bytes, char **to, wt_words *out)
 {
     if (bytes == 0)
         return WEIR_OK;
@@ -54,7 +54,7 @@ weir_status wt_words_read(const char *key, const char *value, wt_words *out)
     weir_status status = WEIR_OK;
     for (const char *line = value; status == WEIR_OK && *line;) {
         size_t bytes = strcspn(line, "\n");
-        status = add_word(key, line, bytes, &to, out);
+        status = words_add_word(key, line, bytes, &to, out);
         line += bytes + (line[bytes] == '\n');
     }
     if (status != WEIR_OK)

@@ -50,7 +50,7 @@ typedef struct listing {
 } listing;
 
 /* `device`: its number, or NOBODY. */
-static bool add(listing *list, wi_engine_info *engine, wi_provider provider, size_t device)
+static bool candidates_add(listing *list, wi_engine_info *engine, wi_provider provider, size_t device)
 {
     wi_context *context = list->context;
     if (context->count == list->room) {
@@ -107,11 +107,11 @@ static bool list_provider(listing *list, wi_engine_info *engine, wi_provider pro
     bool good = true, any = false;
     for (size_t i = 0; good && i < context->hardware->device_count; i++)
         if (wi_provider_on(provider, context->devices[i]->kind)) {
-            good = add(list, engine, provider, i);
+            good = candidates_add(list, engine, provider, i);
             any = true;
         }
     if (good && (!any || names_a_missing_one(context, provider)))
-        good = add(list, engine, provider, NOBODY);
+        good = candidates_add(list, engine, provider, NOBODY);
     return good;
 }
 
@@ -154,7 +154,8 @@ static weir_verdict verdict_of(weir_status status)
     }
 }
 
-static void take(wi_context *context, wi_prediction *prediction, weir_status status, const weir_prediction *said)
+static void candidates_take(wi_context *context, wi_prediction *prediction, weir_status status,
+                            const weir_prediction *said)
 {
     prediction->known = status == WEIR_OK;
     if (status == WEIR_OK) {
@@ -167,12 +168,13 @@ static void take(wi_context *context, wi_prediction *prediction, weir_status sta
 }
 
 /* As the runtime is called that the model's client is of. */
-static const char *device_of(wi_provider provider)
+static const char *candidates_device_of(wi_provider provider)
 {
     return provider == WI_CUDA || provider == WI_TENSORRT ? "cuda:0" : "host";
 }
 
-static weir_status ask(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_forecast *out)
+static weir_status candidates_ask(wi_context *context, const wi_engine_info *engine, wi_provider provider,
+                                  wi_forecast *out)
 {
     const weir_manifest *manifest = &context->criteria.manifest;
     wi_settings settings;
@@ -183,7 +185,7 @@ static weir_status ask(wi_context *context, const wi_engine_info *engine, wi_pro
                                    .engine = engine->name,
                                    .path = manifest->model_file,
                                    .provider = wi_provider_name(provider),
-                                   .device = device_of(provider),
+                                   .device = candidates_device_of(provider),
                                    .version = engine->providers[provider].version,
                                    .settings = settings.all,
                                    .setting_count = settings.count};
@@ -205,8 +207,8 @@ void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider p
         return;
     }
     wi_detail_keep(&kept);
-    weir_status status = ask(context, engine, provider, &forecast);
-    take(context, prediction, status, &forecast.prediction);
+    weir_status status = candidates_ask(context, engine, provider, &forecast);
+    candidates_take(context, prediction, status, &forecast.prediction);
     wi_detail_restore(&kept);
 }
 
@@ -236,7 +238,7 @@ static uint64_t of_device(const char *runtime, uint64_t available)
     return available == WEIR_BYTES_UNKNOWN ? available : less_margin(available);
 }
 
-static bool is_given(const wi_context *context, const weir_hardware_device *device, uint64_t *bytes)
+static bool candidates_is_given(const wi_context *context, const weir_hardware_device *device, uint64_t *bytes)
 {
     const weir_choice_options *options = &context->criteria.options;
     for (size_t i = 0; i < options->obtainable_count; i++)
@@ -250,7 +252,7 @@ static bool is_given(const wi_context *context, const weir_hardware_device *devi
 static uint64_t of_one(const wi_context *context, const weir_hardware_device *device)
 {
     uint64_t bytes;
-    if (is_given(context, device, &bytes))
+    if (candidates_is_given(context, device, &bytes))
         return bytes;
     wi_kept_detail kept;
     wi_detail_keep(&kept);

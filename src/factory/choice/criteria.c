@@ -32,13 +32,13 @@ const char *wi_sequence_write(const wi_sequence *order, char *text, size_t capac
     return text;
 }
 
-static void add(wi_sequence *order, wi_provider provider)
+static void criteria_add(wi_sequence *order, wi_provider provider)
 {
     if (wi_sequence_place(order, provider) < 0)
         order->of[order->count++] = provider;
 }
 
-static void take_out(wi_sequence *order, wi_provider provider)
+static void criteria_take_out(wi_sequence *order, wi_provider provider)
 {
     int at = wi_sequence_place(order, provider);
     if (at < 0)
@@ -47,14 +47,14 @@ static void take_out(wi_sequence *order, wi_provider provider)
     memmove(&order->of[at], &order->of[at + 1], (order->count - (size_t)at) * sizeof order->of[0]);
 }
 
-static weir_status add_word(const char *what, const char *word, wi_sequence *order)
+static weir_status criteria_add_word(const char *what, const char *word, wi_sequence *order)
 {
     wi_provider provider = WI_CPU;
     if (!word || !*word)
         return WEIR_OK;
     weir_status status = wi_provider_read(what, word, &provider);
     if (status == WEIR_OK)
-        add(order, provider);
+        criteria_add(order, provider);
     return status;
 }
 
@@ -66,7 +66,7 @@ static weir_status read_order(const char *text, wi_sequence *out)
         char word[64];
         size_t length = strcspn(text, between);
         snprintf(word, sizeof word, "%.*s", (int)length, text);
-        status = add_word("the order of providers:", word, out);
+        status = criteria_add_word("the order of providers:", word, out);
         text += length;
     }
     return status;
@@ -91,7 +91,7 @@ static bool read_ordinal(const char *text, int32_t *out)
     return true;
 }
 
-static weir_status read_device(const char *text, wi_device_name *out)
+static weir_status criteria_read_device(const char *text, wi_device_name *out)
 {
     *out = (wi_device_name){.by = WI_ANY_DEVICE};
     if (!text)
@@ -198,7 +198,7 @@ static weir_status check_option_lists(const weir_choice_options *o)
     return status == WEIR_OK ? wi_check_settings(o->settings, o->setting_count, call) : status;
 }
 
-static weir_status read_manifest(wi_criteria *criteria)
+static weir_status criteria_read_manifest(wi_criteria *criteria)
 {
     weir_requirements *needs = &criteria->manifest.requirements;
     empty_is_none(&criteria->manifest.framework);
@@ -209,9 +209,9 @@ static weir_status read_manifest(wi_criteria *criteria)
         return weir_fail(WEIR_ERR_INVALID, "the manifest names no model file");
     weir_status status = wi_manifest_check_lists(&criteria->manifest, "weir_choice_create");
     if (status == WEIR_OK)
-        status = add_word("the manifest's preferred provider", needs->preferred_provider, &criteria->listed);
+        status = criteria_add_word("the manifest's preferred provider", needs->preferred_provider, &criteria->listed);
     for (size_t i = 0; status == WEIR_OK && i < needs->fallback_count; i++)
-        status = add_word("the manifest's fallback provider", needs->fallback_providers[i], &criteria->listed);
+        status = criteria_add_word("the manifest's fallback provider", needs->fallback_providers[i], &criteria->listed);
     if (status == WEIR_OK && needs->strategy)
         status = wi_strategy_check("the manifest's strategy", needs->strategy);
     if (status == WEIR_OK && needs->graph_optimization_level)
@@ -220,7 +220,7 @@ static weir_status read_manifest(wi_criteria *criteria)
 }
 
 /* An option's text: the call's, else the library's. */
-static weir_status read_text(const char *given, const char *name, weir_option *option)
+static weir_status criteria_read_text(const char *given, const char *name, weir_option *option)
 {
     if (given)
         return WEIR_OK;
@@ -234,7 +234,7 @@ static weir_status read_policy(wi_criteria *criteria)
 {
     weir_option option = {.struct_size = sizeof option};
     const char *given = criteria->options.policy;
-    weir_status status = read_text(given, "policy", &option);
+    weir_status status = criteria_read_text(given, "policy", &option);
     return status == WEIR_OK ? wi_policy_read("policy", given ? given : option.value, &criteria->policy) : status;
 }
 
@@ -244,14 +244,14 @@ static weir_status read_given_order(const wi_criteria *criteria, wi_sequence *or
 {
     weir_option option = {.struct_size = sizeof option};
     const char *given = criteria->options.order;
-    weir_status status = read_text(given, "providers", &option);
+    weir_status status = criteria_read_text(given, "providers", &option);
     if (status != WEIR_OK)
         return status;
     return read_order(given ? given : option.value, order);
 }
 
 /* Which providers are tried, and where the processor comes. */
-static void put_in_order(wi_criteria *criteria, wi_provider only, const wi_sequence *given)
+static void criteria_put_in_order(wi_criteria *criteria, wi_provider only, const wi_sequence *given)
 {
     bool accelerators = criteria->listed.count > (wi_sequence_place(&criteria->listed, WI_CPU) >= 0 ? 1u : 0u);
     if (criteria->one_provider) {
@@ -271,8 +271,8 @@ static void put_in_order(wi_criteria *criteria, wi_provider only, const wi_seque
     bool in_its_place = criteria->policy == WI_MANIFEST || (criteria->by_order && given->count > 0);
     criteria->cpu_last = !in_its_place || wi_sequence_place(&criteria->order, WI_CPU) < 0;
     if (criteria->cpu_last) {
-        take_out(&criteria->order, WI_CPU);
-        add(&criteria->order, WI_CPU);
+        criteria_take_out(&criteria->order, WI_CPU);
+        criteria_add(&criteria->order, WI_CPU);
     }
 }
 
@@ -292,7 +292,7 @@ weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_op
     empty_is_none(&o->device);
     empty_is_none(&o->policy);
     empty_is_none(&o->order);
-    status = read_manifest(out);
+    status = criteria_read_manifest(out);
     if (status == WEIR_OK)
         status = check_option_lists(o);
     if (status == WEIR_OK && o->provider) {
@@ -300,7 +300,7 @@ weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_op
         status = wi_provider_read("provider", o->provider, &only);
     }
     if (status == WEIR_OK)
-        status = read_device(o->device, &out->device);
+        status = criteria_read_device(o->device, &out->device);
     if (status == WEIR_OK)
         status = read_policy(out);
     if (status == WEIR_OK)
@@ -308,7 +308,7 @@ weir_status wi_criteria_read(const weir_manifest *manifest, const weir_choice_op
     if (status != WEIR_OK)
         return status;
     out->cpu = o->no_cpu ? WEIR_CPU_FORBIDDEN : out->manifest.requirements.cpu;
-    put_in_order(out, only, &given);
+    criteria_put_in_order(out, only, &given);
     return WEIR_OK;
 }
 
@@ -322,7 +322,7 @@ bool wi_engine_has_levels(const char *engine)
     return strcmp(engine, "onnx") == 0;
 }
 
-static bool has(const wi_settings *settings, const char *key)
+static bool criteria_has(const wi_settings *settings, const char *key)
 {
     for (size_t i = 0; i < settings->count; i++)
         if (strcmp(settings->all[i].key, key) == 0)
@@ -341,9 +341,9 @@ weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_o
     for (size_t i = 0; i < options->setting_count; i++)
         out->all[out->count++] = options->settings[i];
     for (size_t i = 0; i < manifest->setting_count; i++)
-        if (!has(out, manifest->settings[i].key))
+        if (!criteria_has(out, manifest->settings[i].key))
             out->all[out->count++] = manifest->settings[i];
-    if (level && *level && wi_engine_has_levels(engine) && !has(out, LEVEL))
+    if (level && *level && wi_engine_has_levels(engine) && !criteria_has(out, LEVEL))
         out->all[out->count++] = (weir_setting){LEVEL, level};
     return WEIR_OK;
 }
@@ -351,7 +351,7 @@ weir_status wi_settings_merge(const weir_manifest *manifest, const weir_choice_o
 /* Refused before anything is loaded, and by the library itself. */
 void wi_settings_forbid_cpu(wi_settings *settings, const char *engine)
 {
-    if (strcmp(engine, "onnx") == 0 && !has(settings, FALLBACK))
+    if (strcmp(engine, "onnx") == 0 && !criteria_has(settings, FALLBACK))
         settings->all[settings->count++] = (weir_setting){FALLBACK, "off"};
 }
 

@@ -22,7 +22,7 @@ static const char *suffixes_of(const wi_engine_info *engine)
     return "";
 }
 
-static const wi_engine_info *find_named(const wi_engines *engines, const char *name)
+static const wi_engine_info *choice_engines_find_named(const wi_engines *engines, const char *name)
 {
     for (size_t i = 0; i < engines->count; i++)
         if (strcasecmp(engines->all[i].name, name) == 0)
@@ -30,9 +30,9 @@ static const wi_engine_info *find_named(const wi_engines *engines, const char *n
     return NULL;
 }
 
-static weir_status add(wi_engines *engines, const char *name)
+static weir_status choice_engines_add(wi_engines *engines, const char *name)
 {
-    if (find_named(engines, name))
+    if (choice_engines_find_named(engines, name))
         return WEIR_OK;
     wi_engine_info *more = realloc(engines->all, (engines->count + 1) * sizeof *more);
     if (!more)
@@ -77,9 +77,9 @@ weir_status wi_engines_find(const char *path, wi_engines *out)
     wi_detail_keep(&kept);
     const char *name;
     for (size_t i = 0; status == WEIR_OK && (name = weir_engine_name_at(i)); i++)
-        status = add(out, name);
+        status = choice_engines_add(out, name);
     for (size_t i = 0; status == WEIR_OK && i < KNOWN; i++)
-        status = add(out, known[i].name);
+        status = choice_engines_add(out, known[i].name);
     if (status != WEIR_OK)
         return status;
     wi_detail_restore(&kept);
@@ -110,7 +110,7 @@ static const char *next_name(const wi_engines *engines, const char *last)
 weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name)
 {
     char list[512] = "";
-    if (find_named(engines, name))
+    if (choice_engines_find_named(engines, name))
         return WEIR_OK;
     for (const char *one = ""; (one = next_name(engines, one));) {
         size_t length = strlen(list);

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-static const char *device_of(const wi_candidate *c)
+static const char *explanation_device_of(const wi_candidate *c)
 {
     return c->device->runtime[0] && c->device->kind != WEIR_HARDWARE_CPU ? c->device->runtime : c->device->key;
 }
@@ -89,7 +89,7 @@ static size_t write_refusals(const wi_context *context, worth *which, bool conti
         fprintf(out, "%s%s", written++ || continues ? "; " : "", c->engine->name);
         if (c->engine->table)
             fprintf(out, " with %s%s%s", wi_provider_name(c->provider), c->device ? " on " : "",
-                    c->device ? device_of(c) : "");
+                    c->device ? explanation_device_of(c) : "");
         fprintf(out, ": %s", c->reason);
     }
     return written;
@@ -137,7 +137,7 @@ static void write_explanation(const wi_context *context, FILE *out)
     write_order(context, out);
     if (context->accepted > 0) {
         fprintf(out, ". Chosen: %s with %s on %s", first->engine->name, wi_provider_name(first->provider),
-                device_of(first));
+                explanation_device_of(first));
         if (first->provider == WI_CPU && context->criteria.cpu_last && !context->criteria.cpu_named) {
             fputs(", as the last resort: ", out);
             if (write_refusals(context, matters, false, out) == 0 &&

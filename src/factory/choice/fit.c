@@ -14,7 +14,7 @@ typedef struct fitting {
 } fitting;
 
 /* Asks with other settings; 0 and -1 leave them as they are. False: it does not fit, or the engine has failed. */
-static bool fits(fitting *it, uint64_t context, int64_t layers, weir_prediction *out)
+static bool fit_fits(fitting *it, uint64_t context, int64_t layers, weir_prediction *out)
 {
     weir_setting settings[2];
     char texts[2][24];
@@ -37,10 +37,10 @@ static bool fits(fitting *it, uint64_t context, int64_t layers, weir_prediction 
     return said.prediction.peak_total <= it->bytes;
 }
 
-static bool try_way(fitting *it, uint64_t context, int64_t layers)
+static bool fit_try_way(fitting *it, uint64_t context, int64_t layers)
 {
     weir_prediction said;
-    bool good = fits(it, context, layers, &said);
+    bool good = fit_fits(it, context, layers, &said);
     if (it->status == WEIR_OK && (good || !it->best.fits))
         it->best = (weir_fit){.fits = good, .context = context, .layers = layers, .prediction = said};
     return good;
@@ -50,7 +50,7 @@ enum { CELLS = 256 };
 
 /* More context takes more: the largest whole 256 between one that fits and one that does not. Bytes grow with the context
  * nearly evenly, so that the line through both ends is asked first, and its middle where that does not close in. */
-static void widen(fitting *it, uint64_t fit, uint64_t fit_bytes, uint64_t more, uint64_t more_bytes, int64_t layers)
+static void fit_widen(fitting *it, uint64_t fit, uint64_t fit_bytes, uint64_t more, uint64_t more_bytes, int64_t layers)
 {
     for (int i = 0; it->status == WEIR_OK && more - fit > CELLS; i++) {
         uint64_t room = it->bytes - fit_bytes, rise = more_bytes > fit_bytes ? more_bytes - fit_bytes : 1;
@@ -62,7 +62,7 @@ static void widen(fitting *it, uint64_t fit, uint64_t fit_bytes, uint64_t more, 
         if (at <= fit || at >= more)
             return;
         weir_prediction said;
-        if (fits(it, at, layers, &said)) {
+        if (fit_fits(it, at, layers, &said)) {
             it->best = (weir_fit){.fits = true, .context = at, .layers = layers, .prediction = said};
             fit = at;
             fit_bytes = said.peak_total;
@@ -79,11 +79,11 @@ static bool fit_context(fitting *it, int64_t layers)
     weir_prediction whole;
     if (it->allowed.least_context == 0 || it->context <= it->allowed.least_context)
         return false;
-    if (fits(it, it->context, layers, &whole) || it->status != WEIR_OK)
-        return it->status == WEIR_OK && try_way(it, it->context, layers);
-    if (!try_way(it, it->allowed.least_context, layers))
+    if (fit_fits(it, it->context, layers, &whole) || it->status != WEIR_OK)
+        return it->status == WEIR_OK && fit_try_way(it, it->context, layers);
+    if (!fit_try_way(it, it->allowed.least_context, layers))
         return false;
-    widen(it, it->allowed.least_context, it->best.prediction.peak_total, it->context, whole.peak_total, layers);
+    fit_widen(it, it->allowed.least_context, it->best.prediction.peak_total, it->context, whole.peak_total, layers);
     return it->best.fits;
 }
 
@@ -94,7 +94,7 @@ static void fit_layers(fitting *it, uint32_t all)
     int64_t low = -1, high = (int64_t)all; /* which did not fit */
     while (it->status == WEIR_OK && high - low > 1) {
         int64_t middle = low < 0 ? (low + high) / 2 : low + (high - low) / 2;
-        if (try_way(it, context, middle))
+        if (fit_try_way(it, context, middle))
             low = middle;
         else
             high = middle;
@@ -120,7 +120,7 @@ static weir_status check_allowed(const wi_predict_wants *w, const weir_fit_optio
 
 static weir_status search(fitting *it)
 {
-    bool as_it_is = try_way(it, it->allowed.most_context, -1);
+    bool as_it_is = fit_try_way(it, it->allowed.most_context, -1);
     if (it->status != WEIR_OK || as_it_is)
         return it->status;
     it->context = it->allowed.most_context > 0 ? it->allowed.most_context : it->best.prediction.context;

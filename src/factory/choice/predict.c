@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static bool is_cuda(const char *text)
+static bool choice_predict_is_cuda(const char *text)
 {
     return strncmp(text, "cuda", 4) == 0 || strcmp(text, "tensorrt") == 0;
 }
@@ -18,9 +18,9 @@ static void choose_place(wi_predict_wants *w)
     w->provider = candidate ? candidate->provider : w->options.provider;
     w->device = candidate ? candidate->runtime : w->options.device;
     if (!w->device || !*w->device)
-        w->device = w->provider && is_cuda(w->provider) ? "cuda:0" : "host";
+        w->device = w->provider && choice_predict_is_cuda(w->provider) ? "cuda:0" : "host";
     if (!w->provider || !*w->provider)
-        w->provider = is_cuda(w->device) ? "cuda" : "cpu";
+        w->provider = choice_predict_is_cuda(w->device) ? "cuda" : "cpu";
 }
 
 /* An engine that weir knows by name, and whose plug-in is not here, is no error where the file alone can answer. */
@@ -42,7 +42,8 @@ static weir_status choose_engine(wi_predict_wants *w)
     return status;
 }
 
-static weir_status copy_in(const char *path, const weir_predict_options *options, const char *call, wi_predict_wants *w)
+static weir_status choice_predict_copy_in(const char *path, const weir_predict_options *options, const char *call,
+                                          wi_predict_wants *w)
 {
     weir_status status = WI_COPY_OPTIONS_IN(weir_predict_options, &w->options, options, call);
     if (status == WEIR_OK)
@@ -76,7 +77,7 @@ weir_status wi_predict_wants_read(const char *path, const weir_predict_options *
                                   wi_predict_wants *w)
 {
     memset(w, 0, sizeof *w);
-    weir_status status = copy_in(path, options, call, w);
+    weir_status status = choice_predict_copy_in(path, options, call, w);
     if (status == WEIR_OK) {
         choose_place(w);
         status = choose_engine(w);
@@ -87,7 +88,8 @@ weir_status wi_predict_wants_read(const char *path, const weir_predict_options *
 }
 
 /* Those of `more` and, of other keys, those of `settings`. NULL without host memory. */
-static weir_setting *join(const weir_setting *more, size_t more_count, const wi_settings *settings, size_t *count)
+static weir_setting *choice_predict_join(const weir_setting *more, size_t more_count, const wi_settings *settings,
+                                         size_t *count)
 {
     weir_setting *all = calloc(settings->count + more_count + 1, sizeof *all);
     *count = 0;
@@ -112,7 +114,7 @@ weir_status wi_predict_with(const wi_predict_wants *w, const weir_setting *more,
     weir_status status = wi_settings_merge(&w->manifest, &asked, w->engine, &settings);
     if (status != WEIR_OK)
         return status;
-    weir_setting *all = join(more, more_count, &settings, &count);
+    weir_setting *all = choice_predict_join(more, more_count, &settings, &count);
     wi_forecast_ask ask = {.table = w->table,
                            .engine = w->engine,
                            .path = w->path,

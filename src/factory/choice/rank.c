@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-static int compare(uint64_t a, uint64_t b)
+static int rank_compare(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
@@ -23,7 +23,7 @@ static int by_device(const wi_candidate *a, const wi_candidate *b)
     return strcmp(x->key, y->key);
 }
 
-static int by_name(const wi_candidate *a, const wi_candidate *b)
+static int rank_by_name(const wi_candidate *a, const wi_candidate *b)
 {
     int order = strcmp(a->engine->name, b->engine->name);
     if (order == 0)
@@ -59,27 +59,27 @@ static bool is_preferred(const wi_context *context, const wi_candidate *c)
 static int by_rank(const wi_context *context, const wi_candidate *a, const wi_candidate *b)
 {
     const wi_sequence *order = &context->criteria.order;
-    int differs = compare(is_last_resort(context, a), is_last_resort(context, b));
+    int differs = rank_compare(is_last_resort(context, a), is_last_resort(context, b));
     if (differs == 0)
-        differs = compare(cost(context, a), cost(context, b));
+        differs = rank_compare(cost(context, a), cost(context, b));
     if (differs == 0)
         differs = wi_sequence_place(order, a->provider) - wi_sequence_place(order, b->provider);
     if (differs == 0)
         differs = strcmp(a->engine->name, b->engine->name);
     if (differs == 0)
-        differs = compare(is_preferred(context, b), is_preferred(context, a));
+        differs = rank_compare(is_preferred(context, b), is_preferred(context, a));
     if (differs == 0)
-        differs = compare(bytes_to_be_had(b), bytes_to_be_had(a));
+        differs = rank_compare(bytes_to_be_had(b), bytes_to_be_had(a));
     return differs ? differs : by_device(a, b);
 }
 
-static int in_order(const void *x, const void *y, void *user)
+static int rank_in_order(const void *x, const void *y, void *user)
 {
     const wi_candidate *a = x, *b = y;
     bool left = a->verdict == WEIR_VERDICT_ACCEPTED, right = b->verdict == WEIR_VERDICT_ACCEPTED;
     if (left != right)
         return left ? -1 : 1;
-    return left ? by_rank(user, a, b) : by_name(a, b);
+    return left ? by_rank(user, a, b) : rank_by_name(a, b);
 }
 
 /* Reasons ---------------------------------------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static void say_rank(wi_context *context, wi_candidate *c)
 void wi_rank(wi_context *context)
 {
     if (context->count > 0)
-        qsort_r(context->candidates, context->count, sizeof context->candidates[0], in_order, context);
+        qsort_r(context->candidates, context->count, sizeof context->candidates[0], rank_in_order, context);
     context->accepted = 0;
     while (context->accepted < context->count &&
            context->candidates[context->accepted].verdict == WEIR_VERDICT_ACCEPTED)

@@ -14,7 +14,8 @@
 typedef weir_verdict rule(wi_context *context, wi_candidate *candidate);
 
 WEIR_PRINTF(4, 5)
-static weir_verdict refuse(wi_context *context, wi_candidate *candidate, weir_verdict verdict, const char *format, ...)
+static weir_verdict verdicts_refuse(wi_context *context, wi_candidate *candidate, weir_verdict verdict,
+                                    const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -29,9 +30,9 @@ static weir_verdict engine_is_asked_for(wi_context *context, wi_candidate *c)
 {
     const char *option = context->criteria.options.engine, *framework = context->criteria.manifest.framework;
     if (option && strcasecmp(option, c->engine->name) != 0)
-        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the engine %s was asked for", option);
+        return verdicts_refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the engine %s was asked for", option);
     if (framework && strcasecmp(framework, c->engine->name) != 0)
-        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the manifest's framework is %s", framework);
+        return verdicts_refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the manifest's framework is %s", framework);
     return WEIR_VERDICT_ACCEPTED;
 }
 
@@ -40,16 +41,16 @@ static weir_verdict engine_takes_the_file(wi_context *context, wi_candidate *c)
 {
     if (context->criteria.options.engine || context->criteria.manifest.framework || c->engine->takes_file)
         return WEIR_VERDICT_ACCEPTED;
-    return refuse(context, c, WEIR_VERDICT_OTHER_FORMAT,
-                  "the engine %s does not take %s, by its name or its first bytes", c->engine->name,
-                  context->criteria.manifest.model_file);
+    return verdicts_refuse(context, c, WEIR_VERDICT_OTHER_FORMAT,
+                           "the engine %s does not take %s, by its name or its first bytes", c->engine->name,
+                           context->criteria.manifest.model_file);
 }
 
 static weir_verdict engine_is_here(wi_context *context, wi_candidate *c)
 {
     if (c->engine->table)
         return WEIR_VERDICT_ACCEPTED;
-    return refuse(context, c, WEIR_VERDICT_NO_ENGINE, "%s", c->engine->missing);
+    return verdicts_refuse(context, c, WEIR_VERDICT_NO_ENGINE, "%s", c->engine->missing);
 }
 
 /* Providers -------------------------------------------------------------------------------------------------------- */
@@ -60,32 +61,33 @@ static weir_verdict provider_is_asked_for(wi_context *context, wi_candidate *c)
     const char *name = wi_provider_name(c->provider);
     char list[128];
     if (c->provider == WI_CPU && !criteria->one_provider && !criteria->cpu_named && criteria->cpu == WEIR_CPU_LISTED)
-        return refuse(context, c, WEIR_VERDICT_NO_CPU,
-                      "the processor would do, and is taken only where it is listed by name");
+        return verdicts_refuse(context, c, WEIR_VERDICT_NO_CPU,
+                               "the processor would do, and is taken only where it is listed by name");
     if (wi_sequence_place(&criteria->order, c->provider) >= 0)
         return WEIR_VERDICT_ACCEPTED;
     if (criteria->one_provider)
-        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the provider %s was asked for", criteria->options.provider);
+        return verdicts_refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the provider %s was asked for",
+                               criteria->options.provider);
     if (!criteria->by_order)
-        return refuse(context, c, WEIR_VERDICT_NOT_LISTED, "the manifest lists %s, and not %s",
-                      criteria->listed.count ? wi_sequence_write(&criteria->listed, list, sizeof list) : "no provider",
-                      name);
-    return refuse(context, c, WEIR_VERDICT_NOT_LISTED, "%s is taken where it is named; the order is %s", name,
-                  wi_sequence_write(&criteria->order, list, sizeof list));
+        return verdicts_refuse(
+            context, c, WEIR_VERDICT_NOT_LISTED, "the manifest lists %s, and not %s",
+            criteria->listed.count ? wi_sequence_write(&criteria->listed, list, sizeof list) : "no provider", name);
+    return verdicts_refuse(context, c, WEIR_VERDICT_NOT_LISTED, "%s is taken where it is named; the order is %s", name,
+                           wi_sequence_write(&criteria->order, list, sizeof list));
 }
 
 static weir_verdict processor_may_be_used(wi_context *context, wi_candidate *c)
 {
     if (!c->device || c->device->kind != WEIR_HARDWARE_CPU || context->criteria.cpu != WEIR_CPU_FORBIDDEN)
         return WEIR_VERDICT_ACCEPTED;
-    return refuse(context, c, WEIR_VERDICT_NO_CPU, "the processor would do, and is forbidden");
+    return verdicts_refuse(context, c, WEIR_VERDICT_NO_CPU, "the processor would do, and is forbidden");
 }
 
 static weir_verdict refuse_state(wi_context *context, wi_candidate *c, weir_verdict verdict, const char *sentence)
 {
     const char *missing = c->engine->providers[c->provider].missing;
-    return refuse(context, c, verdict, "%s %s of the engine %s%s%s", wi_provider_name(c->provider), sentence,
-                  c->engine->name, missing[0] ? ": " : "", missing);
+    return verdicts_refuse(context, c, verdict, "%s %s of the engine %s%s%s", wi_provider_name(c->provider), sentence,
+                           c->engine->name, missing[0] ? ": " : "", missing);
 }
 
 static weir_verdict library_has_the_provider(wi_context *context, wi_candidate *c)
@@ -138,29 +140,31 @@ static weir_verdict device_is_here(wi_context *context, wi_candidate *c)
     if (c->device)
         return WEIR_VERDICT_ACCEPTED;
     if (!has_a_device(context, c->provider))
-        return wi_provider_elsewhere(c->provider)
-                   ? refuse(context, c, WEIR_VERDICT_OTHER_PLATFORM, "%s needs %s, which exists on another system only",
-                            name, wi_provider_wants(c->provider))
-                   : refuse(context, c, WEIR_VERDICT_NO_DEVICE, "%s needs %s, and none was found on this machine", name,
-                            wi_provider_wants(c->provider));
+        return wi_provider_elsewhere(c->provider) ? verdicts_refuse(context, c, WEIR_VERDICT_OTHER_PLATFORM,
+                                                                    "%s needs %s, which exists on another system only",
+                                                                    name, wi_provider_wants(c->provider))
+                                                  : verdicts_refuse(context, c, WEIR_VERDICT_NO_DEVICE,
+                                                                    "%s needs %s, and none was found on this machine",
+                                                                    name, wi_provider_wants(c->provider));
     for (size_t i = 0, length = 0; !named && i < needs->device_count && length < sizeof ids; i++)
         length += (size_t)snprintf(ids + length, sizeof ids - length, "%s%d", i ? ", " : "", needs->device_ids[i]);
-    return refuse(context, c, WEIR_VERDICT_NO_DEVICE,
-                  "of the device%s %s that %s named, one is not found for %s; there are %s",
-                  !named && needs->device_count > 1 ? "s" : "", named ? named : ids, named ? "was" : "the manifest has",
-                  name, ordinals(context, c->provider, list, sizeof list));
+    return verdicts_refuse(context, c, WEIR_VERDICT_NO_DEVICE,
+                           "of the device%s %s that %s named, one is not found for %s; there are %s",
+                           !named && needs->device_count > 1 ? "s" : "", named ? named : ids,
+                           named ? "was" : "the manifest has", name, ordinals(context, c->provider, list, sizeof list));
 }
 
 static weir_verdict device_is_asked_for(wi_context *context, wi_candidate *c)
 {
     const wi_criteria *criteria = &context->criteria;
     if (!wi_criteria_name(criteria, c->device))
-        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the device %s was asked for", criteria->options.device);
+        return verdicts_refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the device %s was asked for",
+                               criteria->options.device);
     /* A strategy means any device; those with the given ordinals come first then. */
     if (criteria->device.by == WI_ANY_DEVICE && !criteria->manifest.requirements.strategy &&
         !wi_criteria_list(criteria, c->device))
-        return refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the manifest names other devices than %d",
-                      (int)c->device->ordinal);
+        return verdicts_refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the manifest names other devices than %d",
+                               (int)c->device->ordinal);
     return WEIR_VERDICT_ACCEPTED;
 }
 
@@ -169,8 +173,8 @@ static weir_verdict device_can_be_used(wi_context *context, wi_candidate *c)
     const weir_hardware_device *d = c->device;
     if (d->usable)
         return WEIR_VERDICT_ACCEPTED;
-    return refuse(context, c, WEIR_VERDICT_DEVICE_UNUSABLE, "%s (%s) cannot be used: %s", d->key, d->name,
-                  d->remark[0] ? d->remark : "nobody says why");
+    return verdicts_refuse(context, c, WEIR_VERDICT_DEVICE_UNUSABLE, "%s (%s) cannot be used: %s", d->key, d->name,
+                           d->remark[0] ? d->remark : "nobody says why");
 }
 
 /* One that is not known is older than all. */
@@ -180,8 +184,9 @@ static weir_verdict is_new_enough(wi_context *context, wi_candidate *c, weir_ver
     char has[48], wants[48];
     if (wanted.count == 0 || wi_version_compare(there, wanted) >= 0)
         return WEIR_VERDICT_ACCEPTED;
-    return refuse(context, c, verdict, "%s of %s is %s, and the manifest wants %s or later", what, c->device->key,
-                  wi_version_write(there, has, sizeof has), wi_version_write(wanted, wants, sizeof wants));
+    return verdicts_refuse(context, c, verdict, "%s of %s is %s, and the manifest wants %s or later", what,
+                           c->device->key, wi_version_write(there, has, sizeof has),
+                           wi_version_write(wanted, wants, sizeof wants));
 }
 
 static weir_verdict cuda_is_new_enough(wi_context *context, wi_candidate *c)
@@ -214,9 +219,9 @@ static weir_verdict settings_are_taken(wi_context *context, wi_candidate *c)
 {
     const char *level = context->criteria.manifest.requirements.graph_optimization_level;
     if (level && !wi_engine_has_levels(c->engine->name) && !wi_level_is_all(level))
-        return refuse(context, c, WEIR_VERDICT_BAD_SETTING,
-                      "the engine %s has no levels of optimization: leave graph_optimization_level \"%s\" out",
-                      c->engine->name, level);
+        return verdicts_refuse(context, c, WEIR_VERDICT_BAD_SETTING,
+                               "the engine %s has no levels of optimization: leave graph_optimization_level \"%s\" out",
+                               c->engine->name, level);
     wi_predict(context, c->engine, c->provider, c->prediction);
     c->reason = c->prediction->reason;
     return c->prediction->verdict;
@@ -245,7 +250,7 @@ typedef struct need {
     uint64_t host, device;
 } need;
 
-static need need_of(const wi_context *context, const wi_candidate *c)
+static need verdicts_need_of(const wi_context *context, const wi_candidate *c)
 {
     const weir_requirements *needs = &context->criteria.manifest.requirements;
     uint64_t bytes = wi_candidate_bytes(context, c);
@@ -271,17 +276,17 @@ static weir_verdict maximum_is_enough(wi_context *context, wi_candidate *c)
     uint64_t maximum = context->criteria.manifest.requirements.maximum;
     if (maximum == 0 || !c->prediction->known || account_elsewhere(c) || c->prediction->bytes <= maximum)
         return WEIR_VERDICT_ACCEPTED;
-    return refuse(context, c, on_processor(c) ? WEIR_VERDICT_LITTLE_MEMORY : WEIR_VERDICT_LITTLE_VRAM,
-                  "the model may take %s, and %s are predicted; raise its maximum",
-                  weir_size_format(maximum, most, sizeof most),
-                  weir_size_format(c->prediction->bytes, wanted, sizeof wanted));
+    return verdicts_refuse(context, c, on_processor(c) ? WEIR_VERDICT_LITTLE_MEMORY : WEIR_VERDICT_LITTLE_VRAM,
+                           "the model may take %s, and %s are predicted; raise its maximum",
+                           weir_size_format(maximum, most, sizeof most),
+                           weir_size_format(c->prediction->bytes, wanted, sizeof wanted));
 }
 
 static weir_verdict host_has_memory(wi_context *context, wi_candidate *c)
 {
     char wanted[24], there[24];
     const weir_requirements *needs = &context->criteria.manifest.requirements;
-    need wants = need_of(context, c);
+    need wants = verdicts_need_of(context, c);
     bool demanded = needs->min_memory > 0 || wants.host == needs->guaranteed;
     const char *who =
         who_wants(context, c, wants.host, wants.host == needs->min_memory ? "the manifest's min_memory" : NULL);
@@ -289,21 +294,21 @@ static weir_verdict host_has_memory(wi_context *context, wi_candidate *c)
     if (wants.host == 0 || (context->host == WEIR_BYTES_UNKNOWN && !demanded))
         return WEIR_VERDICT_ACCEPTED;
     if (context->host == WEIR_BYTES_UNKNOWN)
-        return refuse(context, c, WEIR_VERDICT_LITTLE_MEMORY,
-                      "insufficient memory: %s are wanted of the host (%s), and nobody can tell what it has", wanted,
-                      who);
+        return verdicts_refuse(context, c, WEIR_VERDICT_LITTLE_MEMORY,
+                               "insufficient memory: %s are wanted of the host (%s), and nobody can tell what it has",
+                               wanted, who);
     if (wants.host <= context->host)
         return WEIR_VERDICT_ACCEPTED;
-    return refuse(context, c, WEIR_VERDICT_LITTLE_MEMORY,
-                  "insufficient memory: %s can be had of the host, and %s are wanted (%s)",
-                  weir_size_format(context->host, there, sizeof there), wanted, who);
+    return verdicts_refuse(context, c, WEIR_VERDICT_LITTLE_MEMORY,
+                           "insufficient memory: %s can be had of the host, and %s are wanted (%s)",
+                           weir_size_format(context->host, there, sizeof there), wanted, who);
 }
 
 static weir_verdict device_has_memory(wi_context *context, wi_candidate *c)
 {
     char wanted[24], there[24], besides[24];
     const weir_requirements *needs = &context->criteria.manifest.requirements;
-    need wants = need_of(context, c);
+    need wants = verdicts_need_of(context, c);
     bool demanded = needs->min_vram > 0 || (!account_elsewhere(c) && needs->guaranteed > 0);
     const char *who =
         who_wants(context, c, wants.device, wants.device == needs->min_vram ? "the manifest's min_vram" : NULL);
@@ -311,18 +316,18 @@ static weir_verdict device_has_memory(wi_context *context, wi_candidate *c)
     if (wants.device == 0 || (c->obtainable == WEIR_BYTES_UNKNOWN && !demanded))
         return WEIR_VERDICT_ACCEPTED;
     if (c->obtainable == WEIR_BYTES_UNKNOWN)
-        return refuse(context, c, WEIR_VERDICT_LITTLE_VRAM,
-                      "insufficient VRAM: %s are wanted of %s (%s), and nobody can tell what it has", wanted,
-                      c->device->key, who);
+        return verdicts_refuse(context, c, WEIR_VERDICT_LITTLE_VRAM,
+                               "insufficient VRAM: %s are wanted of %s (%s), and nobody can tell what it has", wanted,
+                               c->device->key, who);
     /* What is the processor's too cannot be had for the host's part as well. */
     uint64_t host = c->device->shares_host ? wants.host : 0;
     if (wants.device <= c->obtainable && host <= c->obtainable - wants.device)
         return WEIR_VERDICT_ACCEPTED;
-    return refuse(context, c, WEIR_VERDICT_LITTLE_VRAM,
-                  "insufficient VRAM: %s can be had of %s, and %s are wanted (%s)%s%s%s",
-                  weir_size_format(c->obtainable, there, sizeof there), c->device->key, wanted, who,
-                  host ? ", besides " : "", host ? weir_size_format(host, besides, sizeof besides) : "",
-                  host ? " of the host's, which are the same memory" : "");
+    return verdicts_refuse(context, c, WEIR_VERDICT_LITTLE_VRAM,
+                           "insufficient VRAM: %s can be had of %s, and %s are wanted (%s)%s%s%s",
+                           weir_size_format(c->obtainable, there, sizeof there), c->device->key, wanted, who,
+                           host ? ", besides " : "", host ? weir_size_format(host, besides, sizeof besides) : "",
+                           host ? " of the host's, which are the same memory" : "");
 }
 
 /* In this order: what was not meant at all, what is not here, what does not do, what does not fit. */

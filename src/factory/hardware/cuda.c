@@ -39,14 +39,14 @@ typedef struct cuda {
 #undef X
 } cuda;
 
-static const char *words_of(const cuda *c, int result)
+static const char *hardware_cuda_words_of(const cuda *c, int result)
 {
     const char *text = NULL;
     return c->cuGetErrorName(result, &text) == CUDA_SUCCESS && text ? text : "an error without a name";
 }
 
 /* One that serves is never closed: it keeps threads and exit handlers of its own. */
-static bool open_library(const char *root, cuda *c, wi_found *out)
+static bool hardware_cuda_open_library(const char *root, cuda *c, wi_found *out)
 {
     if (c->library)
         return true;
@@ -94,13 +94,13 @@ static int attribute(const cuda *c, int which, int device)
     return c->cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS && value > 0 ? value : 0;
 }
 
-static void read_device(const cuda *c, int ordinal, wi_found *out)
+static void hardware_cuda_read_device(const cuda *c, int ordinal, wi_found *out)
 {
     int device;
     int result = c->cuDeviceGet(&device, ordinal);
     wi_card *card = result == CUDA_SUCCESS ? wi_found_add(out, WEIR_HARDWARE_CUDA) : NULL;
     if (!card) {
-        wi_found_remark(out, "device number %d: %s", ordinal, words_of(c, result));
+        wi_found_remark(out, "device number %d: %s", ordinal, hardware_cuda_words_of(c, result));
         return;
     }
     weir_hardware_device *d = &card->device;
@@ -140,12 +140,12 @@ static void add_versions(const char *root, const cuda *c, wi_found *out)
     }
 }
 
-static void ask(const char *root, void **kept, wi_found *out)
+static void hardware_cuda_ask(const char *root, void **kept, wi_found *out)
 {
     if (!*kept)
         *kept = calloc(1, sizeof(cuda));
     cuda *c = *kept;
-    if (!c || !open_library(root, c, out))
+    if (!c || !hardware_cuda_open_library(root, c, out))
         return;
     int count = 0, result = c->cuInit(0);
     const char *call = "cuInit";
@@ -154,11 +154,11 @@ static void ask(const char *root, void **kept, wi_found *out)
         result = c->cuDeviceGetCount(&count);
     }
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NO_DEVICE) {
-        wi_found_remark(out, "%s: %s", call, words_of(c, result));
+        wi_found_remark(out, "%s: %s", call, hardware_cuda_words_of(c, result));
         return;
     }
     for (int i = 0; i < count; i++)
-        read_device(c, i, out);
+        hardware_cuda_read_device(c, i, out);
     add_versions(root, c, out);
     out->told = true;
 }
@@ -169,4 +169,4 @@ weir_version_number wi_cuda_version(int number)
     return number > 0 ? version : (weir_version_number){.count = 0};
 }
 
-const wi_source wi_source_cuda = {"cuda", ask};
+const wi_source wi_source_cuda = {"cuda", hardware_cuda_ask};

@@ -10,7 +10,7 @@ enum { INTEL = 0x8086 };
 #define INTEGRATED "0000:00:02.0" /* where every processor of Intel's has its own graphics */
 
 /* What a directory below /sys tells of the device behind it; false if that is not Intel's. */
-static bool read_device(const char *directory, wi_found *out, wi_card **card)
+static bool intel_read_device(const char *directory, wi_found *out, wi_card **card)
 {
     uint64_t vendor = 0, id = 0;
     char text[WI_SYSFS_BYTES];
@@ -37,7 +37,7 @@ static void name_it(weir_hardware_device *d, const char *what)
     snprintf(d->name, sizeof d->name, "Intel %s %.100s", what, text);
 }
 
-static void check_access(const char *root, const char *path, weir_hardware_device *d)
+static void intel_check_access(const char *root, const char *path, weir_hardware_device *d)
 {
     d->usable = wi_can_open(root, path);
     if (!d->usable)
@@ -46,7 +46,7 @@ static void check_access(const char *root, const char *path, weir_hardware_devic
 }
 
 /* xe tells the memory of a card by tiles; i915 tells nobody. */
-static void read_memory(const char *directory, weir_hardware_device *d)
+static void intel_read_memory(const char *directory, weir_hardware_device *d)
 {
     uint64_t total = 0, one;
     for (unsigned tile = 0; tile < 8; tile++)
@@ -62,7 +62,7 @@ static void read_gpu(const char *root, unsigned number, int *ordinal, wi_found *
     wi_card *card;
     unsigned minor;
     if (snprintf(directory, sizeof directory, "%s/sys/class/drm/card%u", root, number) >= (int)sizeof directory ||
-        !read_device(directory, out, &card))
+        !intel_read_device(directory, out, &card))
         return;
     weir_hardware_device *d = &card->device;
     name_it(d, "GPU");
@@ -70,10 +70,10 @@ static void read_gpu(const char *root, unsigned number, int *ordinal, wi_found *
     d->discrete = strcmp(d->pci, INTEGRATED) != 0;
     d->shares_host = !d->discrete;
     if (d->discrete)
-        read_memory(directory, d);
+        intel_read_memory(directory, d);
     if (wi_numbered("renderD", &minor, 1, "%s/device/drm", directory) == 1)
         snprintf(render, sizeof render, "/dev/dri/renderD%u", minor);
-    check_access(root, render, d);
+    intel_check_access(root, render, d);
 }
 
 static void read_npu(const char *root, unsigned number, int *ordinal, wi_found *out)
@@ -81,16 +81,16 @@ static void read_npu(const char *root, unsigned number, int *ordinal, wi_found *
     char directory[PATH_MAX], path[40];
     wi_card *card;
     if (snprintf(directory, sizeof directory, "%s/sys/class/accel/accel%u", root, number) >= (int)sizeof directory ||
-        !read_device(directory, out, &card))
+        !intel_read_device(directory, out, &card))
         return;
     name_it(&card->device, "NPU");
     card->device.ordinal = (*ordinal)++;
     card->device.shares_host = true;
     snprintf(path, sizeof path, "/dev/accel/accel%u", number);
-    check_access(root, path, &card->device);
+    intel_check_access(root, path, &card->device);
 }
 
-static void ask(const char *root, void **kept, wi_found *out)
+static void intel_ask(const char *root, void **kept, wi_found *out)
 {
     (void)kept;
     unsigned numbers[WI_MOST_CARDS];
@@ -104,4 +104,4 @@ static void ask(const char *root, void **kept, wi_found *out)
     out->told = true;
 }
 
-const wi_source wi_source_intel = {"intel", ask};
+const wi_source wi_source_intel = {"intel", intel_ask};

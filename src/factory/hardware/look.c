@@ -19,7 +19,7 @@ typedef struct look {
     weir_hardware_device devices[];
 } look;
 
-static void add_line(char *remarks, const char *format, ...)
+static void look_add_line(char *remarks, const char *format, ...)
 {
     size_t used = strlen(remarks);
     if (used > 0 && used + 1 < REMARKS)
@@ -35,17 +35,17 @@ static void write_remark(const wi_answer *a, char *remarks)
 {
     unsigned long long ms = (unsigned long long)(a->since / MS);
     if (a->late)
-        add_line(remarks, "%s: no answer within %llu ms; %s", a->source, ms,
-                 a->found.told ? "what it told before is shown" : "what it will tell is shown by a later look");
+        look_add_line(remarks, "%s: no answer within %llu ms; %s", a->source, ms,
+                      a->found.told ? "what it told before is shown" : "what it will tell is shown by a later look");
     if (a->failed && a->found.told)
-        add_line(remarks, "%s: could not be asked; what it told %llu ms ago is shown", a->source, ms);
+        look_add_line(remarks, "%s: could not be asked; what it told %llu ms ago is shown", a->source, ms);
     else if ((a->failed || !a->found.told) && !a->late && !a->found.remark[0])
-        add_line(remarks, "%s: could not be asked", a->source);
+        look_add_line(remarks, "%s: could not be asked", a->source);
     if (a->found.remark[0] && (a->left || (a->failed && !a->found.told)))
-        add_line(remarks, "%s: %s (%llu ms ago; %s)", a->source, a->found.remark, ms,
-                 a->left ? "it takes long to fail, and is asked again later" : "it could not be asked again");
+        look_add_line(remarks, "%s: %s (%llu ms ago; %s)", a->source, a->found.remark, ms,
+                      a->left ? "it takes long to fail, and is asked again later" : "it could not be asked again");
     else if (a->found.remark[0])
-        add_line(remarks, "%s: %s", a->source, a->found.remark);
+        look_add_line(remarks, "%s: %s", a->source, a->found.remark);
 }
 
 static void write_remarks(const char *root, const wi_answer answers[WI_SOURCES], bool full, char *remarks)
@@ -55,15 +55,15 @@ static void write_remarks(const char *root, const wi_answer answers[WI_SOURCES],
     for (size_t i = 0; i < WI_SOURCES; i++)
         write_remark(&answers[i], remarks);
     if (full)
-        add_line(remarks, "there is room for %d devices, and there may be more", WI_MOST_CARDS);
+        look_add_line(remarks, "there is room for %d devices, and there may be more", WI_MOST_CARDS);
     if (snprintf(path, sizeof path, "%s/dev/dxg", root) < (int)sizeof path && access(path, F_OK) == 0)
-        add_line(remarks,
-                 "wsl: devices of the Windows host are reached through the libraries of /usr/lib/wsl/lib alone");
-    add_line(remarks, "metal, directml: not of this platform");
+        look_add_line(remarks,
+                      "wsl: devices of the Windows host are reached through the libraries of /usr/lib/wsl/lib alone");
+    look_add_line(remarks, "metal, directml: not of this platform");
 }
 
-static weir_status give(wi_found *found, const char *root, const wi_answer answers[WI_SOURCES], uint64_t begun,
-                        weir_hardware **out)
+static weir_status look_give(wi_found *found, const char *root, const wi_answer answers[WI_SOURCES], uint64_t begun,
+                             weir_hardware **out)
 {
     look *l = malloc(sizeof *l + found->count * sizeof *l->devices);
     if (!l)
@@ -81,7 +81,7 @@ static weir_status give(wi_found *found, const char *root, const wi_answer answe
 }
 
 /* The options with their defaults; the root without a slash at its end, so that it can stand before any path. */
-static weir_status read_options(const weir_hardware_options *given, weir_hardware_options *o, char *root)
+static weir_status look_read_options(const weir_hardware_options *given, weir_hardware_options *o, char *root)
 {
     *o = (weir_hardware_options){.struct_size = sizeof *o};
     root[0] = '\0';
@@ -109,7 +109,7 @@ weir_status weir_hardware_create(const weir_hardware_options *options, weir_hard
     uint64_t begun = wi_now();
     char root[PATH_MAX];
     weir_hardware_options o;
-    weir_status status = read_options(options, &o, root);
+    weir_status status = look_read_options(options, &o, root);
     if (status != WEIR_OK)
         return status;
     wi_watch_forks();
@@ -128,7 +128,7 @@ weir_status weir_hardware_create(const weir_hardware_options *options, weir_hard
         wi_processor(root, &processor->device);
     bool whole = processor && wi_merge(answers, &visibility, &found);
     if (whole || found.count == WI_MOST_CARDS) /* too many hide none of the first */
-        status = give(&found, root, answers, begun, out);
+        status = look_give(&found, root, answers, begun, out);
     else
         status = weir_fail(WEIR_ERR_SYSTEM, "weir_hardware_create: no host memory");
     free(found.cards);

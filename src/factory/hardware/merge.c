@@ -22,23 +22,23 @@ static bool same_uuid(const weir_hardware_device *a, const weir_hardware_device 
 }
 
 /* By UUID; by address where one source tells no UUID. */
-static bool same(const weir_hardware_device *a, const weir_hardware_device *b)
+static bool merge_same(const weir_hardware_device *a, const weir_hardware_device *b)
 {
     if (uuid_of(a->key) && uuid_of(b->key))
         return same_uuid(a, b);
     return a->pci[0] && strcmp(a->pci, b->pci) == 0;
 }
 
-static wi_card *find(const wi_found *list, const weir_hardware_device *device)
+static wi_card *merge_find(const wi_found *list, const weir_hardware_device *device)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (list->cards[i].device.kind == device->kind && same(&list->cards[i].device, device))
+        if (list->cards[i].device.kind == device->kind && merge_same(&list->cards[i].device, device))
             return &list->cards[i];
     return NULL;
 }
 
 /* What a second source knows beyond the first. */
-static void complete(weir_hardware_device *to, const weir_hardware_device *from)
+static void merge_complete(weir_hardware_device *to, const weir_hardware_device *from)
 {
     to->ordinal = from->ordinal;
     to->discrete = from->discrete;
@@ -59,7 +59,7 @@ static void complete(weir_hardware_device *to, const weir_hardware_device *from)
         memcpy(to->name, from->name, sizeof to->name);
 }
 
-static bool add(wi_found *list, const wi_card *card)
+static bool merge_add(wi_found *list, const wi_card *card)
 {
     wi_card *room = wi_found_add(list, card->device.kind);
     if (room)
@@ -90,7 +90,7 @@ static void mark_slice(wi_card *card, const wi_card *whole)
  * none. */
 static wi_card *find_whole(const wi_found *list, const weir_hardware_device *of_cuda)
 {
-    wi_card *whole = find(list, of_cuda);
+    wi_card *whole = merge_find(list, of_cuda);
     for (size_t i = 0; whole && !whole->sliced && i < list->count; i++)
         if (list->cards[i].sliced && strcmp(list->cards[i].device.pci, whole->device.pci) == 0)
             whole = &list->cards[i];
@@ -120,7 +120,7 @@ static wi_card *find_known(const wi_found *list, const weir_hardware_device *of_
     for (size_t i = 0; i < list->count; i++)
         if (!list->cards[i].sliced && same_uuid(&list->cards[i].device, of_cuda))
             return &list->cards[i];
-    return is_slice(of_cuda) ? only_slice(list, find_whole(list, of_cuda), of_cuda) : find(list, of_cuda);
+    return is_slice(of_cuda) ? only_slice(list, find_whole(list, of_cuda), of_cuda) : merge_find(list, of_cuda);
 }
 
 /* Slices that have their device's UUID (before CUDA 11.4) have it all: each is called by its ordinal, too. */
@@ -138,7 +138,7 @@ static bool add_unknown(wi_found *list, const wi_card *of_cuda)
 {
     const wi_card *whole = is_slice(&of_cuda->device) ? find_whole(list, &of_cuda->device) : NULL;
     wi_card parent = whole ? *whole : (wi_card){.sliced = false};
-    if (!add(list, of_cuda))
+    if (!merge_add(list, of_cuda))
         return false;
     if (is_slice(&of_cuda->device))
         mark_slice(&list->cards[list->count - 1], whole ? &parent : NULL);
@@ -152,19 +152,19 @@ static bool gather_cuda(const wi_answer answers[WI_SOURCES], wi_found *list)
     const wi_found *bus = &answers[WI_SOURCE_PCI].found;
     bool good = true;
     for (size_t i = 0; i < nvml->count; i++)
-        good = add(list, &nvml->cards[i]) && good;
+        good = merge_add(list, &nvml->cards[i]) && good;
     const size_t told = list->count;
     for (size_t i = 0; i < cuda->count; i++) {
         const wi_found of_nvml = {.cards = list->cards, .count = told};
         wi_card *known = find_known(&of_nvml, &cuda->cards[i].device);
         if (known)
-            complete(&known->device, &cuda->cards[i].device);
+            merge_complete(&known->device, &cuda->cards[i].device);
         else
             good = add_unknown(list, &cuda->cards[i]) && good;
     }
     for (size_t i = 0; i < bus->count; i++)
-        if (!find(list, &bus->cards[i].device))
-            good = add(list, &bus->cards[i]) && good;
+        if (!merge_find(list, &bus->cards[i].device))
+            good = merge_add(list, &bus->cards[i]) && good;
     return good;
 }
 
@@ -222,7 +222,7 @@ static bool gather_others(const wi_answer answers[WI_SOURCES], const wi_visibili
         const wi_found *found = &answers[others[i]].found;
         size_t first = list->count;
         for (size_t j = 0; j < found->count; j++)
-            good = add(list, &found->cards[j]) && good;
+            good = merge_add(list, &found->cards[j]) && good;
         if (others[i] != WI_SOURCE_ROCM)
             continue;
         hide(WI_VISIBLE_ROCR, "ROCR_VISIBLE_DEVICES", v->rocr, list->cards + first, list->count - first);
@@ -244,7 +244,7 @@ static void share_host(const weir_hardware_device *host, weir_hardware_device *d
     d->free = wi_min(d->free, wi_min(host->free, d->total));
 }
 
-static int in_order(const void *a, const void *b)
+static int merge_in_order(const void *a, const void *b)
 {
     const weir_hardware_device *x = &((const wi_card *)a)->device, *y = &((const wi_card *)b)->device;
     bool hidden_x = x->ordinal < 0, hidden_y = y->ordinal < 0;
@@ -268,6 +268,6 @@ bool wi_merge(const wi_answer answers[WI_SOURCES], const wi_visibility *visibili
     good = gather_others(answers, visibility, out) && good;
     for (size_t i = 1; i < out->count; i++)
         share_host(&out->cards[0].device, &out->cards[i].device);
-    qsort(out->cards, out->count, sizeof *out->cards, in_order);
+    qsort(out->cards, out->count, sizeof *out->cards, merge_in_order);
     return good;
 }

@@ -66,7 +66,7 @@ typedef struct nvml {
 #define CALL(n, name, ...) ((n)->name ? (n)->name(__VA_ARGS__) : NVML_ERROR_NOT_SUPPORTED)
 
 /* One that lacks a function is closed, so that the next look gets what has been installed meanwhile. */
-static bool open_library(const char *root, nvml *n, wi_found *out)
+static bool nvml_open_library(const char *root, nvml *n, wi_found *out)
 {
     if (n->library)
         return true;
@@ -92,11 +92,11 @@ static bool open_library(const char *root, nvml *n, wi_found *out)
     return lacking == NULL;
 }
 
-static bool begin(const char *root, nvml *n, wi_found *out)
+static bool nvml_begin(const char *root, nvml *n, wi_found *out)
 {
     if (n->begun)
         return true;
-    if (!open_library(root, n, out))
+    if (!nvml_open_library(root, n, out))
         return false;
     int result = n->nvmlInit_v2();
     n->begun = result == NVML_SUCCESS;
@@ -106,7 +106,7 @@ static bool begin(const char *root, nvml *n, wi_found *out)
 }
 
 /* So that the next look starts from the beginning. */
-static void end(nvml *n)
+static void nvml_end(nvml *n)
 {
     n->nvmlShutdown();
     n->begun = false;
@@ -132,7 +132,7 @@ static versions read_versions(const nvml *n)
 }
 
 /* 0 in all is how a driver says that it does not know. */
-static void read_memory(const nvml *n, device_handle handle, weir_hardware_device *out)
+static void nvml_read_memory(const nvml *n, device_handle handle, weir_hardware_device *out)
 {
     nvml_memory now = {.version = NVML_MEMORY_VERSION};
     nvml_memory_1 first = {0};
@@ -158,7 +158,7 @@ static bool read_common(const nvml *n, device_handle handle, const versions *v, 
     snprintf(d->key, sizeof d->key, "%.63s", text);
     if (CALL(n, nvmlDeviceGetName, handle, text, sizeof text) == NVML_SUCCESS)
         snprintf(d->name, sizeof d->name, "%s", text);
-    read_memory(n, handle, d);
+    nvml_read_memory(n, handle, d);
     d->discrete = true;
     d->driver = v->driver;
     d->driver_runtime = v->runtime;
@@ -198,7 +198,7 @@ static void read_slices(const nvml *n, device_handle handle, size_t parent, cons
     }
 }
 
-static void read_device(const nvml *n, unsigned index, const versions *v, wi_found *out)
+static void nvml_read_device(const nvml *n, unsigned index, const versions *v, wi_found *out)
 {
     device_handle handle;
     int result = n->nvmlDeviceGetHandleByIndex_v2(index, &handle);
@@ -222,26 +222,26 @@ static void read_device(const nvml *n, unsigned index, const versions *v, wi_fou
     read_slices(n, handle, out->count - 1, v, out);
 }
 
-static void ask(const char *root, void **kept, wi_found *out)
+static void nvml_ask(const char *root, void **kept, wi_found *out)
 {
     if (!*kept)
         *kept = calloc(1, sizeof(nvml));
     nvml *n = *kept;
-    if (!n || !begin(root, n, out))
+    if (!n || !nvml_begin(root, n, out))
         return;
     unsigned count = 0;
     int result = n->nvmlDeviceGetCount_v2(&count);
     if (result != NVML_SUCCESS) {
         wi_found_remark(out, "nvmlDeviceGetCount_v2: %s", n->nvmlErrorString(result));
-        end(n);
+        nvml_end(n);
         return;
     }
     versions v = read_versions(n);
     for (unsigned i = 0; i < count; i++)
-        read_device(n, i, &v, out);
+        nvml_read_device(n, i, &v, out);
     if (count == 0) /* it counts when it begins: a device that comes later would never be seen */
-        end(n);
+        nvml_end(n);
     out->told = true;
 }
 
-const wi_source wi_source_nvml = {"nvml", ask};
+const wi_source wi_source_nvml = {"nvml", nvml_ask};

@@ -8,7 +8,7 @@
 
 enum { NVIDIA = 0x10de, DISPLAY_VGA = 0x0300, DISPLAY_3D = 0x0302 };
 
-static void look_at(const char *root, const char *address, wi_found *out)
+static void pci_look_at(const char *root, const char *address, wi_found *out)
 {
     uint64_t vendor = 0, class = 0, id = 0;
     char text[WI_SYSFS_BYTES];
@@ -32,17 +32,17 @@ static void look_at(const char *root, const char *address, wi_found *out)
              driver ? (int)wi_min(strcspn(driver, "\n"), 40) : 4, driver ? driver : "none");
 }
 
-static void ask(const char *root, void **kept, wi_found *out)
+static void pci_ask(const char *root, void **kept, wi_found *out)
 {
     (void)kept;
     char path[PATH_MAX];
     DIR *bus = snprintf(path, sizeof path, "%s/sys/bus/pci/devices", root) < (int)sizeof path ? opendir(path) : NULL;
     for (struct dirent *entry; bus && (entry = readdir(bus));)
         if (entry->d_name[0] != '.')
-            look_at(root, entry->d_name, out);
+            pci_look_at(root, entry->d_name, out);
     if (bus)
         closedir(bus);
     out->told = true;
 }
 
-const wi_source wi_source_pci = {"pci", ask};
+const wi_source wi_source_pci = {"pci", pci_ask};

@@ -80,14 +80,14 @@ static probed_root *find_root(const char *root)
 
 /* Asking ----------------------------------------------------------------------------------------------------------- */
 
-static void clear(wi_found *found)
+static void probe_clear(wi_found *found)
 {
     if (found)
         free(found->cards);
     free(found);
 }
 
-static void *ask(void *user)
+static void *probe_ask(void *user)
 {
     probe *a = user;
     wi_found *found = calloc(1, sizeof *found);
@@ -110,12 +110,12 @@ static void *ask(void *user)
     pthread_cond_broadcast(&a->at->changed);
     pthread_mutex_unlock(&a->at->lock);
     if (found)
-        clear(old);
+        probe_clear(old);
     return NULL;
 }
 
 /* With the lock held. The thread takes no signals: they are the program's. */
-static void start(probe *a)
+static void probe_start(probe *a)
 {
     pthread_t thread;
     pthread_attr_t attributes;
@@ -125,14 +125,14 @@ static void start(probe *a)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     a->begun = wi_now();
-    a->running = pthread_create(&thread, &attributes, ask, a) == 0;
+    a->running = pthread_create(&thread, &attributes, probe_ask, a) == 0;
     a->failed = !a->running;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
 }
 
 /* With the lock held. */
-static void wait_for(const probe *a, uint64_t deadline)
+static void probe_wait_for(const probe *a, uint64_t deadline)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline / (1000 * MS)), .tv_nsec = (long)(deadline % (1000 * MS))};
     int result = 0;
@@ -173,9 +173,9 @@ weir_status wi_probe(const char *root, uint64_t limit, bool ask_again, wi_answer
     pthread_mutex_lock(&p->lock);
     for (size_t i = 0; i < WI_SOURCES; i++)
         if (!p->probes[i].running && (ask_again || now >= p->probes[i].again))
-            start(&p->probes[i]);
+            probe_start(&p->probes[i]);
     for (size_t i = 0; i < WI_SOURCES; i++)
-        wait_for(&p->probes[i], (ask_again ? now : p->probes[i].begun) + limit);
+        probe_wait_for(&p->probes[i], (ask_again ? now : p->probes[i].begun) + limit);
     for (size_t i = 0; i < WI_SOURCES; i++)
         good = copy_answer(&p->probes[i], now, &answers[i]) && good;
     pthread_mutex_unlock(&p->lock);

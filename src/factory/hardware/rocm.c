@@ -36,7 +36,7 @@ static bool is_integrated(uint64_t target)
 
 /* The memory of a card is its VRAM. On an integrated one amdgpu serves computing from the larger of the carved-out
  * part, which is not the host's any more, and of what it may borrow from the host (GTT). */
-static void read_memory(const char *root, bool integrated, weir_hardware_device *d)
+static void rocm_read_memory(const char *root, bool integrated, weir_hardware_device *d)
 {
     uint64_t total = 0, used = 0, borrowed = 0;
     wi_sysfs_number(&total, "%s" BUS "/%s/mem_info_vram_total", root, d->pci);
@@ -62,7 +62,7 @@ static void read_version(const char *root, const char *path, weir_version_number
         out->count = 0;
 }
 
-static void write_name(const char *root, unsigned node, uint64_t target, weir_hardware_device *d)
+static void rocm_write_name(const char *root, unsigned node, uint64_t target, weir_hardware_device *d)
 {
     char name[64] = "", product[64] = "";
     wi_sysfs_text(product, sizeof product, "%s" BUS "/%s/product_name", root, d->pci);
@@ -75,7 +75,7 @@ static void write_name(const char *root, unsigned node, uint64_t target, weir_ha
 }
 
 /* Whether this process may open what computing goes through. */
-static void check_access(const char *root, uint64_t minor, weir_hardware_device *d)
+static void rocm_check_access(const char *root, uint64_t minor, weir_hardware_device *d)
 {
     char render[40];
     snprintf(render, sizeof render, "/dev/dri/renderD%u", (unsigned)minor);
@@ -104,7 +104,7 @@ static unsigned read_place(const char *root, uint64_t location, uint64_t domain,
     return function;
 }
 
-static void read_node(const char *root, unsigned node, int *ordinal, wi_found *out, part *place)
+static void rocm_read_node(const char *root, unsigned node, int *ordinal, wi_found *out, part *place)
 {
     char text[WI_SYSFS_BYTES];
     uint64_t id = 0, location = 0, domain = 0, target = 0, simds = 0, cores = 0, minor = FIRST_RENDER, unique = 0;
@@ -130,11 +130,11 @@ static void read_node(const char *root, unsigned node, int *ordinal, wi_found *o
     if (wi_sysfs_field(text, "simd_count ", &simds) && wi_sysfs_field(text, "simd_per_cu ", &per_unit) && per_unit)
         d->units = (uint32_t)(simds / per_unit);
     d->ordinal = (*ordinal)++;
-    write_name(root, node, target, d);
-    read_memory(root, cores > 0 || is_integrated(target), d);
+    rocm_write_name(root, node, target, d);
+    rocm_read_memory(root, cores > 0 || is_integrated(target), d);
     read_version(root, "/sys/module/amdgpu/version", &d->driver);
     read_version(root, "/opt/rocm/.info/version", &d->driver_runtime);
-    check_access(root, minor, d);
+    rocm_check_access(root, minor, d);
 }
 
 /* Partitions ------------------------------------------------------------------------------------------------------- */
@@ -234,11 +234,11 @@ static void read_card(const char *root, unsigned number, wi_found *out)
     snprintf(d->pci, sizeof d->pci, "%s", pci);
     snprintf(d->key, sizeof d->key, "%s", pci);
     snprintf(d->name, sizeof d->name, "AMD 0x%04x", (unsigned)id);
-    read_memory(root, false, d);
+    rocm_read_memory(root, false, d);
     snprintf(d->remark, sizeof d->remark, "the kernel's compute driver (/dev/kfd) does not list it");
 }
 
-static void ask(const char *root, void **kept, wi_found *out)
+static void rocm_ask(const char *root, void **kept, wi_found *out)
 {
     (void)kept;
     unsigned numbers[WI_MOST_CARDS];
@@ -246,7 +246,7 @@ static void ask(const char *root, void **kept, wi_found *out)
     int ordinal = 0;
     size_t count = wi_numbered("", numbers, WI_MOST_CARDS, "%s" NODES, root);
     for (size_t i = 0; i < count; i++)
-        read_node(root, numbers[i], &ordinal, out, &parts[out->count]);
+        rocm_read_node(root, numbers[i], &ordinal, out, &parts[out->count]);
     tell_partitions_apart(root, parts, out);
     size_t cards = wi_numbered("card", numbers, WI_MOST_CARDS, "%s/sys/class/drm", root);
     for (size_t i = 0; i < cards; i++)
@@ -254,4 +254,4 @@ static void ask(const char *root, void **kept, wi_found *out)
     out->told = true;
 }
 
-const wi_source wi_source_rocm = {"rocm", ask};
+const wi_source wi_source_rocm = {"rocm", rocm_ask};

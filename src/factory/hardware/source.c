@@ -13,7 +13,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static void write_name(const char *root, char *name, size_t capacity)
+static void hardware_source_write_name(const char *root, char *name, size_t capacity)
 {
     char text[WI_SYSFS_BYTES];
     struct utsname system = {.machine = ""};
@@ -35,7 +35,7 @@ void wi_processor(const char *root, weir_hardware_device *out)
         .struct_size = sizeof *out, .kind = WEIR_HARDWARE_CPU, .shares_host = true, .usable = true};
     snprintf(out->key, sizeof out->key, "cpu");
     snprintf(out->runtime, sizeof out->runtime, "host");
-    write_name(root, out->name, sizeof out->name);
+    hardware_source_write_name(root, out->name, sizeof out->name);
     out->units = wi_cgroup_processors(root);
     if (!wi_cgroup_memory(root, &out->free, &out->total)) {
         out->free = out->total = WEIR_BYTES_UNKNOWN;

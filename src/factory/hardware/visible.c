@@ -13,7 +13,7 @@ typedef struct entry {
 
 /* The entry at `list`, without the blanks around it; CUDA knows no UUID behind a blank, nor one that begins with
  * "gpu-". */
-static entry entry_at(wi_visible_rules rules, const char *list)
+static entry visible_entry_at(wi_visible_rules rules, const char *list)
 {
     size_t blanks = strspn(list, " \t");
     entry e = {.text = list + blanks, .length = strcspn(list + blanks, ",")};
@@ -25,7 +25,7 @@ static entry entry_at(wi_visible_rules rules, const char *list)
     return e;
 }
 
-static size_t by_number(entry e, bool whole, size_t counted)
+static size_t visible_by_number(entry e, bool whole, size_t counted)
 {
     size_t at = !whole && (*e.text == '+' || *e.text == '-') && e.length > 0, first = at, number = 0;
     for (; at < e.length && isdigit((unsigned char)e.text[at]) && number < counted; at++)
@@ -36,7 +36,7 @@ static size_t by_number(entry e, bool whole, size_t counted)
 }
 
 /* The one key that begins so; CUDA does not read what follows a whole one. */
-static size_t by_key(wi_visible_rules rules, entry e, const char *const *keys, size_t count)
+static size_t visible_by_key(wi_visible_rules rules, entry e, const char *const *keys, size_t count)
 {
     bool cuda = rules == WI_VISIBLE_CUDA;
     size_t found = NONE;
@@ -63,14 +63,14 @@ size_t wi_visible(wi_visible_rules rules, const char *list, const char *const *k
                   size_t *seen)
 {
     size_t found = 0;
-    bool cuda = rules == WI_VISIBLE_CUDA, first_is_uuid = list && entry_at(rules, list).uuid;
+    bool cuda = rules == WI_VISIBLE_CUDA, first_is_uuid = list && visible_entry_at(rules, list).uuid;
     for (; !list && found < counted; found++)
         seen[found] = found;
     while (list) {
-        entry e = entry_at(rules, list);
+        entry e = visible_entry_at(rules, list);
         if (cuda && e.uuid != first_is_uuid)
             break;
-        size_t one = e.uuid ? by_key(rules, e, keys, count) : by_number(e, !cuda, counted);
+        size_t one = e.uuid ? visible_by_key(rules, e, keys, count) : visible_by_number(e, !cuda, counted);
         bool twice = one != NONE && is_seen(one, seen, found);
         if (cuda && twice)
             return 0;

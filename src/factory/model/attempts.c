@@ -29,7 +29,7 @@ static void free_reason(const wi_numbered_attempt *attempt)
 }
 
 /* With the lock held. */
-static bool grow(wi_opening *opening)
+static bool attempts_grow(wi_opening *opening)
 {
     if (opening->attempt_count < opening->attempt_room)
         return true;
@@ -42,7 +42,7 @@ static bool grow(wi_opening *opening)
     return true;
 }
 
-static bool alike(const weir_attempt *one, const weir_attempt *other)
+static bool attempts_alike(const weir_attempt *one, const weir_attempt *other)
 {
     return one->engine == other->engine && one->provider == other->provider && one->device == other->device &&
            one->status == other->status && one->stage == other->stage;
@@ -56,7 +56,7 @@ static void leave_one_out(wi_opening *opening, size_t newest)
     if (all[newest].attempt.status == WEIR_OK)
         return;
     for (size_t i = 0; i < newest; i++)
-        if (alike(&all[i].attempt, &all[newest].attempt)) {
+        if (attempts_alike(&all[i].attempt, &all[newest].attempt)) {
             before++;
             last = i;
         }
@@ -72,7 +72,7 @@ size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *att
     const weir_candidate *candidate = &opening->choice->candidates[rank];
     pthread_mutex_lock(&opening->lock);
     size_t number = SIZE_MAX;
-    if (grow(opening)) {
+    if (attempts_grow(opening)) {
         size_t place = opening->attempt_count++;
         wi_numbered_attempt *kept = &opening->attempts[place];
         number = opening->attempts_made++;
@@ -90,7 +90,7 @@ size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *att
 }
 
 /* The place of one that serves. With the lock held. */
-static size_t place_of(const wi_opening *opening, size_t number)
+static size_t attempts_place_of(const wi_opening *opening, size_t number)
 {
     size_t place = 0;
     while (place < opening->attempt_count && opening->attempts[place].number != number)
@@ -101,7 +101,7 @@ static size_t place_of(const wi_opening *opening, size_t number)
 bool wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now)
 {
     pthread_mutex_lock(&opening->lock);
-    size_t place = place_of(opening, number);
+    size_t place = attempts_place_of(opening, number);
     weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].attempt : NULL;
     /* What two runs say of their stages may come out of order; but what has failed does not serve. */
     bool news = kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage);
@@ -205,7 +205,7 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
 /* Sentences, for the detail, for the record, for whoever is told as it happens ------------------------------------- */
 
 /* As people call it: by its runtime where that tells it from others. */
-static const char *device_of(const weir_candidate *candidate)
+static const char *attempts_device_of(const weir_candidate *candidate)
 {
     bool plain = !candidate->runtime || !candidate->runtime[0] || strcmp(candidate->runtime, "host") == 0;
     if (!plain)
@@ -216,7 +216,7 @@ static const char *device_of(const weir_candidate *candidate)
 const char *wi_candidate_text(const weir_candidate *candidate, char text[WI_CANDIDATE_TEXT])
 {
     snprintf(text, WI_CANDIDATE_TEXT, "%.31s with %.31s on %.63s", candidate->engine, candidate->provider,
-             device_of(candidate));
+             attempts_device_of(candidate));
     return text;
 }
 
@@ -231,14 +231,14 @@ typedef struct list {
 
 enum { LINE_LEAST = 48, TAIL = 24 }; /* a shorter line helps nobody; for "; and N more" */
 
-static void begin_list(list *it, const char *lead, size_t count)
+static void attempts_begin_list(list *it, const char *lead, size_t count)
 {
     *it = (list){.left = count};
     (void)wi_shorten(lead, it->text, sizeof it->text / 2);
     it->length = strlen(it->text);
 }
 
-static void add_line(list *it, const char *name, const char *stage, const char *reason)
+static void attempts_add_line(list *it, const char *name, const char *stage, const char *reason)
 {
     char line[1300], cut[sizeof it->text];
     size_t room = sizeof it->text - TAIL - it->length;
@@ -254,7 +254,7 @@ static void add_line(list *it, const char *name, const char *stage, const char *
     it->length += strlen(cut);
 }
 
-static weir_status end_list(list *it, weir_status status)
+static weir_status attempts_end_list(list *it, weir_status status)
 {
     if (it->hidden > 0)
         (void)snprintf(it->text + it->length, sizeof it->text - it->length, "; and %zu more", it->hidden);
@@ -262,7 +262,7 @@ static weir_status end_list(list *it, weir_status status)
 }
 
 /* Whose attempt it was: texts are the candidate's own. */
-static const weir_candidate *candidate_of(const wi_opening *opening, const weir_attempt *attempt)
+static const weir_candidate *attempts_candidate_of(const wi_opening *opening, const weir_attempt *attempt)
 {
     const weir_candidate *one = opening->choice->candidates;
     while (one->engine != attempt->engine || one->provider != attempt->provider || one->device != attempt->device)
@@ -277,7 +277,7 @@ static bool is_why(const wi_opening *opening, size_t place)
     bool is = one->status != WEIR_OK;
     for (size_t i = place + 1; is && i < opening->attempt_count; i++)
         is = opening->attempts[i].attempt.status == WEIR_OK ||
-             candidate_of(opening, &opening->attempts[i].attempt) != candidate_of(opening, one);
+             attempts_candidate_of(opening, &opening->attempts[i].attempt) != attempts_candidate_of(opening, one);
     return is;
 }
 
@@ -298,16 +298,16 @@ weir_status wi_attempts_fail(wi_opening *opening, size_t first, weir_status stat
     size_t from = 0;
     while (from < opening->attempt_count && opening->attempts[from].number < first)
         from++;
-    begin_list(&it, lead, count_reasons(opening, from));
+    attempts_begin_list(&it, lead, count_reasons(opening, from));
     for (size_t i = from; i < opening->attempt_count; i++) {
         if (!is_why(opening, i))
             continue;
         const weir_attempt *one = &opening->attempts[i].attempt;
-        add_line(&it, wi_candidate_text(candidate_of(opening, one), name), weir_name_of(WEIR_NAMES_STAGE, one->stage),
-                 one->reason);
+        attempts_add_line(&it, wi_candidate_text(attempts_candidate_of(opening, one), name),
+                          weir_name_of(WEIR_NAMES_STAGE, one->stage), one->reason);
     }
     pthread_mutex_unlock(&opening->lock);
-    return end_list(&it, status);
+    return attempts_end_list(&it, status);
 }
 
 void wi_notify(const wi_opening *opening, const char *format, ...)

@@ -40,7 +40,7 @@ struct weir_model_call {
 
 /* The request ------------------------------------------------------------------------------------------------------- */
 
-static const weir_tensor *input_at(const weir_inference *asked, size_t index)
+static const weir_tensor *call_input_at(const weir_inference *asked, size_t index)
 {
     return (const void *)((const char *)asked->inputs + index * asked->inputs->struct_size);
 }
@@ -50,7 +50,7 @@ static size_t text_size(const char *text)
     return text ? strlen(text) + 1 : 0;
 }
 
-static const char *put_text(char **at, const char *text)
+static const char *call_put_text(char **at, const char *text)
 {
     size_t bytes = text_size(text);
     char *place = *at;
@@ -65,13 +65,13 @@ static size_t request_size(const weir_inference *asked)
 {
     size_t bytes = asked->input_count * sizeof(weir_tensor) + asked->setting_count * sizeof(weir_setting);
     for (size_t i = 0; i < asked->input_count; i++)
-        bytes += text_size(input_at(asked, i)->name);
+        bytes += text_size(call_input_at(asked, i)->name);
     for (size_t i = 0; i < asked->setting_count; i++)
         bytes += text_size(asked->settings[i].key) + text_size(asked->settings[i].value);
     return bytes;
 }
 
-static void copy_request(weir_model_call *call, const weir_inference *from)
+static void call_copy_request(weir_model_call *call, const weir_inference *from)
 {
     weir_tensor *inputs = (weir_tensor *)(void *)call->memory;
     weir_setting *settings = (weir_setting *)(void *)(inputs + from->input_count);
@@ -80,15 +80,15 @@ static void copy_request(weir_model_call *call, const weir_inference *from)
     call->asked.inputs = inputs;
     call->asked.settings = settings;
     for (size_t i = 0; i < from->input_count; i++) {
-        const weir_tensor *input = input_at(from, i);
+        const weir_tensor *input = call_input_at(from, i);
         inputs[i] = (weir_tensor){0};
         memcpy(&inputs[i], input, wi_min(input->struct_size, sizeof *input));
         inputs[i].struct_size = sizeof *input;
-        inputs[i].name = put_text(&at, input->name);
+        inputs[i].name = call_put_text(&at, input->name);
     }
     for (size_t i = 0; i < from->setting_count; i++) {
-        settings[i].key = put_text(&at, from->settings[i].key);
-        settings[i].value = put_text(&at, from->settings[i].value);
+        settings[i].key = call_put_text(&at, from->settings[i].key);
+        settings[i].value = call_put_text(&at, from->settings[i].value);
     }
 }
 
@@ -104,7 +104,7 @@ static weir_status check_request(weir_model *model, const weir_inference *infere
 }
 
 /* The model stays for as long as there is a call of it. */
-static weir_status join(weir_model *model)
+static weir_status call_join(weir_model *model)
 {
     pthread_mutex_lock(&model->lock);
     bool gone = model->unloading;
@@ -130,14 +130,14 @@ weir_status weir_model_call_create(weir_model *model, const weir_inference *infe
     weir_model_call *call = calloc(1, sizeof *call + request_size(&asked));
     if (!call)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a prepared call");
-    status = join(model);
+    status = call_join(model);
     if (status != WEIR_OK) {
         free(call);
         return status;
     }
     call->model = model;
     call->options = chosen;
-    copy_request(call, &asked);
+    call_copy_request(call, &asked);
     *out = call;
     return WEIR_OK;
 }
@@ -149,12 +149,12 @@ static const weir_tensor *output_at(const weir_outputs *outputs, size_t index)
     return (const void *)((const char *)outputs->tensors + index * outputs->tensors->struct_size);
 }
 
-static bool is_on_device(const weir_tensor *tensor)
+static bool call_is_on_device(const weir_tensor *tensor)
 {
     return tensor->struct_size > offsetof(weir_tensor, on_device) && tensor->on_device;
 }
 
-static bool make_places(weir_model_call *call, size_t count)
+static bool call_make_places(weir_model_call *call, size_t count)
 {
     if (count <= call->place_count)
         return true;
@@ -183,7 +183,7 @@ static char *make_own(spot *of, size_t bytes)
 }
 
 /* Twice what there was at the least, so that what is kept beside it is at most as much again. */
-static bool make_room(weir_model_call *call, size_t index, size_t bytes)
+static bool call_make_room(weir_model_call *call, size_t index, size_t bytes)
 {
     spot *of = &call->places[index];
     if (of->memory && of->bytes >= bytes)
@@ -212,12 +212,12 @@ static bool make_name(char **of, const char *name)
 }
 
 /* All that a run's results need, before any of the last ones is touched. */
-static bool prepare(weir_model_call *call, const weir_outputs *from)
+static bool call_prepare(weir_model_call *call, const weir_outputs *from)
 {
-    bool good = make_places(call, from->count);
+    bool good = call_make_places(call, from->count);
     for (size_t i = 0; good && i < from->count; i++) {
         const weir_tensor *output = output_at(from, i);
-        good = is_on_device(output) || make_room(call, i, output->bytes);
+        good = call_is_on_device(output) || call_make_room(call, i, output->bytes);
     }
     for (size_t i = 0; good && i < from->count; i++) {
         char *before = call->places[i].name;
@@ -229,7 +229,7 @@ static bool prepare(weir_model_call *call, const weir_outputs *from)
     return good;
 }
 
-static bool same_layout(const weir_tensor *a, const weir_tensor *b)
+static bool call_same_layout(const weir_tensor *a, const weir_tensor *b)
 {
     return a->type == b->type && a->rank == b->rank && a->bytes == b->bytes && a->data == b->data &&
            a->on_device == b->on_device && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
@@ -248,12 +248,12 @@ static bool take_result(weir_model_call *call, size_t index, const weir_tensor *
     }
     made.struct_size = sizeof made;
     made.name = call->places[index].name;
-    bool same = same_layout(&call->results[index], &made);
+    bool same = call_same_layout(&call->results[index], &made);
     call->results[index] = made;
     return same;
 }
 
-static void let_go(weir_model_call *call)
+static void call_let_go(weir_model_call *call)
 {
     if (!call->holds)
         return;
@@ -262,9 +262,9 @@ static void let_go(weir_model_call *call)
     call->count = 0;
 }
 
-static weir_status take(weir_model_call *call, weir_outputs *from)
+static weir_status model_call_take(weir_model_call *call, weir_outputs *from)
 {
-    if (!prepare(call, from)) {
+    if (!call_prepare(call, from)) {
         weir_model_release_outputs(call->model, from);
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the results of a prepared call");
     }
@@ -285,13 +285,13 @@ static weir_status take(weir_model_call *call, weir_outputs *from)
 
 /* Runs -------------------------------------------------------------------------------------------------------------- */
 
-static weir_status run(weir_model_call *call, weir_model_call_results *out)
+static weir_status call_run(weir_model_call *call, weir_model_call_results *out)
 {
     weir_outputs made = WEIR_INIT(weir_outputs);
-    let_go(call);
+    call_let_go(call);
     weir_status status = weir_model_infer(call->model, &call->asked, &made);
     if (status == WEIR_OK)
-        status = take(call, &made);
+        status = model_call_take(call, &made);
     if (status != WEIR_OK)
         return status;
     const weir_model_call_results results = {
@@ -309,7 +309,7 @@ weir_status weir_model_call_run(weir_model_call *call, weir_model_call_results *
     if (atomic_exchange(&call->under_way, true))
         return weir_fail(WEIR_ERR_BUSY,
                          "weir_model_call_run: another thread runs this call; each thread prepares its own");
-    weir_status status = run(call, out);
+    weir_status status = call_run(call, out);
     atomic_store(&call->under_way, false);
     return status;
 }
@@ -337,7 +337,7 @@ weir_status weir_model_call_destroy(weir_model_call *call)
     if (atomic_exchange(&call->under_way, true))
         return weir_fail(WEIR_ERR_BUSY, "weir_model_call_destroy: another thread runs this call");
     weir_model *model = call->model;
-    let_go(call);
+    call_let_go(call);
     pthread_mutex_lock(&model->lock);
     model->calls--;
     pthread_mutex_unlock(&model->lock);

@@ -42,7 +42,7 @@ typedef struct failover {
     size_t first;  /* attempt of this turn */
 } failover;
 
-static row row_of(const wi_run *run, weir_status status)
+static row failover_row_of(const wi_run *run, weir_status status)
 {
     if (!run->instance)
         return PLACED;
@@ -60,7 +60,7 @@ static row row_of(const wi_run *run, weir_status status)
     }
 }
 
-static weir_status tell(const failover *f)
+static weir_status failover_tell(const failover *f)
 {
     wi_detail_restore(&f->last.detail);
     return f->last.status;
@@ -71,7 +71,7 @@ static weir_status tell_since(const failover *f, size_t first)
 {
     return wi_attempts_count(f->opening) > first
                ? wi_attempts_fail(f->opening, first, f->last.status, f->last.detail.text)
-               : tell(f);
+               : failover_tell(f);
 }
 
 /* The model's instance, or one that was loaded for the run, serves no longer: that is recorded and reported. */
@@ -119,7 +119,7 @@ static row read_failure(failover *f, weir_status status)
 {
     wi_instance *from = f->run->instance;
     wi_fault fault = from ? wi_fault_of(f->model, f->run, &status) : WI_FAULT_UNKNOWN;
-    row answer = fault == WI_FAULT_REQUEST ? FAILS : row_of(f->run, status);
+    row answer = fault == WI_FAULT_REQUEST ? FAILS : failover_row_of(f->run, status);
     f->last = (failure){.status = status, .stage = WEIR_STAGE_FIRST_RUN, .ms = f->run->ms};
     pthread_mutex_lock(&f->model->lock);
     if (!from)
@@ -144,7 +144,7 @@ static row read_failure(failover *f, weir_status status)
 typedef enum turn { MINE, MOVED, NO_CANDIDATE, STOPPED } turn;
 
 /* 9: one thread makes the failover; the others wait for its outcome. The run leaves its instance. */
-static turn take_turn(weir_model *model, wi_run *run)
+static turn failover_take_turn(weir_model *model, wi_run *run)
 {
     wi_instance *from = run->instance;
     uint64_t number = from ? from->number : 0; /* it may be gone when the run has left it */
@@ -180,13 +180,13 @@ static void give_turn(weir_model *model, bool fruitless)
 
 /* Requests elsewhere ----------------------------------------------------------------------------------------------- */
 
-static const char *device_of(const failover *f, size_t rank)
+static const char *failover_device_of(const failover *f, size_t rank)
 {
     return f->opening->choice->candidates[rank].runtime;
 }
 
 /* The device from which inputs come that nobody can place; for one that was on no device yet, where it goes. */
-static const char *home_of(const failover *f, const char *to)
+static const char *failover_home_of(const failover *f, const char *to)
 {
     return f->home ? wi_runtime_device(f->home) : to;
 }
@@ -206,7 +206,7 @@ static weir_status wait_for_inputs(wi_run *run)
 /* Makes the inputs readable by the device called `to`; where that cannot be, the request has failed as it did. */
 static weir_status bring(const failover *f, const char *to)
 {
-    const char *home = home_of(f, to);
+    const char *home = failover_home_of(f, to);
     weir_status status = wi_run_check_inputs(f->model, f->run, home, to);
     if (status == WEIR_OK && (!f->home || strcmp(home, to) != 0))
         status = wait_for_inputs(f->run);
@@ -216,7 +216,7 @@ static weir_status bring(const failover *f, const char *to)
     return weir_fail(f->last.status, "%s; %s", wi_shorten(f->last.detail.text, first, sizeof first), weir_detail());
 }
 
-static weir_status stop(void)
+static weir_status failover_stop(void)
 {
     return weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made again");
 }
@@ -245,7 +245,7 @@ static void unplace(failover *f)
 }
 
 /* Whether nobody but the model itself uses the old one. */
-static bool idle(const failover *f)
+static bool failover_idle(const failover *f)
 {
     pthread_mutex_lock(&f->model->lock);
     bool answer = f->old->users == 1;
@@ -258,7 +258,7 @@ static weir_status load_next(failover *f, size_t rank, wi_instance **out)
 {
     weir_status status = wi_attempt_load(f->opening, rank, false, out);
     if (status != WEIR_ERR_OUT_OF_MEMORY || f->unplaced ||
-        strcmp(device_of(f, rank), device_of(f, f->old->rank)) != 0 || !idle(f))
+        strcmp(failover_device_of(f, rank), failover_device_of(f, f->old->rank)) != 0 || !failover_idle(f))
         return status;
     lose(f, f->old);
     unplace(f);
@@ -308,7 +308,7 @@ static outcome try_candidate(failover *f, size_t rank, weir_status *status)
 {
     wi_instance *instance = NULL;
     if (!f->unplaced) { /* before anything is loaded for it */
-        *status = bring(f, device_of(f, rank));
+        *status = bring(f, failover_device_of(f, rank));
         if (*status != WEIR_OK)
             return ENDED;
     }
@@ -335,12 +335,13 @@ static outcome try_candidate(failover *f, size_t rank, weir_status *status)
 static bool eligible(const failover *f, size_t rank)
 {
     const wi_candidate_state *state = &f->opening->states[rank];
-    const char *to = device_of(f, rank);
+    const char *to = failover_device_of(f, rank);
     if (state->excluded || f->unplaced)
         return !state->excluded;
     if (rank == f->old->rank)
         return f->reload;
-    return !(state->failed_with & f->statuses) && wi_run_check_inputs(f->model, f->run, home_of(f, to), to) == WEIR_OK;
+    return !(state->failed_with & f->statuses) &&
+           wi_run_check_inputs(f->model, f->run, failover_home_of(f, to), to) == WEIR_OK;
 }
 
 /* 2 and 7: by rank, and the one that the model is on, or was, after all others (4 and 7). */
@@ -352,7 +353,7 @@ static outcome find_candidate(failover *f, weir_status *status)
         size_t rank = i + 1 == count ? own : i + (i >= own);
         /* Others wait for the model where it has no instance: then the failover is theirs, too. */
         if (!f->unplaced && atomic_load(&f->run->cancelled)) {
-            *status = stop();
+            *status = failover_stop();
             return ENDED;
         }
         if (eligible(f, rank))
@@ -388,12 +389,12 @@ static weir_status recover(weir_model *model, wi_run *run, weir_status status)
     failover f = {.model = model, .opening = model->opening, .run = run};
     for (bool again = true; again;) {
         if (read_failure(&f, status) == FAILS || run->delivered)
-            return tell(&f);
-        switch (take_turn(model, run)) {
+            return failover_tell(&f);
+        switch (failover_take_turn(model, run)) {
         case NO_CANDIDATE:
             return tell_since(&f, 0);
         case STOPPED:
-            return stop();
+            return failover_stop();
         case MINE:
             if (fail_over(&f, &status) != MOVED_ON)
                 return status;

@@ -37,7 +37,7 @@ void wi_instance_free(wi_instance *instance)
 }
 
 /* A load goes on without it. */
-static void predict(wi_instance *instance, const weir_engine_load *load, bool quick)
+static void instance_predict(wi_instance *instance, const weir_engine_load *load, bool quick)
 {
     wi_kept_detail kept;
     const char *device = wi_runtime_device(weir_client_runtime(instance->client));
@@ -67,7 +67,7 @@ static void predict(wi_instance *instance, const weir_engine_load *load, bool qu
 /* `loaded`: it has just been; else it is about to be unloaded. A peak that a failed run may have reached teaches nothing: who
  * asks for too much must not raise what the model is thought to take, in every process, for good. What cannot be written
  * down is lost, and no more. */
-static void learn(wi_instance *instance, bool loaded)
+static void instance_learn(wi_instance *instance, bool loaded)
 {
     wi_kept_detail kept;
     weir_model_details info = WEIR_INIT(weir_model_details);
@@ -95,12 +95,12 @@ weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load
     request.places = &place;
     request.place_count = 1;
     weir_engine_model *loaded = NULL;
-    predict(instance, load, quick);
+    instance_predict(instance, load, quick);
     weir_status status = instance->engine->load(&request, &loaded);
     if (status != WEIR_OK)
         return status;
     instance->loaded = loaded;
-    learn(instance, true);
+    instance_learn(instance, true);
     return WEIR_OK;
 }
 
@@ -108,7 +108,7 @@ weir_status wi_instance_close(wi_instance *instance)
 {
     weir_engine_model *loaded = instance->loaded;
     if (loaded)
-        learn(instance, false);
+        instance_learn(instance, false);
     instance->loaded = NULL;
     if (loaded)
         instance->engine->unload(loaded);

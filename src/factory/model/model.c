@@ -65,7 +65,7 @@ static void add_metrics(weir_engine_metrics *to, const weir_engine_metrics *more
 
 /* The last user but one has left it: what its engine has counted goes over to the model, in one step with the user, so
  * that the model's metrics never go back. Answers whether nobody has joined meanwhile. */
-static bool retire(weir_model *model, wi_instance *instance)
+static bool model_retire(weir_model *model, wi_instance *instance)
 {
     weir_engine_metrics last = WEIR_INIT(weir_engine_metrics);
     bool counted =
@@ -89,7 +89,7 @@ static void end_instance(weir_model *model, wi_instance *instance)
 }
 
 /* With the lock held. One that is no model's any more is known to nobody else. */
-static void forget(weir_model *model, wi_instance *instance)
+static void model_forget(weir_model *model, wi_instance *instance)
 {
     wi_instance **link = &model->newest;
     while (*link != instance)
@@ -102,12 +102,12 @@ static void leave_last(weir_model *model, wi_instance *instance)
 {
     wi_kept_detail caller;
     wi_detail_keep(&caller);
-    if (retire(model, instance)) {
+    if (model_retire(model, instance)) {
         end_instance(model, instance);
         pthread_mutex_lock(&model->lock);
         instance->ended = true;
         if (instance != model->present)
-            forget(model, instance);
+            model_forget(model, instance);
         pthread_mutex_unlock(&model->lock);
     }
     wi_detail_restore(&caller);
@@ -142,7 +142,7 @@ void wi_model_switch(weir_model *model, wi_instance *instance)
         model->present = instance;
         atomic_store(&model->engine, instance->engine);
         if (old && old->ended)
-            forget(model, old);
+            model_forget(model, old);
     }
     pthread_mutex_unlock(&model->lock);
     if (lets_go)
@@ -158,7 +158,7 @@ wi_instance *wi_model_join_locked(weir_model *model)
     return instance;
 }
 
-static wi_instance *join(weir_model *model)
+static wi_instance *model_join(weir_model *model)
 {
     pthread_mutex_lock(&model->lock);
     wi_instance *instance = wi_model_join_locked(model);
@@ -188,7 +188,7 @@ static weir_status open_instance(weir_model *model, const weir_model_options *o,
     return status == WEIR_OK ? wi_instance_open(engine, runtime, &options, o->client, &model->lent, out) : status;
 }
 
-static weir_status load(weir_model *model, const weir_model_options *o, const char *path, wi_instance **out)
+static weir_status model_load(weir_model *model, const weir_model_options *o, const char *path, wi_instance **out)
 {
     weir_engine_load request = {.struct_size = sizeof request,
                                 .path = path,
@@ -233,7 +233,7 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     status = wi_model_make(&model);
     if (status != WEIR_OK)
         return status;
-    status = load(model, &o, path, &instance);
+    status = model_load(model, &o, path, &instance);
     if (status != WEIR_OK) {
         wi_model_free(model);
         return status;
@@ -297,7 +297,7 @@ void wi_model_visit_end(weir_model *model)
 }
 
 /* A visit, and a user of the instance that is asked. */
-static weir_status ask(weir_model *model, bool arguments, const char *call, wi_instance **out)
+static weir_status model_ask(weir_model *model, bool arguments, const char *call, wi_instance **out)
 {
     WI_ENTER();
     if (!model || !arguments)
@@ -305,7 +305,7 @@ static weir_status ask(weir_model *model, bool arguments, const char *call, wi_i
     weir_status status = wi_model_visit(model, call);
     if (status != WEIR_OK)
         return status;
-    *out = join(model);
+    *out = model_join(model);
     if (*out)
         return WEIR_OK;
     wi_model_visit_end(model);
@@ -321,7 +321,7 @@ static void asked(weir_model *model, wi_instance *at)
 weir_status weir_model_health(weir_model *model)
 {
     wi_instance *at;
-    weir_status status = ask(model, true, "weir_model_health", &at);
+    weir_status status = model_ask(model, true, "weir_model_health", &at);
     if (status != WEIR_OK)
         return status;
     status = wi_fault_health(model, at);
@@ -332,7 +332,7 @@ weir_status weir_model_health(weir_model *model)
 }
 
 /* From `at` on the first that has users; with the lock held. */
-static wi_instance *used(wi_instance *at)
+static wi_instance *model_used(wi_instance *at)
 {
     while (at && at->users == 0)
         at = at->older;
@@ -344,8 +344,8 @@ static wi_instance *used(wi_instance *at)
 static wi_instance *join_all(weir_model *model, weir_engine_metrics *past)
 {
     pthread_mutex_lock(&model->lock);
-    wi_instance *newest = used(model->newest);
-    for (wi_instance *at = newest; at; at = used(at->older))
+    wi_instance *newest = model_used(model->newest);
+    for (wi_instance *at = newest; at; at = model_used(at->older))
         at->users++;
     add_metrics(past, &model->past);
     pthread_mutex_unlock(&model->lock);
@@ -356,7 +356,7 @@ static wi_instance *join_all(weir_model *model, weir_engine_metrics *past)
 static wi_instance *leave_for_next(weir_model *model, wi_instance *one)
 {
     pthread_mutex_lock(&model->lock);
-    wi_instance *next = used(one->older);
+    wi_instance *next = model_used(one->older);
     pthread_mutex_unlock(&model->lock);
     wi_model_leave(model, one);
     return next;
@@ -365,7 +365,7 @@ static wi_instance *leave_for_next(weir_model *model, wi_instance *one)
 /* Of what is there, one that is not the present one, and whose engine cannot tell, counts for nothing. */
 static weir_status sum_metrics(weir_model *model, weir_engine_metrics *all)
 {
-    wi_instance *present = join(model); /* NULL: on no device, and what was counted there is still true */
+    wi_instance *present = model_join(model); /* NULL: on no device, and what was counted there is still true */
     const weir_engine *engine = present ? present->engine : atomic_load(&model->engine);
     weir_status status = engine->metrics ? WEIR_OK : wi_engine_lacks(engine, "metrics");
     for (wi_instance *one = join_all(model, all); one; one = leave_for_next(model, one)) {
@@ -399,7 +399,7 @@ weir_status weir_model_metrics(weir_model *model, weir_engine_metrics *out)
                : weir_fail(WEIR_ERR_INVALID, "weir_model_metrics: member struct_size is not set");
 }
 
-static const wi_info_copy *known(weir_model *model, const wi_instance *at, bool *answered)
+static const wi_info_copy *model_known(weir_model *model, const wi_instance *at, bool *answered)
 {
     pthread_mutex_lock(&model->lock);
     *answered = at->answered > 0;
@@ -410,10 +410,10 @@ static const wi_info_copy *known(weir_model *model, const wi_instance *at, bool 
 
 /* Asked of the engine once before an instance of the candidate has answered and once after, and kept: texts stay when
  * the instance goes. */
-static weir_status learn(weir_model *model, wi_instance *at, const weir_model_details **out)
+static weir_status model_learn(weir_model *model, wi_instance *at, const weir_model_details **out)
 {
     bool answered;
-    const wi_info_copy *copy = known(model, at, &answered);
+    const wi_info_copy *copy = model_known(model, at, &answered);
     if (!copy) {
         weir_model_details info = WEIR_INIT(weir_model_details);
         weir_status status = at->engine->info(at->loaded, &info);
@@ -440,10 +440,10 @@ weir_status weir_model_info(weir_model *model, weir_model_details *out)
 {
     wi_instance *at;
     const weir_model_details *info = NULL;
-    weir_status status = ask(model, out != NULL, "weir_model_info", &at);
+    weir_status status = model_ask(model, out != NULL, "weir_model_info", &at);
     if (status != WEIR_OK)
         return status;
-    status = learn(model, at, &info);
+    status = model_learn(model, at, &info);
     const char *engine = at->engine->name;
     asked(model, at);
     if (status != WEIR_OK)
@@ -456,7 +456,7 @@ weir_status weir_model_info(weir_model *model, weir_model_details *out)
 }
 
 /* What the client of the instance has had so far. */
-static weir_status measure(wi_instance *at, weir_prediction *out)
+static weir_status model_measure(wi_instance *at, weir_prediction *out)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
     weir_status status = weir_client_info(at->client, &stats);
@@ -482,7 +482,7 @@ static weir_status both(wi_instance *at, weir_prediction *predicted, weir_predic
     weir_prediction taken = {.struct_size = sizeof taken};
     if (!at->forecast)
         return weir_fail(WEIR_ERR_NOT_FOUND, "nothing was predicted for the model before it was loaded");
-    weir_status status = measured ? measure(at, &taken) : WEIR_OK;
+    weir_status status = measured ? model_measure(at, &taken) : WEIR_OK;
     if (status == WEIR_OK && ((predicted && !wi_copy_out(predicted, predicted->struct_size, &at->forecast->prediction,
                                                          sizeof at->forecast->prediction)) ||
                               (measured && !wi_copy_out(measured, measured->struct_size, &taken, sizeof taken))))
@@ -493,7 +493,7 @@ static weir_status both(wi_instance *at, weir_prediction *predicted, weir_predic
 weir_status weir_model_prediction(weir_model *model, weir_prediction *predicted, weir_prediction *measured)
 {
     wi_instance *at;
-    weir_status status = ask(model, true, "weir_model_prediction", &at);
+    weir_status status = model_ask(model, true, "weir_model_prediction", &at);
     if (status != WEIR_OK)
         return status;
     status = both(at, predicted, measured);

@@ -25,22 +25,22 @@ typedef struct trial {
     uint64_t parts, on_cpu, of; /* of the model that its provider runs, and leaves to the processor; 0: not known */
 } trial;
 
-static double clock_ms(void)
+static double open_clock_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-static void enter(trial *it, weir_stage stage)
+static void open_enter(trial *it, weir_stage stage)
 {
     it->stage = stage;
-    it->started = clock_ms();
+    it->started = open_clock_ms();
 }
 
 /* Stages ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status find(const weir_hardware *hardware, const weir_candidate *candidate)
+static weir_status open_find(const weir_hardware *hardware, const weir_candidate *candidate)
 {
     for (size_t i = 0; i < hardware->device_count; i++) {
         const weir_hardware_device *device = &hardware->devices[i];
@@ -68,7 +68,7 @@ static weir_status detect(const trial *it)
     weir_hardware *hardware = NULL;
     weir_status status = weir_hardware_create(NULL, &hardware);
     if (status == WEIR_OK)
-        status = find(hardware, it->candidate);
+        status = open_find(hardware, it->candidate);
     weir_hardware_destroy(hardware);
     return status;
 }
@@ -92,7 +92,7 @@ static weir_status construct(trial *it)
     return wi_instance_open(engine, runtime, &options, fits ? given : NULL, opening->lent, &it->instance);
 }
 
-static weir_status load(const trial *it)
+static weir_status open_load(const trial *it)
 {
     const wi_opening *opening = it->opening;
     wi_settings settings;
@@ -115,7 +115,7 @@ static weir_status load(const trial *it)
     return status;
 }
 
-static const weir_provider_share *share_of(const weir_model_details *info, const char *provider)
+static const weir_provider_share *open_share_of(const weir_model_details *info, const char *provider)
 {
     for (size_t i = 0; i < info->share_count; i++)
         if (strcmp(info->shares[i].provider, provider) == 0)
@@ -147,7 +147,7 @@ static weir_status covers(trial *it)
     weir_status status = it->instance->engine->info(it->instance->loaded, &info);
     if (status != WEIR_OK)
         return demands ? status : WEIR_OK;
-    const weir_provider_share *own = share_of(&info, provider), *cpu = share_of(&info, "cpu");
+    const weir_provider_share *own = open_share_of(&info, provider), *cpu = open_share_of(&info, "cpu");
     it->parts = own ? own->parts : 0;
     it->of = info.share_count > 0 ? info.shares[0].of : 0;
     it->on_cpu = elsewhere && cpu ? cpu->parts : 0;
@@ -171,24 +171,24 @@ static weir_status covers(trial *it)
                      provider, part * 100, write_shares(&info, shares, sizeof shares), wanted * 100);
 }
 
-static weir_status go(trial *it, bool warm)
+static weir_status open_go(trial *it, bool warm)
 {
-    enter(it, WEIR_STAGE_DETECT);
+    open_enter(it, WEIR_STAGE_DETECT);
     weir_status status = detect(it);
     if (status != WEIR_OK)
         return status;
-    enter(it, WEIR_STAGE_CONSTRUCT);
+    open_enter(it, WEIR_STAGE_CONSTRUCT);
     status = construct(it);
     if (status != WEIR_OK)
         return status;
-    enter(it, WEIR_STAGE_LOAD);
-    status = load(it);
+    open_enter(it, WEIR_STAGE_LOAD);
+    status = open_load(it);
     if (status == WEIR_OK)
         status = covers(it);
     /* Without a warm-up the first request is the first run. */
     if (status != WEIR_OK || !warm || !it->instance->engine->warm_up)
         return status;
-    enter(it, WEIR_STAGE_FIRST_RUN);
+    open_enter(it, WEIR_STAGE_FIRST_RUN);
     return it->instance->engine->warm_up(it->instance->loaded);
 }
 
@@ -221,9 +221,9 @@ void wi_report_failure(wi_opening *opening, size_t rank, const weir_attempt *att
 }
 
 /* What the engine has kept is part of why. */
-static void give_up(trial *it, weir_status status)
+static void open_give_up(trial *it, weir_status status)
 {
-    double ms = clock_ms() - it->started;
+    double ms = open_clock_ms() - it->started;
     char reason[1024];
     snprintf(reason, sizeof reason, "%s", weir_detail());
     weir_attempt attempt = {
@@ -247,13 +247,13 @@ static void give_up(trial *it, weir_status status)
 weir_status wi_attempt_load(wi_opening *opening, size_t rank, bool warm, wi_instance **out)
 {
     trial it = {.opening = opening, .rank = rank, .candidate = &opening->choice->candidates[rank]};
-    weir_status status = go(&it, warm);
+    weir_status status = open_go(&it, warm);
     if (status != WEIR_OK) {
-        give_up(&it, status);
+        open_give_up(&it, status);
         return status;
     }
     weir_attempt attempt = {.stage = it.stage,
-                            .ms = clock_ms() - it.started,
+                            .ms = open_clock_ms() - it.started,
                             .bytes = wi_instance_peak(it.instance),
                             .reason = "",
                             .parts = it.parts,
@@ -274,7 +274,7 @@ static bool copy_text(const char *from, const char **out)
     return !from || *out;
 }
 
-static bool copy_settings(const weir_setting *from, size_t count, const weir_setting **out, size_t *out_count)
+static bool open_copy_settings(const weir_setting *from, size_t count, const weir_setting **out, size_t *out_count)
 {
     weir_setting *copies = calloc(count + 1, sizeof *copies);
     bool good = copies != NULL;
@@ -308,9 +308,9 @@ static bool copy_wants(wi_opening *opening, const weir_manifest *manifest, const
     weir_manifest *kept = &opening->manifest;
     return copy_text(manifest->model_file, &kept->model_file) && copy_name(manifest, &kept->name) &&
            copy_text(manifest->requirements.graph_optimization_level, &kept->requirements.graph_optimization_level) &&
-           copy_settings(manifest->settings, manifest->setting_count, &kept->settings, &kept->setting_count) &&
-           copy_settings(asked->settings, asked->setting_count, &opening->choice_options.settings,
-                         &opening->choice_options.setting_count);
+           open_copy_settings(manifest->settings, manifest->setting_count, &kept->settings, &kept->setting_count) &&
+           open_copy_settings(asked->settings, asked->setting_count, &opening->choice_options.settings,
+                              &opening->choice_options.setting_count);
 }
 
 static void end_opening(wi_opening *opening)

@@ -35,7 +35,7 @@ static void gate_set(weir_model *model, weir_residency_state state)
 
 /* With the lock, while nobody has the gate: whether there is nothing to bring back. A program may have suspended the
  * client itself. */
-static bool is_here(const weir_model *model)
+static bool model_residency_is_here(const weir_model *model)
 {
     const wi_instance *at = model->present;
     bool usable = at->present && !at->lost;
@@ -70,7 +70,7 @@ static void note_resumed(weir_model *model, const wi_instance *at, weir_status h
     pthread_mutex_unlock(&model->lock);
 }
 
-static uint64_t away_of(weir_client *client)
+static uint64_t model_residency_away_of(weir_client *client)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
     return weir_client_info(client, &stats) == WEIR_OK ? stats.away : 0;
@@ -79,7 +79,7 @@ static uint64_t away_of(weir_client *client)
 /* With the gate taken; opens it. */
 static weir_status bring_back(weir_model *model, wi_instance *at, weir_stream stream, bool by_run)
 {
-    uint64_t began = wi_now(), bytes = away_of(at->client);
+    uint64_t began = wi_now(), bytes = model_residency_away_of(at->client);
     weir_status here = weir_client_resume(at->client, stream), status = here;
     model->arriving = here == WEIR_OK && stream.id != WEIR_STREAM_HOST.id;
     if (here == WEIR_OK && at->engine->abi >= ENGINES_SAY && at->engine->resume)
@@ -100,7 +100,7 @@ weir_status weir_model_resume(weir_model *model, weir_stream stream)
     wi_instance *at = NULL;
     pthread_mutex_lock(&model->lock);
     bool taken = gate_take(model);
-    if (taken && !is_here(model)) {
+    if (taken && !model_residency_is_here(model)) {
         at = wi_model_join_locked(model);
         model->presence.state = WEIR_MOVING;
     }
@@ -118,10 +118,10 @@ weir_status weir_model_resume(weir_model *model, weir_stream stream)
 /* Runs ------------------------------------------------------------------------------------------------------------- */
 
 /* What a run finds at the gate does not let it in: does one thing about it, without the lock meanwhile. */
-static weir_status open_gate(weir_model *model)
+static weir_status model_residency_open_gate(weir_model *model)
 {
     wi_instance *at = model->present;
-    bool arrives = is_here(model);
+    bool arrives = model_residency_is_here(model);
     weir_status status;
     if (model->presence.state == WEIR_SUSPENDED && model->refuses_runs)
         return weir_fail(WEIR_ERR_BUSY, "%s is suspended, and refuses runs until it is resumed", wi_model_name(model));
@@ -148,8 +148,8 @@ weir_status wi_model_enter(weir_model *model, wi_run *run)
             status = moving(model, "a run");
         else if (model->presence.state == WEIR_MOVING)
             pthread_cond_wait(&model->changed, &model->lock);
-        else if (!is_here(model) || model->arriving)
-            status = open_gate(model);
+        else if (!model_residency_is_here(model) || model->arriving)
+            status = model_residency_open_gate(model);
         else
             break;
     }
@@ -172,7 +172,7 @@ void wi_model_exit_locked(weir_model *model)
 
 /* Leaving ---------------------------------------------------------------------------------------------------------- */
 
-static struct timespec after(uint64_t nanoseconds)
+static struct timespec model_residency_after(uint64_t nanoseconds)
 {
     const uint64_t second = 1000000000;
     struct timespec now;
@@ -194,9 +194,9 @@ static bool is_in_a_run(const weir_model *model)
 }
 
 /* With the gate taken and the lock held. Who has outputs may stand at the gate, so that they are not waited for for ever. */
-static weir_status wait_for_runs(weir_model *model, const weir_model_suspend_options *o)
+static weir_status model_residency_wait_for_runs(weir_model *model, const weir_model_suspend_options *o)
 {
-    struct timespec until = after(o->wait);
+    struct timespec until = model_residency_after(o->wait);
     bool late = o->at_once || wi_pressures_inside() || is_in_a_run(model);
     while ((model->inside > 0 || (o->wait && model->outputs > 0)) && !late)
         late = o->wait ? pthread_cond_timedwait(&model->changed, &model->lock, &until) == ETIMEDOUT
@@ -208,7 +208,8 @@ static weir_status wait_for_runs(weir_model *model, const weir_model_suspend_opt
                      wi_model_name(model), model->inside, model->outputs);
 }
 
-static weir_status leave(const wi_instance *at, const weir_model_suspend_options *o, weir_residency *out)
+static weir_status model_residency_leave(const wi_instance *at, const weir_model_suspend_options *o,
+                                         weir_residency *out)
 {
     weir_engine_leaving says = WEIR_INIT(weir_engine_leaving);
     weir_status status = at->engine->suspend(at->loaded, &says);
@@ -235,7 +236,7 @@ static weir_status leave(const wi_instance *at, const weir_model_suspend_options
 static void note_suspended(weir_model *model, const wi_instance *at, const weir_model_suspend_options *o,
                            uint64_t began)
 {
-    uint64_t bytes = away_of(at->client);
+    uint64_t bytes = model_residency_away_of(at->client);
     pthread_mutex_lock(&model->lock);
     weir_model_presence *p = &model->presence;
     model->refuses_runs = o->refuse_runs;
@@ -250,7 +251,7 @@ static void note_suspended(weir_model *model, const wi_instance *at, const weir_
 /* With the gate taken and the lock held, which it lets go of. */
 static weir_status suspend_behind_gate(weir_model *model, const weir_model_suspend_options *o, weir_residency *out)
 {
-    weir_status status = wait_for_runs(model, o);
+    weir_status status = model_residency_wait_for_runs(model, o);
     wi_instance *at = status == WEIR_OK ? wi_model_join_locked(model) : NULL;
     pthread_mutex_unlock(&model->lock);
     if (status == WEIR_OK && !at)
@@ -260,7 +261,7 @@ static weir_status suspend_behind_gate(weir_model *model, const weir_model_suspe
         status = wi_engine_lacks(at->engine, "way to suspend a model");
     if (at && status == WEIR_OK) {
         uint64_t began = wi_now();
-        status = leave(at, o, out);
+        status = model_residency_leave(at, o, out);
         if (status == WEIR_OK)
             note_suspended(model, at, o, began);
     }
@@ -286,7 +287,7 @@ weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_optio
     if (!gate_take(model)) {
         pthread_mutex_unlock(&model->lock);
         status = moving(model, call);
-    } else if (!is_here(model)) {
+    } else if (!model_residency_is_here(model)) {
         pthread_mutex_unlock(&model->lock);
         status = weir_fail(WEIR_ERR_BUSY, "%s: %s is suspended already", call, wi_model_name(model));
     } else {

@@ -27,7 +27,7 @@ weir_status wi_request_check(const weir_inference *asked, const char *call, weir
     return status;
 }
 
-static weir_status copy_request(wi_run *run, const char *call)
+static weir_status runs_copy_request(wi_run *run, const char *call)
 {
     weir_outputs ignored;
     weir_status status = wi_request_check(run->inference, call, &run->asked);
@@ -37,12 +37,12 @@ static weir_status copy_request(wi_run *run, const char *call)
     return status;
 }
 
-static weir_status check(const weir_model *model, wi_run *run, const char *call)
+static weir_status runs_check(const weir_model *model, wi_run *run, const char *call)
 {
     WI_ENTER();
     if (!model || !run->inference || !run->out)
         return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
-    weir_status status = copy_request(run, call);
+    weir_status status = runs_copy_request(run, call);
     if (status != WEIR_OK)
         return status;
     /* Where results may come from several instances, they say from which. */
@@ -51,9 +51,9 @@ static weir_status check(const weir_model *model, wi_run *run, const char *call)
     return WEIR_OK;
 }
 
-static weir_status begin(weir_model *model, wi_run *run, const char *call)
+static weir_status runs_begin(weir_model *model, wi_run *run, const char *call)
 {
-    weir_status status = check(model, run, call);
+    weir_status status = runs_check(model, run, call);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&model->lock);
@@ -73,7 +73,7 @@ static weir_status begin(weir_model *model, wi_run *run, const char *call)
 }
 
 /* Out of the list, where a cancel finds it: from here on it is decided whether one has reached it. */
-static bool strike(weir_model *model, wi_run *run)
+static bool runs_strike(weir_model *model, wi_run *run)
 {
     pthread_mutex_lock(&model->lock);
     *run->link = run->next;
@@ -85,7 +85,7 @@ static bool strike(weir_model *model, wi_run *run)
 }
 
 /* A run that has been cancelled has no results, also where the engine had them already. */
-static weir_status stop(const wi_run *run, weir_status status)
+static weir_status runs_stop(const wi_run *run, weir_status status)
 {
     if (status == WEIR_OK && !run->warms)
         run->instance->engine->release_outputs(run->instance->loaded, run->out);
@@ -110,11 +110,11 @@ static uint64_t count_answer(weir_model *model, const wi_run *run)
 }
 
 /* Results keep the instance, in place of their run. The model's own count comes last: unload may follow at once. */
-static weir_status end(weir_model *model, wi_run *run, weir_status status)
+static weir_status runs_end(weir_model *model, wi_run *run, weir_status status)
 {
     wi_instance *at = run->instance;
-    if (strike(model, run))
-        status = stop(run, status);
+    if (runs_strike(model, run))
+        status = runs_stop(run, status);
     if (status == WEIR_OK)
         wi_good_keep(model, run);
     uint64_t answered = status == WEIR_OK ? count_answer(model, run) : 0;
@@ -133,7 +133,7 @@ static weir_status end(weir_model *model, wi_run *run, weir_status status)
 
 /* Made once -------------------------------------------------------------------------------------------------------- */
 
-static double clock_ms(void)
+static double runs_clock_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -149,7 +149,7 @@ static bool hand_piece(const weir_piece *piece, void *user)
     return run->piece(piece, run->user);
 }
 
-static weir_status ask_engine(wi_run *run)
+static weir_status runs_ask_engine(wi_run *run)
 {
     const wi_instance *at = run->instance;
     if (run->warms)
@@ -168,13 +168,13 @@ bool wi_run_lacks(const wi_run *run)
 
 weir_status wi_run_make(wi_run *run)
 {
-    double start = clock_ms();
+    double start = runs_clock_ms();
     uint64_t peak = wi_instance_peak(run->instance);
     run->judged = atomic_load(&run->instance->judged);
     weir_status status = atomic_load(&run->cancelled)
                              ? weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made")
-                             : ask_engine(run);
-    run->ms = clock_ms() - start;
+                             : runs_ask_engine(run);
+    run->ms = runs_clock_ms() - start;
     if (status != WEIR_OK)
         wi_instance_failed_run(run->instance, peak);
     return status;
@@ -209,7 +209,7 @@ weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run, cons
 }
 
 /* A model that moves may have left the device that its caller made the inputs on. */
-static weir_status check_inputs(const weir_model *model, const wi_run *run)
+static weir_status runs_check_inputs(const weir_model *model, const wi_run *run)
 {
     if (!model->failover || !run->instance)
         return WEIR_OK;
@@ -217,34 +217,34 @@ static weir_status check_inputs(const weir_model *model, const wi_run *run)
     return wi_run_check_inputs(model, run, here, here);
 }
 
-static weir_status make(weir_model *model, wi_run *run)
+static weir_status runs_make(weir_model *model, wi_run *run)
 {
     weir_status status = wi_model_enter(model, run);
     bool ready = status == WEIR_OK;
     if (ready)
-        status = check_inputs(model, run);
+        status = runs_check_inputs(model, run);
     if (status != WEIR_OK && (ready || !run->entered))
-        return end(model, run, status);
+        return runs_end(model, run, status);
     if (ready)
         status = run->instance ? wi_run_make(run) : WEIR_ERR_DEVICE_LOST;
     if (status != WEIR_OK && model->failover)
         status = model->failover->recover(model, run, status);
     else if (status != WEIR_OK)
         (void)wi_fault_of(model, run, &status);
-    return end(model, run, status);
+    return runs_end(model, run, status);
 }
 
 weir_status weir_model_infer(weir_model *model, const weir_inference *inference, weir_outputs *out)
 {
     wi_run run = {.inference = inference, .out = out};
-    weir_status status = begin(model, &run, "weir_model_infer");
+    weir_status status = runs_begin(model, &run, "weir_model_infer");
     if (status != WEIR_OK)
         return status;
     if (inference->struct_size >= sizeof *inference) { /* an older caller's ends before them */
         run.piece = inference->piece;
         run.user = inference->piece_user;
     }
-    return make(model, &run);
+    return runs_make(model, &run);
 }
 
 /* It fails over as a first run does, but leaves no results. */
@@ -253,8 +253,8 @@ weir_status weir_model_warm_up(weir_model *model)
     static const weir_inference nothing = WEIR_INIT(weir_inference);
     weir_outputs none = WEIR_INIT(weir_outputs);
     wi_run run = {.inference = &nothing, .out = &none, .warms = true};
-    weir_status status = begin(model, &run, "weir_model_warm_up");
-    return status == WEIR_OK ? make(model, &run) : status;
+    weir_status status = runs_begin(model, &run, "weir_model_warm_up");
+    return status == WEIR_OK ? runs_make(model, &run) : status;
 }
 
 /* Results ---------------------------------------------------------------------------------------------------------- */
@@ -309,7 +309,7 @@ typedef struct found {
 } found;
 
 /* Marks the runs, wherever they are: each sees it before it is made anywhere else, and when it ends. */
-static found mark(weir_model *model, uint64_t id)
+static found runs_mark(weir_model *model, uint64_t id)
 {
     found f = {0};
     pthread_mutex_lock(&model->lock);
@@ -397,7 +397,7 @@ weir_status weir_model_cancel(weir_model *model, uint64_t id)
     weir_status status = wi_model_visit(model, "weir_model_cancel");
     if (status != WEIR_OK)
         return status;
-    found f = mark(model, id);
+    found f = runs_mark(model, id);
     if (f.any)
         tell_engines(model, id);
     else if (f.lacks)

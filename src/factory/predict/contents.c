@@ -45,7 +45,7 @@ static bool add_sample(int file, off_t at, size_t bytes, unsigned char *window, 
     return true;
 }
 
-static bool add_file(int file, uint64_t size, wi_digest *out)
+static bool predict_contents_add_file(int file, uint64_t size, wi_digest *out)
 {
     unsigned char *window = malloc(SAMPLE);
     bool good = window != NULL;
@@ -61,7 +61,7 @@ static bool add_file(int file, uint64_t size, wi_digest *out)
     return good;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int predict_contents_by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
@@ -75,17 +75,17 @@ static bool add_at(int folder, const char *name, wi_digest *out)
     bool good = fstat(file, &about) == 0;
     if (good && S_ISREG(about.st_mode)) {
         wi_digest_text(out, name);
-        good = add_file(file, (uint64_t)about.st_size, out);
+        good = predict_contents_add_file(file, (uint64_t)about.st_size, out);
     }
     close(file);
     return good;
 }
 
-static bool add_folder(const char *path, wi_digest *out)
+static bool predict_contents_add_folder(const char *path, wi_digest *out)
 {
     struct dirent **names = NULL;
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int count = folder >= 0 ? scandir(path, &names, NULL, by_name) : -1;
+    int count = folder >= 0 ? scandir(path, &names, NULL, predict_contents_by_name) : -1;
     bool good = count >= 0;
     for (int i = 0; i < count; i++) {
         if (good && i < MOST_FILES && names[i]->d_name[0] != '.')
@@ -138,13 +138,13 @@ static void remember_file(const wi_stamp *stamp, const wi_digest *digest)
     pthread_mutex_unlock(&known_lock);
 }
 
-static bool read_file(const char *path, wi_digest *out)
+static bool predict_contents_read_file(const char *path, wi_digest *out)
 {
     struct stat about;
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool good = file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode);
     wi_stamp stamp = good ? wi_stamp_of(&about) : (wi_stamp){0};
-    good = good && add_file(file, (uint64_t)about.st_size, out);
+    good = good && predict_contents_add_file(file, (uint64_t)about.st_size, out);
     if (file >= 0)
         close(file);
     if (good && stamp.settled)
@@ -159,14 +159,14 @@ bool wi_contents(const char *path, wi_digest *out)
     *out = wi_digest_none;
     if (stands_for_its_folder(path, genai)) {
         char *folder = strndup(path, strlen(path) - sizeof genai + 1);
-        bool good = folder && add_folder(folder, out);
+        bool good = folder && predict_contents_add_folder(folder, out);
         free(folder);
         return good;
     }
     if (stat(path, &about) != 0)
         return false;
     if (S_ISDIR(about.st_mode))
-        return add_folder(path, out);
+        return predict_contents_add_folder(path, out);
     const wi_stamp stamp = wi_stamp_of(&about);
-    return recall_file(&stamp, out) || read_file(path, out);
+    return recall_file(&stamp, out) || predict_contents_read_file(path, out);
 }

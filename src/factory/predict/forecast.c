@@ -13,7 +13,7 @@
 
 /* What the engine says ---------------------------------------------------------------------------------------------- */
 
-static uint64_t size_of(const char *path)
+static uint64_t forecast_size_of(const char *path)
 {
     uint64_t bytes = 0;
     struct stat about;
@@ -32,7 +32,7 @@ static uint64_t size_of(const char *path)
 
 static void plan_by_size(const char *path, weir_engine_plan *out)
 {
-    out->bytes[WEIR_CLASS_WEIGHTS] = size_of(path);
+    out->bytes[WEIR_CLASS_WEIGHTS] = forecast_size_of(path);
     out->source[WEIR_CLASS_WEIGHTS] = WEIR_PREDICTED_SIZE;
 }
 
@@ -44,7 +44,7 @@ static void name_sources(const weir_engine *table, weir_engine_plan *plan)
             plan->source[i] = plan->exact[i] ? WEIR_PREDICTED_DRY_RUN : WEIR_PREDICTED_METADATA;
 }
 
-static weir_status ask_engine(const wi_forecast_ask *ask, weir_engine_plan *out)
+static weir_status forecast_ask_engine(const wi_forecast_ask *ask, weir_engine_plan *out)
 {
     weir_engine_load load = {.struct_size = sizeof load,
                              .path = ask->path,
@@ -62,7 +62,7 @@ static weir_status plan_of(const wi_forecast_ask *ask, weir_engine_plan *out)
 {
     *out = (weir_engine_plan){.struct_size = sizeof *out};
     if (ask->table && ask->table->plan)
-        return ask_engine(ask, out);
+        return forecast_ask_engine(ask, out);
     if (!ask->table && strcmp(ask->engine, "gguf") == 0)
         return wi_forecast_gguf(ask, out);
     plan_by_size(ask->path, out);
@@ -71,7 +71,7 @@ static weir_status plan_of(const wi_forecast_ask *ask, weir_engine_plan *out)
 
 /* What a load is known by -------------------------------------------------------------------------------------------- */
 
-static int by_key(const void *a, const void *b)
+static int forecast_by_key(const void *a, const void *b)
 {
     const weir_setting *one = a, *other = b;
     int order = strcmp(one->key, other->key);
@@ -85,7 +85,7 @@ static bool add_settings(const wi_forecast_ask *ask, wi_digest *to)
         return false;
     for (size_t i = 0; i < ask->setting_count; i++)
         sorted[i] = ask->settings[i];
-    qsort(sorted, ask->setting_count, sizeof *sorted, by_key);
+    qsort(sorted, ask->setting_count, sizeof *sorted, forecast_by_key);
     for (size_t i = 0; i < ask->setting_count; i++) {
         wi_digest_text(to, sorted[i].key ? sorted[i].key : "");
         wi_digest_text(to, sorted[i].value ? sorted[i].value : "");
@@ -95,7 +95,7 @@ static bool add_settings(const wi_forecast_ask *ask, wi_digest *to)
 }
 
 /* "" where the file cannot be read. GPUs are told by their kind. */
-static void make_key(const wi_forecast_ask *ask, const weir_engine_plan *plan, char key[WI_MEASURED_KEY])
+static void forecast_make_key(const wi_forecast_ask *ask, const weir_engine_plan *plan, char key[WI_MEASURED_KEY])
 {
     wi_digest digest;
     char kind[16];
@@ -182,7 +182,7 @@ weir_status wi_forecast_make(const wi_forecast_ask *ask, wi_forecast *out)
         return status;
     take_plan(&plan, prediction);
     if (wi_option_predictions()) {
-        make_key(ask, &plan, out->key);
+        forecast_make_key(ask, &plan, out->key);
         one_word(ask->version, version);
         if (!ask->cold && out->key[0] && wi_measured_find(out->key, version, &out->known))
             take_measured(&out->known, &plan, prediction);
@@ -194,7 +194,7 @@ weir_status wi_forecast_make(const wi_forecast_ask *ask, wi_forecast *out)
     return WEIR_OK;
 }
 
-static int64_t seconds_now(void)
+static int64_t forecast_seconds_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -220,7 +220,7 @@ static bool teaches_nothing(const wi_measured *record, const wi_measured *known)
 weir_status wi_forecast_learn(wi_forecast *forecast, const char *version, const weir_client_stats *measured,
                               bool loaded, bool ran)
 {
-    wi_measured record = {.loads = loaded + forecast->uncounted, .ran = ran, .seen = seconds_now()};
+    wi_measured record = {.loads = loaded + forecast->uncounted, .ran = ran, .seen = forecast_seconds_now()};
     if (!forecast->key[0] || !wi_option_predictions())
         return WEIR_OK;
     memcpy(record.key, forecast->key, sizeof record.key);
@@ -240,6 +240,6 @@ weir_status wi_forecast_count(wi_forecast *forecast)
     forecast->uncounted = false;
     wi_measured record = forecast->known;
     record.loads = 1;
-    record.seen = seconds_now();
+    record.seen = forecast_seconds_now();
     return wi_measured_add(&record);
 }

@@ -16,7 +16,7 @@ static const char *setting(const wi_forecast_ask *ask, const char *key, const ch
     return otherwise;
 }
 
-static uint32_t number(const wi_forecast_ask *ask, const char *key, uint32_t otherwise)
+static uint32_t gguf_number(const wi_forecast_ask *ask, const char *key, uint32_t otherwise)
 {
     const char *text = setting(ask, key, "");
     char *end;
@@ -24,7 +24,7 @@ static uint32_t number(const wi_forecast_ask *ask, const char *key, uint32_t oth
     return *text && *end == '\0' && value > 0 && value <= 1 << 24 ? (uint32_t)value : otherwise;
 }
 
-static bool is_on(const char *value)
+static bool gguf_is_on(const char *value)
 {
     return strcmp(value, "1") == 0 || strcasecmp(value, "true") == 0 || strcasecmp(value, "on") == 0 ||
            strcasecmp(value, "yes") == 0;
@@ -45,17 +45,17 @@ static weir_status read_asked(const wi_forecast_ask *ask, const wg_file *file, c
     const char *layers = setting(ask, "gpu_layers", "-1");
     bool none = strcmp(layers, "0") == 0;
     bool device = strncmp(ask->device, "host", 4) != 0;
-    *out = (wg_asked){.embeds = embeds(ask, file, hyper), .whole_windows = is_on(setting(ask, "swa_full", ""))};
+    *out = (wg_asked){.embeds = embeds(ask, file, hyper), .whole_windows = gguf_is_on(setting(ask, "swa_full", ""))};
     uint32_t trained = hyper->trained > 0 ? hyper->trained : UINT32_MAX, usual = out->embeds ? 512 : 4096;
-    out->context = number(ask, "context", trained < usual ? trained : usual);
-    uint32_t batch = number(ask, "batch", out->embeds ? 128 : 512);
+    out->context = gguf_number(ask, "context", trained < usual ? trained : usual);
+    uint32_t batch = gguf_number(ask, "batch", out->embeds ? 128 : 512);
     out->batch = out->embeds || batch > out->context ? out->context : batch;
-    out->sequences = out->embeds ? 16 : number(ask, "sequences", 1);
+    out->sequences = out->embeds ? 16 : gguf_number(ask, "sequences", 1);
     out->shared = out->embeds;
     out->outputs = out->embeds ? 0 : out->sequences;
     out->flash = strcasecmp(setting(ask, "flash_attention", "auto"), "off") != 0;
     if (device)
-        out->device_layers = none ? 0 : number(ask, "gpu_layers", UINT32_MAX);
+        out->device_layers = none ? 0 : gguf_number(ask, "gpu_layers", UINT32_MAX);
     if (!wi_gguf_cache_type(setting(ask, "cache_k", ""), &out->type_k) ||
         !wi_gguf_cache_type(setting(ask, "cache_v", ""), &out->type_v))
         return weir_fail(WEIR_ERR_INVALID, "the settings 'cache_k' and 'cache_v' are f32, f16, bf16, q8_0, q4_0, q4_1, "
@@ -63,7 +63,7 @@ static weir_status read_asked(const wi_forecast_ask *ask, const wg_file *file, c
     return WEIR_OK;
 }
 
-static void put(const wg_bytes *from, uint64_t to[WEIR_CLASS_MOST])
+static void gguf_put(const wg_bytes *from, uint64_t to[WEIR_CLASS_MOST])
 {
     to[WEIR_CLASS_WEIGHTS] = from->weights;
     to[WEIR_CLASS_KV] = from->cache;
@@ -88,9 +88,9 @@ weir_status wi_forecast_gguf(const wi_forecast_ask *ask, weir_engine_plan *out)
     if (status == WEIR_OK) {
         wi_gguf_layout_make(hyper, &asked, &layout);
         bool device = layout.device_layers > 0;
-        put(device ? &layout.device : &layout.host, out->bytes);
+        gguf_put(device ? &layout.device : &layout.host, out->bytes);
         if (device)
-            put(&layout.host, out->host);
+            gguf_put(&layout.host, out->host);
         for (int i = 0; i < WEIR_CLASS_COUNT; i++)
             out->source[i] = WEIR_PREDICTED_METADATA;
         out->context = asked.context;

@@ -25,7 +25,7 @@ typedef struct table {
     char *text;
 } table;
 
-static uint64_t sum_of(const uint64_t bytes[WEIR_CLASS_COUNT])
+static uint64_t records_sum_of(const uint64_t bytes[WEIR_CLASS_COUNT])
 {
     uint64_t sum = 0;
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
@@ -45,7 +45,7 @@ static int write_bytes(char *text, size_t room, const uint64_t bytes[WEIR_CLASS_
 }
 
 /* Without the line break. Answers its length. */
-static size_t write_line(char line[MOST_LINE], const wi_measured *r)
+static size_t records_write_line(char line[MOST_LINE], const wi_measured *r)
 {
     char resident[32 * WEIR_CLASS_COUNT], peak[32 * WEIR_CLASS_COUNT];
     (void)write_bytes(resident, sizeof resident, r->resident);
@@ -56,7 +56,7 @@ static size_t write_line(char line[MOST_LINE], const wi_measured *r)
            (size_t)snprintf(line + length, MOST_LINE - (size_t)length, " %016" PRIx64, wi_fnv1a(line, (size_t)length));
 }
 
-static bool read_number(const char **at, char end, uint64_t *out)
+static bool records_read_number(const char **at, char end, uint64_t *out)
 {
     char *rest;
     if (**at < '0' || **at > '9')
@@ -72,13 +72,13 @@ static bool read_number(const char **at, char end, uint64_t *out)
 static bool read_bytes(const char **at, uint64_t out[WEIR_CLASS_COUNT])
 {
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        if (!read_number(at, i + 1 < WEIR_CLASS_COUNT ? ',' : ' ', &out[i]))
+        if (!records_read_number(at, i + 1 < WEIR_CLASS_COUNT ? ',' : ' ', &out[i]))
             return false;
-    return sum_of(out) < UINT64_MAX / 2;
+    return records_sum_of(out) < UINT64_MAX / 2;
 }
 
 /* `line` ends with a NUL byte, and is `length` long. */
-static bool read_line(const char *line, size_t length, wi_measured *out)
+static bool records_read_line(const char *line, size_t length, wi_measured *out)
 {
     enum { SUM = 16 };
     uint64_t sum, seen, ran;
@@ -93,8 +93,8 @@ static bool read_line(const char *line, size_t length, wi_measured *out)
         return false;
     memcpy(out->key, line, WI_MEASURED_KEY - 1);
     const char *at = line + WI_MEASURED_KEY;
-    if (!read_number(&at, ' ', &seen) || seen > INT64_MAX || !read_number(&at, ' ', &out->loads) ||
-        !read_number(&at, ' ', &ran) || !read_bytes(&at, out->resident) || !read_bytes(&at, out->peak))
+    if (!records_read_number(&at, ' ', &seen) || seen > INT64_MAX || !records_read_number(&at, ' ', &out->loads) ||
+        !records_read_number(&at, ' ', &ran) || !read_bytes(&at, out->resident) || !read_bytes(&at, out->peak))
         return false;
     size_t version = strcspn(at, " ");
     if (version == 0 || version >= sizeof out->version)
@@ -117,7 +117,7 @@ static bool path_of(const char *behind, char path[PATH_BYTES])
 }
 
 /* NULL: there is none, or none that can be read; *out is its length then, 0. To be freed. */
-static char *read_file(const char *path, size_t *out)
+static char *records_read_file(const char *path, size_t *out)
 {
     struct stat about;
     *out = 0;
@@ -140,7 +140,7 @@ static char *read_file(const char *path, size_t *out)
 }
 
 /* `key`: of that alone, as a load looks for one line of hundreds; NULL: all of them. */
-static void read_lines(const char *path, char *text, size_t length, const char *key, table *out)
+static void records_read_lines(const char *path, char *text, size_t length, const char *key, table *out)
 {
     const size_t head = sizeof HEAD - 1;
     size_t bad = 0;
@@ -157,7 +157,7 @@ static void read_lines(const char *path, char *text, size_t length, const char *
         *end = '\0';
         if (key && strncmp(line, key, WI_MEASURED_KEY - 1) != 0)
             continue;
-        if (out->count < WI_MEASURED_MOST && read_line(line, (size_t)(end - line), &out->all[out->count]))
+        if (out->count < WI_MEASURED_MOST && records_read_line(line, (size_t)(end - line), &out->all[out->count]))
             out->lines[out->count++] = line;
         else
             bad++;
@@ -174,9 +174,9 @@ static table *read_table(const char *path, const char *key)
     if (!out)
         return NULL;
     out->count = 0;
-    out->text = read_file(path, &length);
+    out->text = records_read_file(path, &length);
     if (out->text)
-        read_lines(path, out->text, length, key, out);
+        records_read_lines(path, out->text, length, key, out);
     return out;
 }
 
@@ -193,7 +193,7 @@ static bool write_lines(FILE *file, const table *records)
     bool good = fputs(HEAD, file) >= 0;
     for (size_t i = 0; good && i < records->count; i++) {
         if (!records->lines[i])
-            (void)write_line(line, &records->all[i]);
+            (void)records_write_line(line, &records->all[i]);
         good = fputs(records->lines[i] ? records->lines[i] : line, file) >= 0 && fputc('\n', file) != EOF;
     }
     return good;
@@ -223,7 +223,7 @@ static weir_status write_table(const char *path, const table *records)
 
 /* The lock --------------------------------------------------------------------------------------------------------- */
 
-static void make_folder(const char *path)
+static void records_make_folder(const char *path)
 {
     char folder[PATH_BYTES];
     snprintf(folder, sizeof folder, "%s", path);
@@ -232,7 +232,7 @@ static void make_folder(const char *path)
         return;
     *end = '\0';
     if (mkdir(folder, 0700) != 0 && errno == ENOENT) {
-        make_folder(folder);
+        records_make_folder(folder);
         (void)mkdir(folder, 0700);
     }
 }
@@ -244,7 +244,7 @@ static int take_lock(const char *path)
     static const struct timespec millisecond = {.tv_nsec = 1000000};
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (file < 0 && errno == ENOENT) {
-        make_folder(path);
+        records_make_folder(path);
         file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     }
     for (int i = 0; file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0; i++) {
@@ -280,16 +280,16 @@ bool wi_measured_find(const char *key, const char *version, wi_measured *out)
 }
 
 /* The classes of the larger sum are those of one moment, and stay together. */
-static void grow(uint64_t to[WEIR_CLASS_COUNT], const uint64_t more[WEIR_CLASS_COUNT])
+static void records_grow(uint64_t to[WEIR_CLASS_COUNT], const uint64_t more[WEIR_CLASS_COUNT])
 {
-    if (sum_of(more) > sum_of(to))
+    if (records_sum_of(more) > records_sum_of(to))
         memcpy(to, more, WEIR_CLASS_COUNT * sizeof *to);
 }
 
-static void take_in(wi_measured *to, const wi_measured *measured)
+static void records_take_in(wi_measured *to, const wi_measured *measured)
 {
-    grow(to->resident, measured->resident);
-    grow(to->peak, measured->peak);
+    records_grow(to->resident, measured->resident);
+    records_grow(to->peak, measured->peak);
     to->loads += measured->loads;
     to->ran = to->ran || measured->ran;
     to->seen = measured->seen > to->seen ? measured->seen : to->seen;
@@ -300,12 +300,12 @@ static bool same_record(const wi_measured *a, const wi_measured *b)
     return strcmp(a->key, b->key) == 0 && strcmp(a->version, b->version) == 0;
 }
 
-static void put_in(table *records, const wi_measured *measured)
+static void records_put_in(table *records, const wi_measured *measured)
 {
     size_t oldest = 0;
     for (size_t i = 0; i < records->count; i++) {
         if (same_record(&records->all[i], measured)) {
-            take_in(&records->all[i], measured);
+            records_take_in(&records->all[i], measured);
             records->lines[i] = NULL;
             return;
         }
@@ -327,7 +327,7 @@ weir_status wi_measured_add(const wi_measured *measured)
     table *records = read_table(path, NULL);
     weir_status status = records ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for what loads have measured");
     if (records) {
-        put_in(records, measured);
+        records_put_in(records, measured);
         status = write_table(path, records);
     }
     drop_table(records);

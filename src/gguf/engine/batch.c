@@ -88,7 +88,7 @@ static bool leaves(const wg_generation *it)
 }
 
 /* Keeps what weir_fail said on this thread for the run's own. */
-static void fail(wg_generation *it, weir_status status)
+static void gguf_batch_fail(wg_generation *it, weir_status status)
 {
     it->status = status;
     snprintf(it->detail, sizeof it->detail, "%s", weir_detail());
@@ -130,8 +130,8 @@ static void restore(void *user)
 {
     wg_generation *it = user;
     if (!wg_state_restore(it)) {
-        fail(it, weir_fail(WEIR_ERR_INVALID, "the input 'state' does not fit into this model's sequence: %s",
-                           wg_log_first_error()[0] ? wg_log_first_error() : "no reason given"));
+        gguf_batch_fail(it, weir_fail(WEIR_ERR_INVALID, "the input 'state' does not fit into this model's sequence: %s",
+                                      wg_log_first_error()[0] ? wg_log_first_error() : "no reason given"));
         return;
     }
     it->computed = it->prompt.restored;
@@ -152,7 +152,7 @@ static void save(void *user)
     }
     weir_status status = wg_state_save(it);
     if (status != WEIR_OK)
-        fail(it, status);
+        gguf_batch_fail(it, status);
 }
 
 /* Everything of llama.cpp's that is one run's own. An exception fails that run; what it left behind in the context is
@@ -165,12 +165,12 @@ static void guarded(wg_generation *it, void (*what)(void *user), bool shared)
         return;
     if (shared)
         atomic_store(&it->model->broken, true);
-    fail(it, weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown));
+    gguf_batch_fail(it, weir_fail(WEIR_ERR_ENGINE, "llama.cpp failed in the middle of a run: %s", thrown));
 }
 
 /* ---- begin and end of a run's sequence --------------------------------------------------------------------------- */
 
-static void begin(wg_generation *it)
+static void gguf_batch_begin(wg_generation *it)
 {
     it->begun = true;
     guarded(it, remove_sequence, true);
@@ -178,7 +178,7 @@ static void begin(wg_generation *it)
         return;
     weir_status status = wg_cache_grow(it->model, it->sequence, (uint32_t)it->prompt.restored);
     if (status != WEIR_OK)
-        fail(it, status);
+        gguf_batch_fail(it, status);
     else
         guarded(it, restore, true);
 }
@@ -196,7 +196,7 @@ static void conclude(wg_generation *it)
 {
     if (it->status == WEIR_OK && !it->answer.finish) {
         if (atomic_load(&it->run->stop))
-            fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));
+            gguf_batch_fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));
         else
             cut_where_its_reader_stopped(it);
     }
@@ -231,7 +231,7 @@ static void add_run(struct wg_batch *batch, wg_generation *it, size_t room)
         return;
     weir_status status = wg_cache_grow(it->model, it->sequence, (uint32_t)(it->computed + next));
     if (status != WEIR_OK) {
-        fail(it, status);
+        gguf_batch_fail(it, status);
         conclude(it);
         return;
     }
@@ -246,7 +246,7 @@ static void add_run(struct wg_batch *batch, wg_generation *it, size_t room)
 }
 
 /* Those that generate come first, as each of them needs one token alone. */
-static void fill(weir_engine_model *model)
+static void gguf_batch_fill(weir_engine_model *model)
 {
     struct wg_batch *batch = model->batch;
     batch->tokens.n_tokens = 0;
@@ -264,7 +264,7 @@ typedef struct call {
     int code;
 } call;
 
-static void decode(void *user)
+static void gguf_batch_decode(void *user)
 {
     call *it = user;
     it->code = it->model->library->llama_decode(it->model->context, it->model->batch->tokens);
@@ -278,7 +278,7 @@ static weir_status decode_all(weir_engine_model *model)
     wg_log_forget();
     wg_cache_begin(model);
     wg_phase_begin(&phase, WG_RUNNING, model);
-    bool whole = wg_guarded(decode, &it, thrown, sizeof thrown);
+    bool whole = wg_guarded(gguf_batch_decode, &it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     wg_cache_end(model);
     if (!whole) {
@@ -290,13 +290,13 @@ static weir_status decode_all(weir_engine_model *model)
 }
 
 /* The next token, by the logits that the run has got. */
-static void choose(void *user)
+static void gguf_batch_choose(void *user)
 {
     wg_generation *it = user;
     const wg_library *lib = it->model->library;
     const float *logits = lib->llama_get_logits_ith(it->model->context, it->row);
     if (!logits) {
-        fail(it, weir_fail(WEIR_ERR_ENGINE, "llama.cpp has no logits after the run"));
+        gguf_batch_fail(it, weir_fail(WEIR_ERR_ENGINE, "llama.cpp has no logits after the run"));
         return;
     }
     if (it->logits)
@@ -305,10 +305,10 @@ static void choose(void *user)
         return;
     it->token = wg_sampler_take(it->model, &it->sampler, logits, it->model->batch->candidates);
     if (it->token < 0)
-        fail(it, weir_fail(WEIR_ERR_INVALID,
-                           "no token of the vocabulary is left that the settings ('grammar', "
-                           "'logit_bias') allow after %zu tokens",
-                           it->answer.count));
+        gguf_batch_fail(it, weir_fail(WEIR_ERR_INVALID,
+                                      "no token of the vocabulary is left that the settings ('grammar', "
+                                      "'logit_bias') allow after %zu tokens",
+                                      it->answer.count));
 }
 
 /* The token with its piece of text; a vocabulary may hold longer ones than any guess, so the size answered is
@@ -332,7 +332,7 @@ static bool add_piece(wg_generation *it)
     return kept;
 }
 
-static void note(void *user)
+static void gguf_batch_note(void *user)
 {
     wg_generation *it = user;
     const wg_library *lib = it->model->library;
@@ -341,20 +341,20 @@ static void note(void *user)
     else if (!it->settings->ignore_eos && lib->llama_vocab_is_eog(it->model->vocab, it->token))
         wt_answer_end(&it->answer, "stop");
     else if (!add_piece(it))
-        fail(it, weir_fail(WEIR_ERR_SYSTEM, "no memory for the text made so far"));
+        gguf_batch_fail(it, weir_fail(WEIR_ERR_SYSTEM, "no memory for the text made so far"));
 }
 
-static void settle(wg_generation *it, weir_status status)
+static void gguf_batch_settle(wg_generation *it, weir_status status)
 {
     if (status != WEIR_OK) {
-        fail(it, status);
+        gguf_batch_fail(it, status);
     } else {
         it->computed += it->step;
         if (it->row >= 0)
-            guarded(it, choose, false);
+            guarded(it, gguf_batch_choose, false);
         if (it->row >= 0 && it->status == WEIR_OK) {
             pthread_mutex_lock(&it->model->lock);
-            guarded(it, note, false);
+            guarded(it, gguf_batch_note, false);
             pthread_mutex_unlock(&it->model->lock);
         }
     }
@@ -363,19 +363,19 @@ static void settle(wg_generation *it, weir_status status)
 }
 
 /* Without the lock: all that one thread does for all runs; without cores, only to let go who leaves. */
-static void compute(weir_engine_model *model, bool cores)
+static void gguf_batch_compute(weir_engine_model *model, bool cores)
 {
     struct wg_batch *batch = model->batch;
     for (size_t i = 0; i < batch->seated_count; i++) {
         wg_generation *it = batch->seated[i];
         if (!it->begun && !leaves(it))
-            begin(it);
+            gguf_batch_begin(it);
         if (leaves(it))
             conclude(it);
     }
     if (!cores)
         return;
-    fill(model);
+    gguf_batch_fill(model);
     if (batch->in_count == 0)
         return;
     weir_status status = decode_all(model);
@@ -384,14 +384,14 @@ static void compute(weir_engine_model *model, bool cores)
     for (size_t i = 0; i < batch->in_count; i++) {
         if (status != WEIR_OK)
             weir_fail(status, "%s", why);
-        settle(batch->in[i], status);
+        gguf_batch_settle(batch->in[i], status);
     }
     batch->in_count = 0;
 }
 
 /* ---- who computes, and for whom ---------------------------------------------------------------------------------- */
 
-static void wake(wg_run *run)
+static void gguf_batch_wake(wg_run *run)
 {
     if (!run->sleeps)
         return;
@@ -426,13 +426,13 @@ static bool has_work(const weir_engine_model *model)
 }
 
 /* Somebody has to go on when this thread does not. */
-static void hand_over(weir_engine_model *model)
+static void gguf_batch_hand_over(weir_engine_model *model)
 {
     if (model->batch->computing || !has_work(model))
         return;
     for (wg_run *run = model->runs; run; run = run->next)
         if (run->sleeps) {
-            wake(run);
+            gguf_batch_wake(run);
             return;
         }
 }
@@ -446,7 +446,7 @@ static void join_line(wg_generation *it)
     batch->last = &it->next;
 }
 
-static void leave_line(wg_generation *it)
+static void gguf_batch_leave_line(wg_generation *it)
 {
     struct wg_batch *batch = it->model->batch;
     wg_generation **at = &batch->first;
@@ -457,7 +457,7 @@ static void leave_line(wg_generation *it)
         batch->last = at;
 }
 
-static void clean(weir_engine_model *model)
+static void gguf_batch_clean(weir_engine_model *model)
 {
     char thrown[512] = "";
     if (!wg_guarded(clear_memory, model, thrown, sizeof thrown))
@@ -469,10 +469,10 @@ static void seat(weir_engine_model *model)
 {
     struct wg_batch *batch = model->batch;
     if (batch->unclean && batch->seated_count == 0)
-        clean(model);
+        gguf_batch_clean(model);
     while (batch->first && !batch->unclean && batch->seated_count < (size_t)model->load.sequences) {
         wg_generation *it = batch->first;
-        leave_line(it);
+        gguf_batch_leave_line(it);
         for (it->sequence = 0; batch->taken[it->sequence];)
             it->sequence++;
         batch->taken[it->sequence] = true;
@@ -495,13 +495,13 @@ static void unseat(struct wg_batch *batch)
             batch->seated[left++] = it;
         }
         if (it->done || has_pieces(it))
-            wake(it->run);
+            gguf_batch_wake(it->run);
     }
     batch->seated_count = left;
 }
 
 /* Asked while the thread waits for cores. */
-static bool somebody_leaves(void *user)
+static bool gguf_batch_somebody_leaves(void *user)
 {
     const struct wg_batch *batch = user;
     for (size_t i = 0; i < batch->seated_count; i++)
@@ -510,19 +510,20 @@ static bool somebody_leaves(void *user)
     return false;
 }
 
-static void step(weir_engine_model *model, bool *leased)
+static void gguf_batch_step(weir_engine_model *model, bool *leased)
 {
     struct wg_batch *batch = model->batch;
     batch->computing = true;
     seat(model);
     pthread_mutex_unlock(&model->lock);
-    bool cores = wg_cores_take(model, somebody_leaves, batch, leased) != WEIR_ERR_CANCELLED;
+    bool cores = wg_cores_take(model, gguf_batch_somebody_leaves, batch, leased) != WEIR_ERR_CANCELLED;
     double from = wg_seconds_now();
     if (atomic_load(&model->broken))
         for (size_t i = 0; i < batch->seated_count; i++)
-            fail(batch->seated[i], weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go "
-                                                              "on; load it again"));
-    compute(model, cores);
+            gguf_batch_fail(batch->seated[i],
+                            weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go "
+                                                       "on; load it again"));
+    gguf_batch_compute(model, cores);
     double took = wg_seconds_now() - from;
     pthread_mutex_lock(&model->lock);
     model->metrics.busy_seconds += took;
@@ -535,7 +536,7 @@ static void step(weir_engine_model *model, bool *leased)
 /* ---- a run's own thread ------------------------------------------------------------------------------------------ */
 
 /* Hands one piece to the reader, without the lock, which others need to go on. The text may move meanwhile. */
-static void deliver(wg_generation *it)
+static void gguf_batch_deliver(wg_generation *it)
 {
     weir_engine_model *model = it->model;
     size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
@@ -549,7 +550,7 @@ static void deliver(wg_generation *it)
     if (bytes > 0)
         memcpy(text, it->answer.text + begins, bytes);
     weir_piece piece = {sizeof piece, text, bytes, it->answer.tokens[index], index};
-    hand_over(model);
+    gguf_batch_hand_over(model);
     pthread_mutex_unlock(&model->lock);
     bool more = it->piece(&piece, it->user);
     if (text != small)
@@ -569,13 +570,13 @@ static void wait_until_done(wg_generation *it)
     while (!it->done) {
         if (has_pieces(it)) {
             wg_cores_give(model, &leased);
-            deliver(it);
+            gguf_batch_deliver(it);
         } else if (it->sequence < 0 && atomic_load(&it->run->stop)) {
-            leave_line(it);
-            fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled before it began"));
+            gguf_batch_leave_line(it);
+            gguf_batch_fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled before it began"));
             it->done = true;
         } else if (!model->batch->computing && has_work(model)) {
-            step(model, &leased);
+            gguf_batch_step(model, &leased);
         } else {
             wg_cores_give(model, &leased);
             sleep_on(it);
@@ -583,7 +584,7 @@ static void wait_until_done(wg_generation *it)
     }
     wg_cores_give(model, &leased);
     while (has_pieces(it))
-        deliver(it);
+        gguf_batch_deliver(it);
 }
 
 weir_status wg_batch_run(wg_generation *it)
@@ -595,10 +596,10 @@ weir_status wg_batch_run(wg_generation *it)
     /* No cancel finds it any more. */
     wg_run_leave(model, it->run);
     if (it->status == WEIR_OK && atomic_load(&it->run->stop))
-        fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));
+        gguf_batch_fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));
     if (it->status == WEIR_OK && it->lost)
-        fail(it, weir_fail(WEIR_ERR_SYSTEM, "no memory for a piece of the text"));
-    hand_over(model);
+        gguf_batch_fail(it, weir_fail(WEIR_ERR_SYSTEM, "no memory for a piece of the text"));
+    gguf_batch_hand_over(model);
     pthread_mutex_unlock(&model->lock);
     if (it->status == WEIR_OK && atomic_load(&it->quit) && it->delivered < it->answer.count) {
         wt_answer_cut(&it->answer, it->delivered);

@@ -125,7 +125,7 @@ static void free_buffer(ggml_backend_buffer_t buffer)
     free(found);
 }
 
-static weir_class class_of(const wg_phase *phase)
+static weir_class gguf_buffers_class_of(const wg_phase *phase)
 {
     if (phase->stage == WG_LOADING)
         return WEIR_CLASS_WEIGHTS;
@@ -156,7 +156,7 @@ static void keep_refusal(wg_phase *phase, weir_status status)
     snprintf(phase->detail, sizeof phase->detail, "%s", weir_detail());
 }
 
-static ggml_backend_buffer_t allocate(wg_phase *phase, ggml_backend_buffer_type_t buft, size_t size)
+static ggml_backend_buffer_t gguf_buffers_allocate(wg_phase *phase, ggml_backend_buffer_type_t buft, size_t size)
 {
     weir_request request = WEIR_INIT(weir_request);
     weir_client *client = phase->model->places.host;
@@ -166,7 +166,7 @@ static ggml_backend_buffer_t allocate(wg_phase *phase, ggml_backend_buffer_type_
         return NULL;
     }
     request.bytes = size;
-    request.memory_class = class_of(phase);
+    request.memory_class = gguf_buffers_class_of(phase);
     request.tag = tag_of(request.memory_class);
     request.kind = phase->model->places.kind;
     weir_status status = weir_alloc_with(client, &request, &it->block);
@@ -187,7 +187,7 @@ static ggml_backend_buffer_t allocate(wg_phase *phase, ggml_backend_buffer_type_
 }
 
 /* The client on the device whose type that is. */
-static weir_client *client_of(const weir_engine_model *model, ggml_backend_buffer_type_t type)
+static weir_client *gguf_buffers_client_of(const weir_engine_model *model, ggml_backend_buffer_type_t type)
 {
     for (size_t i = 0; i < model->places.devices; i++)
         if (library->ggml_backend_dev_buffer_type(model->places.list[i]) == type)
@@ -206,20 +206,21 @@ static ggml_backend_buffer_t make_on_device(wg_phase *phase, const hook *of, siz
 
 static bool is_elastic(const wg_phase *phase)
 {
-    return class_of(phase) == WEIR_CLASS_KV && wg_cache_wanted(phase->model);
+    return gguf_buffers_class_of(phase) == WEIR_CLASS_KV && wg_cache_wanted(phase->model);
 }
 
 /* The original function's cudaMalloc is the model's, of this class, and may be refused. */
 static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of, size_t size)
 {
     ggml_backend_buffer_t buffer = NULL;
-    phase->scope.memory_class = class_of(phase);
+    phase->scope.memory_class = gguf_buffers_class_of(phase);
     phase->scope.tag = tag_of(phase->scope.memory_class);
     phase->scope.overruns = false;
     phase->scope.place = NULL;
     weir_status status = WEIR_OK;
     if (is_elastic(phase) && !of->of_host)
-        status = wg_cache_on_device(phase->model, client_of(phase->model, of->type), size, &phase->scope.place);
+        status =
+            wg_cache_on_device(phase->model, gguf_buffers_client_of(phase->model, of->type), size, &phase->scope.place);
     if (status == WEIR_OK || status == WEIR_ERR_UNSUPPORTED)
         buffer = make_on_device(phase, of, size);
     else
@@ -235,10 +236,10 @@ static ggml_backend_buffer_t allocate_on_host(wg_phase *phase, ggml_backend_buff
 {
     ggml_backend_buffer_t buffer = NULL;
     if (!is_elastic(phase) || phase->model->places.kind != WEIR_KIND_DEVICE)
-        return allocate(phase, buft, size);
+        return gguf_buffers_allocate(phase, buft, size);
     weir_status status = wg_cache_on_host(phase->model, buft, size, &buffer);
     if (status == WEIR_ERR_UNSUPPORTED)
-        return allocate(phase, buft, size);
+        return gguf_buffers_allocate(phase, buft, size);
     if (status != WEIR_OK)
         keep_refusal(phase, status);
     return buffer;

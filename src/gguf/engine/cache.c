@@ -79,7 +79,7 @@ bool wg_cache_grows(const weir_engine_model *model)
     return wg_cache_wanted(model) && strcasecmp(model->load.cache_memory, "promised") != 0;
 }
 
-static struct wg_cache *cache_of(weir_engine_model *model)
+static struct wg_cache *gguf_cache_of(weir_engine_model *model)
 {
     if (!model->cache) {
         model->cache = calloc(1, sizeof *model->cache);
@@ -133,7 +133,7 @@ static void forget_piece(piece *it)
 
 static piece *new_piece(weir_engine_model *model, weir_client *client)
 {
-    struct wg_cache *cache = cache_of(model);
+    struct wg_cache *cache = gguf_cache_of(model);
     piece *it = cache ? calloc(1, sizeof *it) : NULL;
     if (!it)
         return NULL;
@@ -146,7 +146,7 @@ static piece *new_piece(weir_engine_model *model, weir_client *client)
     return it;
 }
 
-static piece *piece_of(const struct wg_cache *cache, const void *address)
+static piece *cache_piece_of(const struct wg_cache *cache, const void *address)
 {
     for (piece *it = cache->pieces; it; it = it->next)
         if ((const char *)address >= it->base && (const char *)address < it->base + it->bytes)
@@ -162,7 +162,7 @@ static bool has_rows(const weir_engine_model *model, const struct ggml_tensor *t
     return (k || v) && !transposed && (uint64_t)tensor->ne[1] >= model->longest && tensor->ne[3] == 1;
 }
 
-static void note(piece *it, const struct ggml_tensor *tensor)
+static void cache_note(piece *it, const struct ggml_tensor *tensor)
 {
     rows *grown = realloc(it->tensors, (it->count + 1) * sizeof *grown);
     if (!grown) {
@@ -180,12 +180,12 @@ static void note(piece *it, const struct ggml_tensor *tensor)
 }
 
 /* ggml calls with the buffer alone, on a thread that is at work for the model. */
-static enum ggml_status note_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor)
+static enum ggml_status cache_note_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor)
 {
     weir_engine_model *model = wg_phase_model();
-    piece *it = model && model->cache ? piece_of(model->cache, tensor->data) : NULL;
+    piece *it = model && model->cache ? cache_piece_of(model->cache, tensor->data) : NULL;
     if (it && !tensor->view_src)
-        note(it, tensor);
+        cache_note(it, tensor);
     return it && it->init_tensor ? it->init_tensor(buffer, tensor) : GGML_STATUS_SUCCESS;
 }
 
@@ -228,7 +228,7 @@ weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_
     it->buffer = model->library->ggml_backend_cpu_buffer_from_ptr(it->base, bytes);
     it->buffer->buft = type;
     it->buffer->iface.free_buffer = free_on_host;
-    it->buffer->iface.init_tensor = note_tensor;
+    it->buffer->iface.init_tensor = cache_note_tensor;
     it->buffer->iface.clear = clear_on_host;
     *out = it->buffer;
     return WEIR_OK;
@@ -275,7 +275,7 @@ void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer)
         return;
     it->buffer = buffer;
     it->init_tensor = buffer->iface.init_tensor;
-    buffer->iface.init_tensor = note_tensor;
+    buffer->iface.init_tensor = cache_note_tensor;
 }
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
@@ -285,22 +285,22 @@ static size_t begin_of(const rows *tensor, uint32_t stream)
     return tensor->at + stream * tensor->stream;
 }
 
-static uint32_t stream_of(const rows *tensor, int32_t sequence)
+static uint32_t cache_stream_of(const rows *tensor, int32_t sequence)
 {
     return (uint32_t)sequence < tensor->streams ? (uint32_t)sequence : 0;
 }
 
-static weir_status commit(piece *it, const rows *tensor, int32_t sequence, uint32_t cells)
+static weir_status cache_commit(piece *it, const rows *tensor, int32_t sequence, uint32_t cells)
 {
     cells = cells < tensor->cells ? cells : tensor->cells;
-    return weir_elastic_commit(it->memory, begin_of(tensor, stream_of(tensor, sequence)), cells * tensor->row,
+    return weir_elastic_commit(it->memory, begin_of(tensor, cache_stream_of(tensor, sequence)), cells * tensor->row,
                                WEIR_STREAM_HOST);
 }
 
 /* How many cells the pages behind the first `cells` hold. */
 static uint32_t covered_by(const piece *it, const rows *tensor, int32_t sequence, uint32_t cells)
 {
-    size_t begin = begin_of(tensor, stream_of(tensor, sequence)), end = begin + cells * tensor->row;
+    size_t begin = begin_of(tensor, cache_stream_of(tensor, sequence)), end = begin + cells * tensor->row;
     end = cells ? (end + it->page - 1) / it->page * it->page : begin;
     size_t whole = (end - begin) / tensor->row;
     return whole < tensor->cells ? (uint32_t)whole : tensor->cells;
@@ -333,7 +333,7 @@ static unsigned char *needed_pages(const struct wg_cache *cache, const piece *it
         if (tensor->whole)
             need(it, tensor->at, tensor->at + tensor->bytes, pages);
         for (uint32_t s = 0; !tensor->whole && s < WG_MOST_SEQUENCES; s++) {
-            size_t begin = begin_of(tensor, stream_of(tensor, (int32_t)s));
+            size_t begin = begin_of(tensor, cache_stream_of(tensor, (int32_t)s));
             uint32_t cells = cache->cells[s] < tensor->cells ? cache->cells[s] : tensor->cells;
             need(it, begin, begin + cells * tensor->row, pages);
         }
@@ -372,7 +372,7 @@ static void release_unused(struct wg_cache *cache)
 /* ---- others need memory ------------------------------------------------------------------------------------------ */
 
 /* The thread that computes may ask for memory itself, and two that compute may ask each other: nobody waits for long. */
-static void give_up(void *user)
+static void cache_give_up(void *user)
 {
     enum { A_DECODE_MS = 100 };
     struct wg_cache *cache = user;
@@ -392,7 +392,7 @@ static weir_status listen_to(struct wg_cache *cache, weir_client *client)
     for (size_t i = 0; i < cache->listener_count; i++)
         if (cache->runtimes[i] == runtime)
             return WEIR_OK;
-    weir_status status = wt_listener_begin(runtime, give_up, cache, &cache->listeners[cache->listener_count]);
+    weir_status status = wt_listener_begin(runtime, cache_give_up, cache, &cache->listeners[cache->listener_count]);
     if (status == WEIR_OK)
         cache->runtimes[cache->listener_count++] = runtime;
     return status;
@@ -459,7 +459,7 @@ static weir_status commit_all(struct wg_cache *cache, int32_t sequence, uint32_t
     for (piece *it = cache->pieces; it && status == WEIR_OK; it = it->next)
         for (size_t i = 0; i < it->count && status == WEIR_OK; i++)
             if (!it->tensors[i].whole)
-                status = commit(it, &it->tensors[i], sequence, cells);
+                status = cache_commit(it, &it->tensors[i], sequence, cells);
     return status;
 }
 
@@ -492,7 +492,7 @@ static void look_ahead(struct wg_cache *cache, int32_t sequence)
         for (size_t i = 0; i < it->count; i++) {
             if (it->tensors[i].whole || place-- > 0)
                 continue;
-            if (commit(it, &it->tensors[i], sequence, cells) == WEIR_OK)
+            if (cache_commit(it, &it->tensors[i], sequence, cells) == WEIR_OK)
                 cache->ahead[sequence]++;
             else
                 cache->barred[sequence] = cache->covered[sequence];
@@ -525,7 +525,7 @@ void wg_cache_begin(weir_engine_model *model)
 }
 
 /* That nothing was written where there is no memory. It takes milliseconds. */
-static void check(struct wg_cache *cache)
+static void cache_check(struct wg_cache *cache)
 {
 #ifdef WEIR_INVARIANTS
     enum { EVERY = 64 };
@@ -546,7 +546,7 @@ void wg_cache_end(weir_engine_model *model)
     if (!cache)
         return;
     model->library->llama_synchronize(model->context);
-    check(cache);
+    cache_check(cache);
     for (int32_t s = 0; s < WG_MOST_SEQUENCES && !cache->broken; s++)
         if (is_near_its_end(cache, s))
             look_ahead(cache, s);
@@ -567,7 +567,7 @@ void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells)
     pthread_mutex_unlock(&cache->lock);
 }
 
-static uint64_t committed(const struct wg_cache *cache)
+static uint64_t cache_committed(const struct wg_cache *cache)
 {
     uint64_t bytes = 0;
     for (const piece *it = cache->pieces; it; it = it->next) {
@@ -587,12 +587,12 @@ uint64_t wg_cache_rest(weir_engine_model *model, bool all)
     pthread_mutex_lock(&cache->lock);
     if (!cache->computing) {
         uint32_t first = cache->cells[0];
-        before = committed(cache);
+        before = cache_committed(cache);
         cache->cells[0] = first || all ? first : 1;
         release_unused(cache);
         cache->covered[0] = first || all ? cache->covered[0] : covered_of(cache, 0, 0);
         cache->cells[0] = first;
-        after = committed(cache);
+        after = cache_committed(cache);
     }
     pthread_mutex_unlock(&cache->lock);
     return before - after;

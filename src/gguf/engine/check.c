@@ -36,7 +36,7 @@ weir_status wg_no_key(const wg_file *file, const char *name)
     return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is missing", file->path, name);
 }
 
-static const wg_key *own_key(const wg_file *file, const wg_facts *facts, const char *suffix)
+static const wg_key *gguf_check_own_key(const wg_file *file, const wg_facts *facts, const char *suffix)
 {
     char name[sizeof facts->architecture + LONGEST_SUFFIX];
     snprintf(name, sizeof name, "%s.%s", facts->architecture, suffix);
@@ -46,10 +46,10 @@ static const wg_key *own_key(const wg_file *file, const wg_facts *facts, const c
 /* ---- single values ----------------------------------------------------------------------------------------------- */
 
 /* An integer of the architecture's own. Absent: WEIR_ERR_CORRUPT when `needed`, else *value stays as it is. */
-static weir_status number(const wg_file *file, const wg_facts *facts, const char *suffix, bool needed, uint32_t least,
-                          uint32_t most, uint32_t *value)
+static weir_status gguf_check_number(const wg_file *file, const wg_facts *facts, const char *suffix, bool needed,
+                                     uint32_t least, uint32_t most, uint32_t *value)
 {
-    const wg_key *key = own_key(file, facts, suffix);
+    const wg_key *key = gguf_check_own_key(file, facts, suffix);
     if (!key && needed)
         return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s.%s' is missing", file->path, facts->architecture, suffix);
     if (!key)
@@ -65,10 +65,10 @@ static weir_status number(const wg_file *file, const wg_facts *facts, const char
     return WEIR_OK;
 }
 
-static weir_status real(const wg_file *file, const wg_facts *facts, const char *suffix, bool needed, double least,
-                        double most)
+static weir_status gguf_check_real(const wg_file *file, const wg_facts *facts, const char *suffix, bool needed,
+                                   double least, double most)
 {
-    const wg_key *key = own_key(file, facts, suffix);
+    const wg_key *key = gguf_check_own_key(file, facts, suffix);
     if (!key && needed)
         return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s.%s' is missing", file->path, facts->architecture, suffix);
     if (!key)
@@ -84,10 +84,10 @@ static weir_status real(const wg_file *file, const wg_facts *facts, const char *
 }
 
 /* A value for every layer, or one for all: `each` gets it for every layer. Absent: `each` stays as it is. */
-static weir_status per_layer(const wg_file *file, const wg_facts *facts, const char *suffix, uint32_t most,
-                             uint32_t each[MOST_LAYERS])
+static weir_status gguf_check_per_layer(const wg_file *file, const wg_facts *facts, const char *suffix, uint32_t most,
+                                        uint32_t each[MOST_LAYERS])
 {
-    const wg_key *key = own_key(file, facts, suffix);
+    const wg_key *key = gguf_check_own_key(file, facts, suffix);
     if (!key)
         return WEIR_OK;
     bool array = key->kind == WG_ARRAY;
@@ -139,13 +139,13 @@ static weir_status architecture(const wg_file *file, wg_facts *facts)
 static weir_status experts(const wg_file *file, const wg_facts *facts)
 {
     uint32_t count = 0, groups = 0, groups_used = 0, used[MOST_LAYERS] = {0}, most = 0;
-    weir_status status = number(file, facts, "expert_count", false, 0, MOST_EXPERTS, &count);
+    weir_status status = gguf_check_number(file, facts, "expert_count", false, 0, MOST_EXPERTS, &count);
     if (status == WEIR_OK)
-        status = number(file, facts, "expert_group_count", false, 0, count, &groups);
+        status = gguf_check_number(file, facts, "expert_group_count", false, 0, count, &groups);
     if (status == WEIR_OK)
-        status = number(file, facts, "expert_group_used_count", false, 0, MOST_EXPERTS, &groups_used);
+        status = gguf_check_number(file, facts, "expert_group_used_count", false, 0, MOST_EXPERTS, &groups_used);
     if (status == WEIR_OK)
-        status = per_layer(file, facts, "expert_used_count", count, used);
+        status = gguf_check_per_layer(file, facts, "expert_used_count", count, used);
     if (status != WEIR_OK)
         return status;
     for (uint32_t i = 0; i < facts->layers; i++)
@@ -164,19 +164,19 @@ static weir_status experts(const wg_file *file, const wg_facts *facts)
 static weir_status rope(const wg_file *file, const wg_facts *facts)
 {
     static const char *const kinds[] = {"none", "linear", "yarn", "longrope"};
-    const wg_key *key = own_key(file, facts, "rope.scaling.type");
+    const wg_key *key = gguf_check_own_key(file, facts, "rope.scaling.type");
     bool found = !key;
     for (size_t i = 0; key && key->kind == WG_TEXT && i < sizeof kinds / sizeof *kinds; i++)
         found = found || strcmp(key->text, kinds[i]) == 0;
     if (!found)
         return wg_bad_key(file, key, "it must be none, linear, yarn or longrope");
-    weir_status status = real(file, facts, "rope.freq_base", false, 1e-6, 1e12);
+    weir_status status = gguf_check_real(file, facts, "rope.freq_base", false, 1e-6, 1e12);
     if (status == WEIR_OK)
-        status = real(file, facts, "rope.scaling.factor", false, 0, 1e6);
+        status = gguf_check_real(file, facts, "rope.scaling.factor", false, 0, 1e6);
     if (status == WEIR_OK)
-        status = real(file, facts, "rope.scale_linear", false, 0, 1e6);
+        status = gguf_check_real(file, facts, "rope.scale_linear", false, 0, 1e6);
     if (status == WEIR_OK)
-        status = real(file, facts, "rope.scaling.attn_factor", false, 0, 1e6);
+        status = gguf_check_real(file, facts, "rope.scaling.attn_factor", false, 0, 1e6);
     return status;
 }
 
@@ -184,10 +184,10 @@ static weir_status rope(const wg_file *file, const wg_facts *facts)
 static weir_status heads(const wg_file *file, const wg_facts *facts, bool rotates)
 {
     uint32_t count[MOST_LAYERS] = {0}, kv[MOST_LAYERS];
-    weir_status status = per_layer(file, facts, "attention.head_count", MOST_HEADS, count);
+    weir_status status = gguf_check_per_layer(file, facts, "attention.head_count", MOST_HEADS, count);
     memcpy(kv, count, sizeof kv);
     if (status == WEIR_OK)
-        status = per_layer(file, facts, "attention.head_count_kv", MOST_HEADS, kv);
+        status = gguf_check_per_layer(file, facts, "attention.head_count_kv", MOST_HEADS, kv);
     for (uint32_t i = 0; status == WEIR_OK && i < facts->layers; i++)
         if (count[i] == 0 || kv[i] == 0 || kv[i] > count[i] || count[i] % kv[i] != 0)
             status = weir_fail(WEIR_ERR_CORRUPT,
@@ -197,17 +197,17 @@ static weir_status heads(const wg_file *file, const wg_facts *facts, bool rotate
     uint32_t key_length = 0, value_length = 0, rotated = 0;
     if (status == WEIR_OK && count[0] != 0) {
         key_length = value_length = facts->width / count[0];
-        if (!own_key(file, facts, "attention.key_length") && facts->width % count[0] != 0)
+        if (!gguf_check_own_key(file, facts, "attention.key_length") && facts->width % count[0] != 0)
             status = weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s.embedding_length' is %u, which %u heads do not divide",
                                file->path, facts->architecture, facts->width, count[0]);
     }
     if (status == WEIR_OK)
-        status = number(file, facts, "attention.key_length", false, 1, MOST_WIDTH, &key_length);
+        status = gguf_check_number(file, facts, "attention.key_length", false, 1, MOST_WIDTH, &key_length);
     if (status == WEIR_OK)
-        status = number(file, facts, "attention.value_length", false, 1, MOST_WIDTH, &value_length);
+        status = gguf_check_number(file, facts, "attention.value_length", false, 1, MOST_WIDTH, &value_length);
     rotated = key_length;
     if (status == WEIR_OK)
-        status = number(file, facts, "rope.dimension_count", false, 1, MOST_WIDTH, &rotated);
+        status = gguf_check_number(file, facts, "rope.dimension_count", false, 1, MOST_WIDTH, &rotated);
     if (status != WEIR_OK)
         return status;
     if (key_length != value_length || (rotates && (rotated != key_length || rotated % 2 != 0)))
@@ -221,7 +221,7 @@ static weir_status heads(const wg_file *file, const wg_facts *facts, bool rotate
 static weir_status pooling(const wg_file *file, wg_facts *facts)
 {
     facts->pooling = -1;
-    const wg_key *key = own_key(file, facts, "pooling_type");
+    const wg_key *key = gguf_check_own_key(file, facts, "pooling_type");
     if (!key)
         return WEIR_OK;
     if (key->kind != WG_U32 || key->integer > 4)
@@ -233,15 +233,15 @@ static weir_status pooling(const wg_file *file, wg_facts *facts)
 static weir_status common(const wg_file *file, wg_facts *facts)
 {
     uint32_t extra = 0, wide[MOST_LAYERS] = {0};
-    weir_status status = number(file, facts, "block_count", true, 1, MOST_LAYERS, &facts->layers);
+    weir_status status = gguf_check_number(file, facts, "block_count", true, 1, MOST_LAYERS, &facts->layers);
     if (status == WEIR_OK)
-        status = number(file, facts, "context_length", true, 1, INT32_MAX, &facts->context);
+        status = gguf_check_number(file, facts, "context_length", true, 1, INT32_MAX, &facts->context);
     if (status == WEIR_OK)
-        status = number(file, facts, "embedding_length", true, 1, MOST_WIDTH, &facts->width);
+        status = gguf_check_number(file, facts, "embedding_length", true, 1, MOST_WIDTH, &facts->width);
     if (status == WEIR_OK)
-        status = number(file, facts, "nextn_predict_layers", false, 0, facts->layers - 1, &extra);
+        status = gguf_check_number(file, facts, "nextn_predict_layers", false, 0, facts->layers - 1, &extra);
     if (status == WEIR_OK)
-        status = per_layer(file, facts, "feed_forward_length", MOST_WIDTH, wide);
+        status = gguf_check_per_layer(file, facts, "feed_forward_length", MOST_WIDTH, wide);
     if (status == WEIR_OK)
         status = experts(file, facts);
     if (status == WEIR_OK)
@@ -252,12 +252,12 @@ static weir_status common(const wg_file *file, wg_facts *facts)
 static weir_status own_rules(const wg_file *file, const wg_facts *facts)
 {
     bool bert = strcmp(facts->architecture, "bert") == 0;
-    weir_status status = real(file, facts, "attention.layer_norm_epsilon", bert, 0, 1);
+    weir_status status = gguf_check_real(file, facts, "attention.layer_norm_epsilon", bert, 0, 1);
     if (status == WEIR_OK)
-        status = real(file, facts, "attention.layer_norm_rms_epsilon", !bert, 0, 1);
+        status = gguf_check_real(file, facts, "attention.layer_norm_rms_epsilon", !bert, 0, 1);
     if (status == WEIR_OK)
         status = heads(file, facts, !bert);
-    const wg_key *causal = own_key(file, facts, "attention.causal");
+    const wg_key *causal = gguf_check_own_key(file, facts, "attention.causal");
     if (status == WEIR_OK && causal && causal->kind != WG_BOOL)
         status = wg_bad_key(file, causal, "it must be a bool");
     /* A causal bert has no cache to look back into, and a llama that sees ahead has one too few: both end in

@@ -15,16 +15,16 @@ static bool multiplies(uint32_t type)
     return !(type == 9 || type == 15 || (type >= 24 && type <= 28));
 }
 
-static bool ends_with(const char *text, const char *end)
+static bool check_tensors_ends_with(const char *text, const char *end)
 {
     size_t all = strlen(text), part = strlen(end);
     return all >= part && strcmp(text + all - part, end) == 0;
 }
 
 /* Everything that is added or scaled by must be f32; everything that is multiplied, a type that can be. */
-static weir_status type_of(const wg_file *file, const wg_tensor *tensor)
+static weir_status check_tensors_type_of(const wg_file *file, const wg_tensor *tensor)
 {
-    bool plain = tensor->dims == 1 || ends_with(tensor->name, ".bias") ||
+    bool plain = tensor->dims == 1 || check_tensors_ends_with(tensor->name, ".bias") ||
                  strcmp(tensor->name, "token_types.weight") == 0 || strstr(tensor->name, "norm") ||
                  strncmp(tensor->name, "rope_", 5) == 0;
     if (plain && tensor->type != TYPE_F32)
@@ -71,6 +71,6 @@ weir_status wg_check_tensors(const wg_file *file, const wg_facts *facts)
     if (status == WEIR_OK)
         status = layers(file, facts, bert ? bert_norms : llama_norms);
     for (size_t i = 0; i < file->tensor_count && status == WEIR_OK; i++)
-        status = type_of(file, &file->tensors[i]);
+        status = check_tensors_type_of(file, &file->tensors[i]);
     return status;
 }

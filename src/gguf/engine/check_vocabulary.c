@@ -84,7 +84,8 @@ static weir_status unique(const wg_file *file, const wg_key *key)
     return status;
 }
 
-static weir_status beside(const wg_file *file, const char *name, uint32_t element, uint32_t other, uint64_t count)
+static weir_status check_vocabulary_beside(const wg_file *file, const char *name, uint32_t element, uint32_t other,
+                                           uint64_t count)
 {
     const wg_key *key = wi_gguf_file_key(file, name);
     if (!key)
@@ -128,7 +129,7 @@ static const standard *standard_of(const char *model)
     return it;
 }
 
-static bool is_on(const wg_file *file, const char *name, bool otherwise)
+static bool check_vocabulary_is_on(const wg_file *file, const char *name, bool otherwise)
 {
     const wg_key *key = wi_gguf_file_key(file, name);
     return key && key->kind == WG_BOOL ? key->integer != 0 : otherwise;
@@ -154,14 +155,14 @@ static weir_status specials(const wg_file *file, const char *model, uint64_t cou
     const standard *usual = standard_of(model);
     bool bert = strcmp(model, "bert") == 0;
     bool named = wi_gguf_file_key(file, "tokenizer.ggml.bos_token_id") != NULL;
-    bool bos = bert || (named && is_on(file, "tokenizer.ggml.add_bos_token", usual->adds_bos));
+    bool bos = bert || (named && check_vocabulary_is_on(file, "tokenizer.ggml.add_bos_token", usual->adds_bos));
     weir_status status = special(file, "tokenizer.ggml.bos_token_id", usual->bos, bos, count);
     if (status == WEIR_OK)
         status = special(file, "tokenizer.ggml.seperator_token_id", usual->separator, bert, count);
     if (status == WEIR_OK)
         status = special(file, "tokenizer.ggml.unknown_token_id", usual->unknown, bert, count);
     bool ends = wi_gguf_file_key(file, "tokenizer.ggml.eos_token_id") != NULL &&
-                is_on(file, "tokenizer.ggml.add_eos_token", usual->adds_eos);
+                check_vocabulary_is_on(file, "tokenizer.ggml.add_eos_token", usual->adds_eos);
     return status == WEIR_OK ? special(file, "tokenizer.ggml.eos_token_id", usual->eos, ends, count) : status;
 }
 
@@ -182,8 +183,8 @@ weir_status wg_check_vocabulary(const wg_file *file, wg_facts *facts)
     facts->tokens = (uint32_t)tokens->count;
     weir_status status = unique(file, tokens);
     if (status == WEIR_OK)
-        status = beside(file, "tokenizer.ggml.scores", WG_F32, WG_I32, tokens->count);
+        status = check_vocabulary_beside(file, "tokenizer.ggml.scores", WG_F32, WG_I32, tokens->count);
     if (status == WEIR_OK)
-        status = beside(file, "tokenizer.ggml.token_type", WG_I32, WG_I32, tokens->count);
+        status = check_vocabulary_beside(file, "tokenizer.ggml.token_type", WG_I32, WG_I32, tokens->count);
     return status == WEIR_OK ? specials(file, model->text, tokens->count) : status;
 }

@@ -19,7 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept files[KEPT]; /* guarded by the lock */
 static size_t next_place;
 
-static bool recall(const char *path, wg_facts *facts, wg_hyper *hyper)
+static bool gguf_checked_recall(const char *path, wg_facts *facts, wg_hyper *hyper)
 {
     struct stat about;
     bool found = false;
@@ -40,7 +40,7 @@ static bool recall(const char *path, wg_facts *facts, wg_hyper *hyper)
 }
 
 /* Takes `hyper` over. */
-static void keep(const wi_stamp *stamp, const wg_facts *facts, wg_hyper *hyper)
+static void gguf_checked_keep(const wi_stamp *stamp, const wg_facts *facts, wg_hyper *hyper)
 {
     pthread_mutex_lock(&lock);
     kept *place = &files[next_place++ % KEPT];
@@ -51,7 +51,7 @@ static void keep(const wi_stamp *stamp, const wg_facts *facts, wg_hyper *hyper)
 }
 
 /* What memory depends on is read at the same time, from the same file; a load goes on without it. */
-static weir_status read_file(const wg_file *file, wg_facts *facts, wg_hyper *wanted)
+static weir_status gguf_checked_read_file(const wg_file *file, wg_facts *facts, wg_hyper *wanted)
 {
     struct stat about;
     wg_hyper *hyper = malloc(sizeof *hyper);
@@ -66,7 +66,7 @@ static weir_status read_file(const wg_file *file, wg_facts *facts, wg_hyper *wan
     if (wanted && told == WEIR_OK)
         *wanted = *hyper;
     if (told == WEIR_OK && stamp.settled)
-        keep(&stamp, facts, hyper);
+        gguf_checked_keep(&stamp, facts, hyper);
     else
         free(hyper);
     return wanted ? told : WEIR_OK;
@@ -75,13 +75,13 @@ static weir_status read_file(const wg_file *file, wg_facts *facts, wg_hyper *wan
 weir_status wg_check_once(const char *path, wg_facts *facts, wg_hyper *hyper)
 {
     wg_file file;
-    if (recall(path, facts, hyper))
+    if (gguf_checked_recall(path, facts, hyper))
         return WEIR_OK;
     *facts = (wg_facts){.pooling = -1};
     weir_status status = wi_gguf_file_open(path, &file);
     if (status != WEIR_OK)
         return status;
-    status = read_file(&file, facts, hyper);
+    status = gguf_checked_read_file(&file, facts, hyper);
     wi_gguf_file_close(&file);
     return status;
 }

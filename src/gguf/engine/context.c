@@ -20,16 +20,16 @@ static const named attentions[] = {{"", LLAMA_FLASH_ATTN_TYPE_AUTO},
 
 static const named cache_memories[] = {{"", 0}, {"whole", 0}, {"elastic", 0}, {"promised", 0}};
 
-static const named *find(const named *list, size_t count, const char *name)
+static const named *context_find(const named *list, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (strcasecmp(list[i].name, name) == 0)
             return &list[i];
     return NULL;
 }
-#define FIND(list, name) find(list, sizeof list / sizeof *(list), name)
+#define FIND(list, name) context_find(list, sizeof list / sizeof *(list), name)
 
-static weir_status check_cache(const char *key, const char *name)
+static weir_status context_check_cache(const char *key, const char *name)
 {
     if (FIND(cache_types, name))
         return WEIR_OK;
@@ -51,9 +51,9 @@ weir_status wg_context_check(const wg_load_settings *load, const char *path)
     if (!FIND(cache_memories, load->cache_memory))
         return weir_fail(WEIR_ERR_INVALID, "the setting 'cache_memory' is elastic, promised or whole, not '%s'",
                          load->cache_memory);
-    weir_status status = check_cache("cache_k", load->cache_k);
+    weir_status status = context_check_cache("cache_k", load->cache_k);
     if (status == WEIR_OK)
-        status = check_cache("cache_v", load->cache_v);
+        status = context_check_cache("cache_v", load->cache_v);
     if (status != WEIR_OK)
         return status;
     /* Without flash attention values lie transposed in the cache, and a block of a quantised type needs a row. */

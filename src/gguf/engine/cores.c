@@ -50,7 +50,7 @@ void wg_cores_close(weir_engine_model *model)
     model->cores = NULL;
 }
 
-static void make_pool(void *user)
+static void gguf_cores_make_pool(void *user)
 {
     weir_engine_model *model = user;
     struct ggml_threadpool_params params = model->library->ggml_threadpool_params_default(model->pool_threads);
@@ -66,7 +66,7 @@ static void need_pool(weir_engine_model *model, int threads)
         return;
     int most = wg_threads(model);
     model->pool_threads = threads > most ? threads : most;
-    if (!wg_guarded(make_pool, model, thrown, sizeof thrown))
+    if (!wg_guarded(gguf_cores_make_pool, model, thrown, sizeof thrown))
         model->pool = NULL;
 }
 

@@ -128,7 +128,7 @@ weir_status wg_devices_needs(char *missing, size_t capacity)
     return WEIR_ERR_NOT_FOUND;
 }
 
-static weir_status open_library(const char *directory)
+static weir_status gguf_devices_open_library(const char *directory)
 {
     char path[600];
     if (handle && !directory[0])
@@ -186,7 +186,7 @@ static weir_status begin_redirect(weir_client *client)
 }
 
 /* Has the redirect serve the client's device, by a client of the same runtime. */
-static weir_status serve(weir_client *client)
+static weir_status gguf_devices_serve(weir_client *client)
 {
     weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     weir_client *there = redirect ? wi_cuda_redirect_client(redirect, weir_client_runtime(client)) : NULL;
@@ -228,7 +228,7 @@ typedef struct finding {
 } finding;
 
 /* llama.cpp numbers devices as CUDA does, and weir as well. */
-static void find_devices(void *user)
+static void gguf_devices_find_devices(void *user)
 {
     finding *it = user;
     const wg_library *lib = it->library;
@@ -261,12 +261,12 @@ weir_status wg_devices_open(const wg_library *library, const char *directory, wg
     if (places->devices == 0)
         return WEIR_OK;
     pthread_mutex_lock(&lock);
-    weir_status status = open_library(directory);
+    weir_status status = gguf_devices_open_library(directory);
     for (size_t i = 0; i < places->devices && status == WEIR_OK; i++)
-        status = serve(places->clients[i]);
+        status = gguf_devices_serve(places->clients[i]);
     if (status == WEIR_OK) {
         wg_log_forget();
-        if (!wg_guarded(find_devices, &it, thrown, sizeof thrown))
+        if (!wg_guarded(gguf_devices_find_devices, &it, thrown, sizeof thrown))
             it.status = weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot begin with CUDA: %s", thrown);
         status = it.status;
     }

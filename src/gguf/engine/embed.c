@@ -23,8 +23,8 @@ static void drop_texts(texts *it)
     free(it->ends);
 }
 
-static weir_status add_text(const weir_engine_model *model, const wg_run_settings *settings, const int32_t *tokens,
-                            size_t count, texts *to)
+static weir_status embed_add_text(const weir_engine_model *model, const wg_run_settings *settings,
+                                  const int32_t *tokens, size_t count, texts *to)
 {
     if (count == 0)
         return weir_fail(WEIR_ERR_INVALID, "text %zu has no tokens", to->count + 1);
@@ -61,8 +61,8 @@ static weir_status add_text(const weir_engine_model *model, const wg_run_setting
     return WEIR_OK;
 }
 
-static weir_status read_lines(const weir_engine_model *model, const wg_run_settings *settings, const weir_tensor *input,
-                              texts *to)
+static weir_status embed_read_lines(const weir_engine_model *model, const wg_run_settings *settings,
+                                    const weir_tensor *input, texts *to)
 {
     const char *text = input->data, *end = text + input->bytes;
     weir_status status = WEIR_OK;
@@ -74,15 +74,15 @@ static weir_status read_lines(const weir_engine_model *model, const wg_run_setti
         int32_t *tokens = NULL;
         status = wg_tokenize(model, line, bytes, true, false, &tokens, &count);
         if (status == WEIR_OK)
-            status = add_text(model, settings, tokens, count, to);
+            status = embed_add_text(model, settings, tokens, count, to);
         free(tokens);
         line += bytes + 1;
     }
     return status;
 }
 
-static weir_status read_rows(const weir_engine_model *model, const wg_run_settings *settings, const weir_tensor *input,
-                             texts *to)
+static weir_status embed_read_rows(const weir_engine_model *model, const wg_run_settings *settings,
+                                   const weir_tensor *input, texts *to)
 {
     size_t rows = input->rank == 2 ? (size_t)input->shape[0] : 1;
     size_t columns = (size_t)input->shape[input->rank - 1];
@@ -96,7 +96,7 @@ static weir_status read_rows(const weir_engine_model *model, const wg_run_settin
             if (tokens[i] == -1)
                 status = weir_fail(WEIR_ERR_INVALID, "the input 'tokens' has a -1 before the end of row %zu", row);
         if (status == WEIR_OK)
-            status = add_text(model, settings, tokens, count, to);
+            status = embed_add_text(model, settings, tokens, count, to);
     }
     return status;
 }
@@ -112,7 +112,7 @@ typedef struct call {
     int code;
 } call;
 
-static void fill(call *it)
+static void embed_fill(call *it)
 {
     struct llama_batch *batch = &it->batch;
     size_t begin = it->first ? it->all->ends[it->first - 1] : 0;
@@ -130,7 +130,7 @@ static void fill(call *it)
     }
 }
 
-static void compute(void *user)
+static void embed_compute(void *user)
 {
     call *it = user;
     const wg_library *lib = it->model->library;
@@ -153,13 +153,13 @@ static weir_status make_call(call *it)
     char thrown[512] = "";
     wg_phase phase;
     wg_log_forget();
-    fill(it);
+    embed_fill(it);
     weir_status status = wg_cache_grow(it->model, 0, (uint32_t)it->batch.n_tokens);
     if (status != WEIR_OK)
         return status;
     wg_cache_begin(it->model);
     wg_phase_begin(&phase, WG_RUNNING, it->model);
-    bool whole = wg_guarded(compute, it, thrown, sizeof thrown);
+    bool whole = wg_guarded(embed_compute, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     wg_cache_end(it->model);
     wg_cache_shrink(it->model, 0, 0);
@@ -171,7 +171,7 @@ static weir_status make_call(call *it)
     return it->code == 0 ? WEIR_OK : wg_run_failed(it->model, &phase, it->code);
 }
 
-static bool is_stopped(void *user)
+static bool embed_is_stopped(void *user)
 {
     const wg_run *run = user;
     return atomic_load(&run->stop);
@@ -189,7 +189,7 @@ static weir_status call_all(weir_engine_model *model, const texts *all, float *v
             if (it.past - it.first == WG_EMBED_SEQUENCES || all->ends[it.past] - begin > model->pack)
                 break;
         it.out = vectors + it.first * model->width;
-        status = is_stopped(run) ? WEIR_ERR_CANCELLED : wg_cores_take(model, is_stopped, run, &leased);
+        status = embed_is_stopped(run) ? WEIR_ERR_CANCELLED : wg_cores_take(model, embed_is_stopped, run, &leased);
         if (status == WEIR_OK)
             status = make_call(&it);
         it.first = it.past;
@@ -244,7 +244,8 @@ weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, 
     texts all = {0};
     weir_status status = wg_the_inputs(model, inference, &in);
     if (status == WEIR_OK)
-        status = in.text ? read_lines(model, settings, in.text, &all) : read_rows(model, settings, in.tokens, &all);
+        status = in.text ? embed_read_lines(model, settings, in.text, &all)
+                         : embed_read_rows(model, settings, in.tokens, &all);
     if (status == WEIR_OK)
         status = embed_all(model, settings, &all, run, out);
     if (status == WEIR_OK)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static weir_status check_room(const wg_generation *it)
+static weir_status gguf_generate_check_room(const wg_generation *it)
 {
     uint64_t wanted = (uint64_t)it->settings->tokens, room = it->model->longest;
     /* The last token made is handed out, and never computed with. */
@@ -70,7 +70,7 @@ static weir_status make_top_texts(const wg_generation *it, top_texts *out)
     return whole ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for the texts of %zu tokens", count);
 }
 
-static weir_status hand_out(wg_generation *it, weir_outputs *out)
+static weir_status gguf_generate_hand_out(wg_generation *it, weir_outputs *out)
 {
     const wt_answer *made = &it->answer;
     const int32_t prompt = (int32_t)it->prompt.count;
@@ -123,7 +123,7 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     if (own.tokens < 0)
         own.tokens = model->longest > it->prompt.count ? (int64_t)(model->longest - it->prompt.count) + 1 : 1;
     if (status == WEIR_OK)
-        status = check_room(it);
+        status = gguf_generate_check_room(it);
     if (status == WEIR_OK)
         status = wt_answer_make(settings->stop, (size_t)own.tokens, (size_t)settings->logprobs, &it->answer);
     if (status == WEIR_OK)
@@ -133,7 +133,7 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     if (status == WEIR_OK)
         status = wg_batch_run(it);
     if (status == WEIR_OK)
-        status = hand_out(it, out);
+        status = gguf_generate_hand_out(it, out);
     *tokens_in = it->prompt.count - it->prompt.restored;
     *tokens_out = it->answer.count;
     wg_sampler_drop(model, &it->sampler);

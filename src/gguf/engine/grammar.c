@@ -46,7 +46,7 @@ typedef struct reading {
     int *waiting, waiting_count, numbers;
 } reading;
 
-static bool is(reading *it, const char *wrong)
+static bool grammar_is(reading *it, const char *wrong)
 {
     if (!it->wrong)
         it->wrong = wrong;
@@ -55,12 +55,12 @@ static bool is(reading *it, const char *wrong)
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-static bool is_word(char c)
+static bool grammar_is_word(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
 }
 
-static void skip_space(reading *it, bool lines)
+static void grammar_skip_space(reading *it, bool lines)
 {
     while (*it->at == ' ' || *it->at == '\t' || *it->at == '#' || (lines && (*it->at == '\r' || *it->at == '\n'))) {
         if (*it->at == '#')
@@ -74,7 +74,7 @@ static bool read_hex(reading *it, int digits)
 {
     for (int i = 0; i < digits; i++, it->at++)
         if (!*it->at || !strchr("0123456789abcdefABCDEF", *it->at))
-            return is(it, "a hexadecimal digit is missing");
+            return grammar_is(it, "a hexadecimal digit is missing");
     return true;
 }
 
@@ -82,11 +82,11 @@ static bool read_char(reading *it)
 {
     unsigned char c = (unsigned char)*it->at;
     if (!c)
-        return is(it, "the end of the text comes too early");
+        return grammar_is(it, "the end of the text comes too early");
     if (c == '\\') {
         char escape = it->at[1];
         if (!escape || !strchr("xuUtrn\\\"[]-", escape))
-            return is(it, "no such escape");
+            return grammar_is(it, "no such escape");
         it->at += 2;
         return escape == 'x'   ? read_hex(it, 2)
                : escape == 'u' ? read_hex(it, 4)
@@ -99,11 +99,11 @@ static bool read_char(reading *it)
     return true;
 }
 
-static bool read_number(reading *it, int64_t *out)
+static bool grammar_read_number(reading *it, int64_t *out)
 {
     *out = 0;
     if (*it->at < '0' || *it->at > '9')
-        return is(it, "a number is missing");
+        return grammar_is(it, "a number is missing");
     for (; *it->at >= '0' && *it->at <= '9'; it->at++)
         *out = *out > INT32_MAX ? *out : *out * 10 + (*it->at - '0');
     return true;
@@ -112,10 +112,10 @@ static bool read_number(reading *it, int64_t *out)
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 /* All three lists have as many places as the text has bytes, so that they need not grow. */
-static int add_node(reading *it, const char *name, int bytes)
+static int grammar_add_node(reading *it, const char *name, int bytes)
 {
     if (it->node_count == MOST_NODES) {
-        is(it, "there are more than 4096 rules and groups");
+        grammar_is(it, "there are more than 4096 rules and groups");
         return 0;
     }
     it->nodes[it->node_count] = (node){.name = name, .name_bytes = bytes, .first = -1, .last = -1, .number = -1};
@@ -127,7 +127,7 @@ static int rule_named(reading *it, const char *name, int bytes)
     for (int i = 0; i < it->node_count; i++)
         if (it->nodes[i].name_bytes == bytes && memcmp(it->nodes[i].name, name, (size_t)bytes) == 0)
             return i;
-    return add_node(it, name, bytes);
+    return grammar_add_node(it, name, bytes);
 }
 
 static int add_alternative(reading *it, int owner)
@@ -143,7 +143,7 @@ static int add_alternative(reading *it, int owner)
     return place;
 }
 
-static item *add_item(reading *it, int owner, int of, int64_t elements)
+static item *grammar_add_item(reading *it, int owner, int of, int64_t elements)
 {
     int place = it->item_count++;
     alternative *to = &it->alternatives[owner];
@@ -168,7 +168,7 @@ static bool read_literal(reading *it, int owner)
         if (!read_char(it))
             return false;
     it->at++;
-    add_item(it, owner, -1, count);
+    grammar_add_item(it, owner, -1, count);
     return true;
 }
 
@@ -187,7 +187,7 @@ static bool read_range(reading *it, int owner)
         }
     }
     it->at++;
-    add_item(it, owner, -1, count);
+    grammar_add_item(it, owner, -1, count);
     return true;
 }
 
@@ -197,44 +197,44 @@ static bool read_token(reading *it, int owner)
     it->at += *it->at == '!';
     const char *begin = it->at;
     if (*it->at != '<')
-        return is(it, "a token in <> is missing");
+        return grammar_is(it, "a token in <> is missing");
     int64_t number = 0;
     if (it->at[1] == '[') {
         it->at += 2;
-        if (!read_number(it, &number))
+        if (!grammar_read_number(it, &number))
             return false;
         if (number >= it->tokens->count)
-            return is(it, "no such token");
+            return grammar_is(it, "no such token");
         if (it->at[0] != ']' || it->at[1] != '>')
-            return is(it, "']>' is missing");
+            return grammar_is(it, "']>' is missing");
         it->at += 2;
     } else {
         it->at += strcspn(it->at, ">");
         if (*it->at != '>')
-            return is(it, "'>' is missing");
+            return grammar_is(it, "'>' is missing");
         it->at++;
         if (!it->tokens->is_one(it->tokens->user, begin, (size_t)(it->at - begin)))
-            return is(it, "this is not one token");
+            return grammar_is(it, "this is not one token");
     }
-    add_item(it, owner, -1, 1);
+    grammar_add_item(it, owner, -1, 1);
     return true;
 }
 
 static bool read_group(reading *it, int owner)
 {
     if (it->nested == MOST_NESTED)
-        return is(it, "parentheses are nested too deep");
+        return grammar_is(it, "parentheses are nested too deep");
     it->nested++;
     it->at++;
-    skip_space(it, true);
-    int group = add_node(it, "", -1);
+    grammar_skip_space(it, true);
+    int group = grammar_add_node(it, "", -1);
     if (it->wrong || !read_alternatives(it, group, true))
         return false;
     if (*it->at != ')')
-        return is(it, "')' is missing");
+        return grammar_is(it, "')' is missing");
     it->at++;
     it->nested--;
-    add_item(it, owner, group, 1);
+    grammar_add_item(it, owner, group, 1);
     return true;
 }
 
@@ -242,29 +242,29 @@ static bool read_group(reading *it, int owner)
 
 static bool read_bounds(reading *it, bool lines, int64_t *least, int64_t *most)
 {
-    skip_space(it, lines);
-    if (!read_number(it, least))
+    grammar_skip_space(it, lines);
+    if (!grammar_read_number(it, least))
         return false;
-    skip_space(it, lines);
+    grammar_skip_space(it, lines);
     *most = *least;
     if (*it->at == ',') {
         it->at++;
-        skip_space(it, lines);
+        grammar_skip_space(it, lines);
         *most = UNBOUNDED;
-        if (*it->at >= '0' && *it->at <= '9' && !read_number(it, most))
+        if (*it->at >= '0' && *it->at <= '9' && !grammar_read_number(it, most))
             return false;
-        skip_space(it, lines);
+        grammar_skip_space(it, lines);
     }
     if (*it->at != '}')
-        return is(it, "'}' is missing");
+        return grammar_is(it, "'}' is missing");
     it->at++;
     if (*least > MOST_TIMES || *most > MOST_TIMES)
-        return is(it, "more than 2000 repetitions");
-    return *most == UNBOUNDED || *most >= *least || is(it, "fewer repetitions at most than at least");
+        return grammar_is(it, "more than 2000 repetitions");
+    return *most == UNBOUNDED || *most >= *least || grammar_is(it, "fewer repetitions at most than at least");
 }
 
 /* Every repetition copies what it repeats. */
-static bool repeat(reading *it, item *what, int64_t least, int64_t most)
+static bool grammar_repeat(reading *it, item *what, int64_t least, int64_t most)
 {
     int64_t times = most != UNBOUNDED ? most : least;
     what->optional = what->optional || least == 0;
@@ -275,7 +275,7 @@ static bool repeat(reading *it, item *what, int64_t least, int64_t most)
     else
         what->times *= most > 0 ? most : 1;
     if (what->elements > MOST_ELEMENTS || what->times > MOST_ELEMENTS)
-        return is(it, "the repetitions make too much of it");
+        return grammar_is(it, "the repetitions make too much of it");
     return true;
 }
 
@@ -284,10 +284,10 @@ static bool read_repetition(reading *it, int owner, bool lines)
     int64_t least = *it->at == '+', most = *it->at == '?' ? 1 : UNBOUNDED;
     int last = it->alternatives[owner].last;
     if (last < 0 || it->items[last].elements == 0)
-        return is(it, "there is nothing to repeat");
+        return grammar_is(it, "there is nothing to repeat");
     if (*it->at++ == '{' && !read_bounds(it, lines, &least, &most))
         return false;
-    return repeat(it, &it->items[last], least, most);
+    return grammar_repeat(it, &it->items[last], least, most);
 }
 
 /* ---- sequences and rules ----------------------------------------------------------------------------------------- */
@@ -308,16 +308,16 @@ static bool read_item(reading *it, int owner, bool nested)
         read_repetition(it, owner, nested);
     else if (c == '.') {
         it->at++;
-        add_item(it, owner, -1, 1);
-    } else if (is_word(c)) {
+        grammar_add_item(it, owner, -1, 1);
+    } else if (grammar_is_word(c)) {
         const char *name = it->at;
-        while (is_word(*it->at))
+        while (grammar_is_word(*it->at))
             it->at++;
-        add_item(it, owner, rule_named(it, name, (int)(it->at - name)), 1);
+        grammar_add_item(it, owner, rule_named(it, name, (int)(it->at - name)), 1);
     } else {
         return false;
     }
-    skip_space(it, nested);
+    grammar_skip_space(it, nested);
     return true;
 }
 
@@ -327,39 +327,39 @@ static bool read_alternatives(reading *it, int owner, bool nested)
         int here = add_alternative(it, owner);
         while (!it->wrong && read_item(it, here, nested))
             if (it->elements > MOST_ELEMENTS)
-                return is(it, "the grammar is too large with its repetitions");
+                return grammar_is(it, "the grammar is too large with its repetitions");
         if (it->wrong || *it->at != '|')
             return !it->wrong;
         it->at++;
-        skip_space(it, true);
+        grammar_skip_space(it, true);
     }
 }
 
 static bool read_rule(reading *it)
 {
     const char *name = it->at;
-    while (is_word(*it->at))
+    while (grammar_is_word(*it->at))
         it->at++;
     if (it->at == name)
-        return is(it, "the name of a rule is missing");
+        return grammar_is(it, "the name of a rule is missing");
     int rule = rule_named(it, name, (int)(it->at - name));
-    skip_space(it, false);
+    grammar_skip_space(it, false);
     if (strncmp(it->at, "::=", 3) != 0)
-        return is(it, "'::=' is missing");
+        return grammar_is(it, "'::=' is missing");
     it->at += 3;
-    skip_space(it, true);
+    grammar_skip_space(it, true);
     it->nodes[rule].first = it->nodes[rule].last = -1;
     if (it->wrong || !read_alternatives(it, rule, false))
         return false;
     if (*it->at && *it->at != '\r' && *it->at != '\n')
-        return is(it, "the end of the line is missing");
-    skip_space(it, true);
+        return grammar_is(it, "the end of the line is missing");
+    grammar_skip_space(it, true);
     return true;
 }
 
 static bool read_rules(reading *it)
 {
-    skip_space(it, true);
+    grammar_skip_space(it, true);
     while (*it->at)
         if (!read_rule(it))
             return false;
@@ -393,13 +393,13 @@ static void find_nullable(reading *it)
     }
 }
 
-static bool walk(reading *it, int place, int depth);
+static bool grammar_walk(reading *it, int place, int depth);
 
 /* One step to the left, from a node to one that its text may begin with. */
 static bool walk_to(reading *it, int from, int to, int depth)
 {
     if (it->nodes[to].number < 0) {
-        if (!walk(it, to, depth + 1))
+        if (!grammar_walk(it, to, depth + 1))
             return false;
         if (it->nodes[to].low < it->nodes[from].low)
             it->nodes[from].low = it->nodes[to].low;
@@ -439,19 +439,19 @@ static bool count_left(reading *it, int from, const item *step, bool last, int d
     (void)depth;
     if (to->waits) {
         it->at = it->nodes[from].name_bytes > 0 ? it->nodes[from].name : it->at;
-        return last || is(it, "a left recursion: a rule begins with itself");
+        return last || grammar_is(it, "a left recursion: a rule begins with itself");
     }
     uint64_t times = to->nullable && step->times > 1 ? (uint64_t)step->times : 1;
     it->nodes[from].paths += to->paths * times;
-    return it->nodes[from].paths <= MOST_PATHS || is(it, "its beginning has too many ways to be read");
+    return it->nodes[from].paths <= MOST_PATHS || grammar_is(it, "its beginning has too many ways to be read");
 }
 
 /* Tarjan's: those that wait above a node, when it is left and nothing below it is reached, are one circle with it. */
-static bool walk(reading *it, int place, int depth)
+static bool grammar_walk(reading *it, int place, int depth)
 {
     node *here = &it->nodes[place];
     if (depth > MOST_DEPTH)
-        return is(it, "the rules follow one another too deep");
+        return grammar_is(it, "the rules follow one another too deep");
     here->number = here->low = it->numbers++;
     here->waits = true;
     here->paths = 1;
@@ -485,21 +485,21 @@ static bool check_rules(reading *it)
         has_root = has_root || (one->name_bytes == 4 && memcmp(one->name, "root", 4) == 0);
         if (one->first < 0) {
             it->at = one->name;
-            return is(it, "a rule of this name is missing");
+            return grammar_is(it, "a rule of this name is missing");
         }
     }
     if (!has_root)
-        return is(it, "the rule 'root' is missing");
+        return grammar_is(it, "the rule 'root' is missing");
     find_nullable(it);
     for (int i = 0; i < it->node_count; i++)
-        if (it->nodes[i].number < 0 && !walk(it, i, 0))
+        if (it->nodes[i].number < 0 && !grammar_walk(it, i, 0))
             return false;
     return true;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static weir_status explain(const reading *it)
+static weir_status grammar_explain(const reading *it)
 {
     size_t line = 1;
     for (const char *at = it->text; at < it->at; at++)
@@ -523,7 +523,7 @@ weir_status wg_grammar_check(const char *grammar, const wg_grammar_tokens *token
     if (!it.nodes || !it.waiting || !it.alternatives || !it.items)
         status = weir_fail(WEIR_ERR_SYSTEM, "no memory to read a grammar of %zu bytes", bytes);
     else if (!read_rules(&it) || !check_rules(&it))
-        status = explain(&it);
+        status = grammar_explain(&it);
     free(it.nodes);
     free(it.waiting);
     free(it.alternatives);

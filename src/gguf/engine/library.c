@@ -62,7 +62,7 @@ weir_status wg_check_mark(const char *directory)
     return WEIR_OK;
 }
 
-static bool find_library(const char *directory, char *path, size_t capacity)
+static bool gguf_library_find_library(const char *directory, char *path, size_t capacity)
 {
     static const char *const places[] = {"lib/libllama.so", "libllama.so"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -73,7 +73,7 @@ static bool find_library(const char *directory, char *path, size_t capacity)
     return false;
 }
 
-static weir_status take_functions(wg_library *it)
+static weir_status gguf_library_take_functions(wg_library *it)
 {
     const char *missing = NULL;
 #define WG_TAKE(name)                                                                                                  \
@@ -93,7 +93,7 @@ static weir_status take_functions(wg_library *it)
 }
 
 /* The defaults of the two parameter structures, at both of their ends: another layout would show. */
-static bool same_layout(const wg_library *it)
+static bool gguf_library_same_layout(const wg_library *it)
 {
     struct llama_model_params model = it->llama_model_default_params();
     struct llama_context_params context = it->llama_context_default_params();
@@ -126,7 +126,7 @@ static weir_status same_family(const wg_library *it)
 
 static weir_status recognise(wg_library *it)
 {
-    weir_status status = take_functions(it);
+    weir_status status = gguf_library_take_functions(it);
     if (status == WEIR_OK)
         status = same_family(it);
     if (status != WEIR_OK)
@@ -140,7 +140,7 @@ static weir_status recognise(wg_library *it)
                          "llama.cpp " WG_LLAMA_VERSION " with ggml " WG_GGML_VERSION " of commit " WG_LLAMA_COMMIT
                          " and takes no other: run " WEIR_ENGINES_COMMAND,
                          it->file, llama, ggml, commit);
-    if (!same_layout(it))
+    if (!gguf_library_same_layout(it))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s calls itself commit %s, but its parameters are laid out otherwise than in "
                          "the headers this plug-in was compiled against; run " WEIR_ENGINES_COMMAND,
@@ -149,14 +149,14 @@ static weir_status recognise(wg_library *it)
     return WEIR_OK;
 }
 
-static weir_status open_library(const char *directory, wg_library *it)
+static weir_status gguf_library_open_library(const char *directory, wg_library *it)
 {
     char store[600];
     if (!directory[0]) {
         wg_store_directory("engines/llama/" WG_LLAMA_COMMIT, store, sizeof store);
         directory = store;
     }
-    if (!find_library(directory, it->file, sizeof it->file))
+    if (!gguf_library_find_library(directory, it->file, sizeof it->file))
         return weir_fail(WEIR_ERR_NOT_FOUND,
                          "llama.cpp is not here: no libllama.so in %s or in its lib/; run " WEIR_ENGINES_COMMAND
                          " llama, or name a directory with commit " WG_LLAMA_COMMIT " by the setting 'llama'",
@@ -181,8 +181,8 @@ static weir_status same_place(const char *directory)
     char path[600], wanted[4096], have[4096];
     if (!directory[0])
         return WEIR_OK;
-    if (find_library(directory, path, sizeof path) && realpath(path, wanted) && realpath(library.file, have) &&
-        strcmp(wanted, have) == 0)
+    if (gguf_library_find_library(directory, path, sizeof path) && realpath(path, wanted) &&
+        realpath(library.file, have) && strcmp(wanted, have) == 0)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_CONFLICT,
                      "the setting 'llama' names %s, and this process already runs the llama.cpp of %s; "
@@ -192,7 +192,7 @@ static weir_status same_place(const char *directory)
 
 /* llama.cpp makes a table of all of Unicode, 2.2 MB, when the first text of the process becomes tokens. It belongs to
  * the process and not to the model that happens to come first, so it is made here. */
-static void make_tables(const wg_library *it)
+static void gguf_library_make_tables(const wg_library *it)
 {
     uint16_t (*flags_of)(uint32_t character);
     *(void **)&flags_of = dlsym(it->handle, "_Z26unicode_cpt_flags_from_cptj");
@@ -207,12 +207,12 @@ weir_status wg_library_get(const char *directory, const wg_library **out)
     if (opened)
         status = same_place(directory);
     else
-        status = open_library(directory, &library);
+        status = gguf_library_open_library(directory, &library);
     if (status == WEIR_OK && !opened) {
         library.llama_log_set(wg_on_log, NULL);
         library.ggml_set_abort_callback(wg_on_abort);
         library.llama_backend_init();
-        make_tables(&library);
+        gguf_library_make_tables(&library);
         wg_buffers_hook(&library, library.ggml_backend_cpu_buffer_type(), true);
         opened = true;
     }

@@ -89,7 +89,7 @@ static bool stopped(const weir_engine_load *load)
     return load->struct_size > offsetof(weir_engine_load, stops) && load->stops && load->stops(load->progress_user);
 }
 
-static bool on_progress(float fraction, void *user)
+static bool gguf_load_on_progress(float fraction, void *user)
 {
     const weir_engine_load *load = user;
     if (load->progress)
@@ -97,7 +97,7 @@ static bool on_progress(float fraction, void *user)
     return !stopped(load);
 }
 
-static void make_model(void *user)
+static void gguf_load_make_model(void *user)
 {
     making *it = user;
     struct llama_model_params params = it->model->library->llama_model_default_params();
@@ -106,7 +106,7 @@ static void make_model(void *user)
     /* For a plan llama.cpp maps nothing, and asserts that it was not asked to. */
     params.load_mode = it->model->load.mmap && !it->no_alloc ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
     params.no_alloc = it->no_alloc;
-    params.progress_callback = on_progress;
+    params.progress_callback = gguf_load_on_progress;
     params.progress_callback_user_data = (void *)it->load;
     it->model->model = it->model->library->llama_model_load_from_file(it->load->path, params);
 }
@@ -130,7 +130,7 @@ static void make_context(void *user)
 }
 
 /* What went wrong, in the order of how much it explains: weir's refusal, the exception, llama.cpp's first error. */
-static weir_status explain(const wg_phase *phase, const char *path, const char *thrown, const char *doing)
+static weir_status gguf_load_explain(const wg_phase *phase, const char *path, const char *thrown, const char *doing)
 {
     if (phase->refusal != WEIR_OK)
         return weir_fail(phase->refusal, "%s", phase->detail);
@@ -144,12 +144,12 @@ weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load
     making it = {model, load, no_alloc};
     wg_log_forget();
     wg_phase_begin(phase, no_alloc ? WG_PLANNING : WG_LOADING, model);
-    wg_guarded(make_model, &it, thrown, sizeof thrown);
+    wg_guarded(gguf_load_make_model, &it, thrown, sizeof thrown);
     wg_phase_end(phase);
     if (!no_alloc && stopped(load))
         return weir_fail(WEIR_ERR_CANCELLED, "%s: its load was stopped", load->path);
     if (!model->model)
-        return explain(phase, load->path, thrown, "cannot load it");
+        return gguf_load_explain(phase, load->path, thrown, "cannot load it");
     const wg_library *lib = model->library;
     model->vocab = lib->llama_model_get_vocab(model->model);
     if (lib->llama_model_has_encoder(model->model) && lib->llama_model_has_decoder(model->model))
@@ -169,7 +169,7 @@ weir_status wg_make_context(weir_engine_model *model, wg_phase *phase)
     wg_guarded(make_context, &it, thrown, sizeof thrown);
     wg_phase_end(phase);
     if (!model->context)
-        return explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
+        return gguf_load_explain(phase, model->facts.architecture, thrown, "cannot make a context for it");
     return wg_cache_settle(model);
 }
 
@@ -209,7 +209,7 @@ static weir_status try_out(weir_engine_model *model, const char *path)
     wg_phase_end(&phase);
     wg_cache_end(model);
     wg_cache_shrink(model, 0, 0);
-    return whole && it.code == 0 ? WEIR_OK : explain(&phase, path, thrown, "cannot compute with it");
+    return whole && it.code == 0 ? WEIR_OK : gguf_load_explain(&phase, path, thrown, "cannot compute with it");
 }
 
 /* ---- and back ---------------------------------------------------------------------------------------------------- */
@@ -254,7 +254,8 @@ void wg_unload(weir_engine_model *model)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static weir_port port(const char *name, weir_type type, uint32_t rank, int64_t first, int64_t second, bool optional)
+static weir_port gguf_load_port(const char *name, weir_type type, uint32_t rank, int64_t first, int64_t second,
+                                bool optional)
 {
     return (weir_port){.name = name, .type = type, .rank = rank, .shape = {first, second}, .optional = optional};
 }
@@ -283,33 +284,34 @@ static void add_output(weir_engine_model *model, weir_port it)
 
 static void describe_ports(weir_engine_model *model)
 {
-    model->inputs[0] = port("text", WEIR_TYPE_TEXT, 1, -1, 0, true);
-    model->inputs[1] = port("tokens", WEIR_TYPE_I32, model->embeds ? 2 : 1, -1, -1, true);
+    model->inputs[0] = gguf_load_port("text", WEIR_TYPE_TEXT, 1, -1, 0, true);
+    model->inputs[1] = gguf_load_port("tokens", WEIR_TYPE_I32, model->embeds ? 2 : 1, -1, -1, true);
     model->input_count = 2;
     if (model->embeds) {
-        add_output(model, port("embeddings", WEIR_TYPE_F32, 2, -1, model->width, false));
-        add_output(model, port("prompt_tokens", WEIR_TYPE_I32, 1, -1, 0, false));
+        add_output(model, gguf_load_port("embeddings", WEIR_TYPE_F32, 2, -1, model->width, false));
+        add_output(model, gguf_load_port("prompt_tokens", WEIR_TYPE_I32, 1, -1, 0, false));
         return;
     }
-    model->inputs[2] = port("messages", WEIR_TYPE_TEXT, 1, -1, 0, true);
-    model->inputs[3] = port("state", WEIR_TYPE_U8, 1, -1, 0, true);
+    model->inputs[2] = gguf_load_port("messages", WEIR_TYPE_TEXT, 1, -1, 0, true);
+    model->inputs[3] = gguf_load_port("state", WEIR_TYPE_U8, 1, -1, 0, true);
     model->input_count = WG_INPUTS;
-    add_output(model, port("tokens", WEIR_TYPE_I32, 1, -1, 0, false));
-    add_output(model, port("text", WEIR_TYPE_TEXT, 1, -1, 0, false));
-    add_output(model, port("finish_reason", WEIR_TYPE_TEXT, 1, -1, 0, false));
-    add_output(model, port("prompt_tokens", WEIR_TYPE_I32, 1, 1, 0, false));
-    add_output(model, port("stop_word", WEIR_TYPE_TEXT, 1, -1, 0, true));
-    add_output(model, port("logprobs", WEIR_TYPE_F32, 1, -1, 0, true));
-    add_output(model, port("top_tokens", WEIR_TYPE_I32, 2, -1, -1, true));
-    add_output(model, port("top_logprobs", WEIR_TYPE_F32, 2, -1, -1, true));
-    add_output(model, port("top_texts", WEIR_TYPE_TEXT, 1, -1, 0, true));
-    add_output(model, port("top_text_ends", WEIR_TYPE_I32, 2, -1, -1, true));
-    add_output(model, port("logits", WEIR_TYPE_F32, 1, model->library->llama_vocab_n_tokens(model->vocab), 0, true));
-    add_output(model, port("state", WEIR_TYPE_U8, 1, -1, 0, true));
-    add_output(model, port("state_tokens", WEIR_TYPE_I32, 1, -1, 0, true));
+    add_output(model, gguf_load_port("tokens", WEIR_TYPE_I32, 1, -1, 0, false));
+    add_output(model, gguf_load_port("text", WEIR_TYPE_TEXT, 1, -1, 0, false));
+    add_output(model, gguf_load_port("finish_reason", WEIR_TYPE_TEXT, 1, -1, 0, false));
+    add_output(model, gguf_load_port("prompt_tokens", WEIR_TYPE_I32, 1, 1, 0, false));
+    add_output(model, gguf_load_port("stop_word", WEIR_TYPE_TEXT, 1, -1, 0, true));
+    add_output(model, gguf_load_port("logprobs", WEIR_TYPE_F32, 1, -1, 0, true));
+    add_output(model, gguf_load_port("top_tokens", WEIR_TYPE_I32, 2, -1, -1, true));
+    add_output(model, gguf_load_port("top_logprobs", WEIR_TYPE_F32, 2, -1, -1, true));
+    add_output(model, gguf_load_port("top_texts", WEIR_TYPE_TEXT, 1, -1, 0, true));
+    add_output(model, gguf_load_port("top_text_ends", WEIR_TYPE_I32, 2, -1, -1, true));
+    add_output(model,
+               gguf_load_port("logits", WEIR_TYPE_F32, 1, model->library->llama_vocab_n_tokens(model->vocab), 0, true));
+    add_output(model, gguf_load_port("state", WEIR_TYPE_U8, 1, -1, 0, true));
+    add_output(model, gguf_load_port("state_tokens", WEIR_TYPE_I32, 1, -1, 0, true));
 }
 
-static void describe(weir_engine_model *model)
+static void gguf_load_describe(weir_engine_model *model)
 {
     char about[128] = "";
     const wg_library *lib = model->library;
@@ -366,7 +368,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         return weir_fail(status, "%s", why);
     }
     model->longest = model->embeds ? model->longest : model->library->llama_n_ctx_seq(model->context);
-    describe(model);
+    gguf_load_describe(model);
     if (load->progress)
         load->progress(1.0, load->progress_user);
     *out = model;

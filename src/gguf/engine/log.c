@@ -33,7 +33,7 @@ static weir_log_level level_of(enum ggml_log_level level)
 }
 
 /* Without the name of the function in front. */
-static void keep(const char *text, size_t length)
+static void gguf_log_keep(const char *text, size_t length)
 {
     size_t name = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
     size_t skip = name > 0 && strncmp(text + name, ": ", 2) == 0 && name + 2 < length ? name + 2 : 0;
@@ -47,6 +47,6 @@ void wg_on_log(enum ggml_log_level level, const char *text, void *user)
     if (length == 0 || level_of(level) == WEIR_LOG_OFF)
         return;
     if (level == GGML_LOG_LEVEL_ERROR && !first_error[0])
-        keep(text, length);
+        gguf_log_keep(text, length);
     weir_log(level_of(level), "llama.cpp: %.*s", (int)length, text);
 }

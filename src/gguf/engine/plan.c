@@ -44,8 +44,8 @@ static bool on_device(const weir_engine_load *load, const weir_engine_model *mod
 
 /* What holds for both ways. With more tokens at once than at load, the buffer of the outputs grows. On a device it is the
  * scratch that kernels and CUDA's libraries ask for. */
-static void finish(const weir_engine_model *model, bool device, uint64_t fixed, weir_prediction_source source,
-                   weir_engine_plan *out)
+static void gguf_plan_finish(const weir_engine_model *model, bool device, uint64_t fixed, weir_prediction_source source,
+                             weir_engine_plan *out)
 {
     bool laid_out = source == WEIR_PREDICTED_DRY_RUN;
     for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
@@ -67,7 +67,7 @@ static void finish(const weir_engine_model *model, bool device, uint64_t fixed, 
 }
 
 /* Bytes of the places' first device, and of everything that is on none. */
-static bool add_up(const weir_engine_model *model, weir_engine_plan *out)
+static bool gguf_plan_add_up(const weir_engine_model *model, weir_engine_plan *out)
 {
     const wg_library *lib = model->library;
     uint64_t *to = model->places.devices > 0 ? out->host : out->bytes;
@@ -91,7 +91,7 @@ static bool add_up(const weir_engine_model *model, weir_engine_plan *out)
 
 /* Out of the file --------------------------------------------------------------------------------------------------- */
 
-static void take_bytes(const wg_bytes *from, uint64_t to[WEIR_CLASS_MOST])
+static void gguf_plan_take_bytes(const wg_bytes *from, uint64_t to[WEIR_CLASS_MOST])
 {
     to[WEIR_CLASS_WEIGHTS] = (from->weights + 255) / 256 * 256;
     to[WEIR_CLASS_KV] = (from->cache + 255) / 256 * 256;
@@ -134,32 +134,33 @@ static weir_status read_layout(const weir_engine_load *load, const weir_engine_m
     return status;
 }
 
-static weir_status work_out(const weir_engine_load *load, const weir_engine_model *model, weir_engine_plan *out)
+static weir_status gguf_plan_work_out(const weir_engine_load *load, const weir_engine_model *model,
+                                      weir_engine_plan *out)
 {
     wg_layout layout;
     bool device = on_device(load, model);
     weir_status status = read_layout(load, model, device, &layout);
     if (status != WEIR_OK)
         return status;
-    take_bytes(device ? &layout.device : &layout.host, out->bytes);
+    gguf_plan_take_bytes(device ? &layout.device : &layout.host, out->bytes);
     if (device)
-        take_bytes(&layout.host, out->host);
-    finish(model, device, device ? layout.device.fixed : layout.host.fixed, WEIR_PREDICTED_METADATA, out);
+        gguf_plan_take_bytes(&layout.host, out->host);
+    gguf_plan_finish(model, device, device ? layout.device.fixed : layout.host.fixed, WEIR_PREDICTED_METADATA, out);
     return WEIR_OK;
 }
 
 /* The file tells how much of the cache is there from the start; llama.cpp does not. */
-static weir_status measure(const weir_engine_load *load, weir_engine_model *model, const wg_phase *phase,
-                           weir_engine_plan *out)
+static weir_status gguf_plan_measure(const weir_engine_load *load, weir_engine_model *model, const wg_phase *phase,
+                                     weir_engine_plan *out)
 {
     wg_layout layout;
     bool device = model->places.devices > 0;
-    if (!add_up(model, out))
+    if (!gguf_plan_add_up(model, out))
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp does not tell what a '%s' takes", model->facts.architecture);
     if (read_layout(load, model, device, &layout) != WEIR_OK)
         layout = (wg_layout){0};
     (device ? out->host : out->bytes)[WEIR_CLASS_ACTIVATIONS] = phase->planned_output; /* it lies on the host */
-    finish(model, device, device ? layout.device.fixed : layout.host.fixed, WEIR_PREDICTED_DRY_RUN, out);
+    gguf_plan_finish(model, device, device ? layout.device.fixed : layout.host.fixed, WEIR_PREDICTED_DRY_RUN, out);
     return WEIR_OK;
 }
 
@@ -181,7 +182,7 @@ static pthread_mutex_t remembering = PTHREAD_MUTEX_INITIALIZER;
 
 /* llama.cpp reads the whole vocabulary for a plan, which takes most of a tenth of a second; a file that has not changed
  * is laid out once. */
-static bool make_key(const weir_engine_load *load, const weir_engine_model *model, plan_key *key)
+static bool gguf_plan_make_key(const weir_engine_load *load, const weir_engine_model *model, plan_key *key)
 {
     struct stat about;
     const wg_library *library;
@@ -199,7 +200,7 @@ static bool make_key(const weir_engine_load *load, const weir_engine_model *mode
                             sizeof key->text - (size_t)length);
 }
 
-static bool recall(const plan_key *key, weir_engine_plan *out)
+static bool gguf_plan_recall(const plan_key *key, weir_engine_plan *out)
 {
     bool found = false;
     pthread_mutex_lock(&remembering);
@@ -212,7 +213,7 @@ static bool recall(const plan_key *key, weir_engine_plan *out)
     return found;
 }
 
-static void remember(const plan_key *key, const weir_engine_plan *plan)
+static void gguf_plan_remember(const plan_key *key, const weir_engine_plan *plan)
 {
     pthread_mutex_lock(&remembering);
     remembered[next_place].key = *key;
@@ -227,13 +228,13 @@ static weir_status lay_out(const weir_engine_load *load, weir_engine_model *mode
     weir_status status = wg_make_model(model, load, &phase, true);
     if (status == WEIR_OK)
         status = wg_make_context(model, &phase);
-    return status == WEIR_OK ? measure(load, model, &phase, out) : status;
+    return status == WEIR_OK ? gguf_plan_measure(load, model, &phase, out) : status;
 }
 
 /* The whole -------------------------------------------------------------------------------------------------------- */
 
 /* Of the settings that count: neither threads nor where libraries lie. */
-static uint64_t number_of(const weir_engine_model *model)
+static uint64_t gguf_plan_number_of(const weir_engine_model *model)
 {
     char words[1024];
     wg_load_settings counted = model->load;
@@ -246,13 +247,13 @@ static uint64_t number_of(const weir_engine_model *model)
 
 /* By the file alone where that is asked for, where no device is named to lay it out on, and where the library is not
  * here. */
-static weir_status plan(const weir_engine_load *load, weir_engine_model *model, weir_engine_plan *out)
+static weir_status gguf_plan(const weir_engine_load *load, weir_engine_model *model, weir_engine_plan *out)
 {
     plan_key key;
     bool quick = load->struct_size > offsetof(weir_engine_load, quick) && load->quick;
     bool nowhere = model->places.devices == 0 && on_device(load, model);
-    bool known = !quick && !nowhere && make_key(load, model, &key);
-    if (known && recall(&key, out))
+    bool known = !quick && !nowhere && gguf_plan_make_key(load, model, &key);
+    if (known && gguf_plan_recall(&key, out))
         return WEIR_OK;
     weir_status status = wg_look(load, model);
     if (status == WEIR_OK && !quick && !nowhere) {
@@ -264,9 +265,9 @@ static weir_status plan(const weir_engine_load *load, weir_engine_model *model, 
         wg_drop(model);
     }
     if (quick || (status == WEIR_OK && nowhere))
-        status = status == WEIR_OK || status == WEIR_ERR_NOT_FOUND ? work_out(load, model, out) : status;
+        status = status == WEIR_OK || status == WEIR_ERR_NOT_FOUND ? gguf_plan_work_out(load, model, out) : status;
     else if (status == WEIR_OK && known)
-        remember(&key, out);
+        gguf_plan_remember(&key, out);
     return status;
 }
 
@@ -276,10 +277,10 @@ weir_status wg_plan(const weir_engine_load *load, weir_engine_plan *out)
     weir_engine_plan made = {.struct_size = sizeof made};
     weir_status status = wg_read_request(load, true, &model);
     if (status == WEIR_OK)
-        status = plan(load, &model, &made);
+        status = gguf_plan(load, &model, &made);
     if (status != WEIR_OK)
         return status;
-    made.settings = number_of(&model);
+    made.settings = gguf_plan_number_of(&model);
     size_t size = out->struct_size < sizeof made ? out->struct_size : sizeof made;
     made.struct_size = out->struct_size;
     memcpy(out, &made, size);

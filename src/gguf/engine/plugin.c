@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static weir_status probe(weir_engine_probe *out)
+static weir_status gguf_plugin_probe(weir_engine_probe *out)
 {
     const wg_library *library = NULL;
     weir_engine_probe found = {.struct_size = out->struct_size};
@@ -37,14 +37,14 @@ static void describe_cuda(weir_engine_provider *out)
     snprintf(out->missing, sizeof out->missing, "%s", weir_detail());
 }
 
-static weir_status provider(size_t index, weir_engine_provider *out)
+static weir_status gguf_plugin_provider(size_t index, weir_engine_provider *out)
 {
     static const char *const names[] = {"cuda", "cpu"};
     weir_engine_probe here = {.struct_size = sizeof here};
     weir_engine_provider found = {.struct_size = out->struct_size};
     if (index >= 2)
         return weir_fail(WEIR_ERR_NOT_FOUND, "the engine gguf has two providers");
-    weir_status status = probe(&here);
+    weir_status status = gguf_plugin_probe(&here);
     snprintf(found.name, sizeof found.name, "%s", names[index]);
     found.state = here.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
     snprintf(found.library, sizeof found.library, "%s", here.library);
@@ -56,19 +56,19 @@ static weir_status provider(size_t index, weir_engine_provider *out)
     return status;
 }
 
-static weir_status plan(const weir_engine_load *load, weir_engine_plan *out)
+static weir_status gguf_plugin_plan(const weir_engine_load *load, weir_engine_plan *out)
 {
     return wg_plan(load, out);
 }
 
-static void release_outputs(weir_engine_model *model, weir_outputs *outputs)
+static void gguf_plugin_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
     if (wt_release_outputs(model->places.host, outputs) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
 }
 
-static weir_status embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
-                         wg_run *run, weir_outputs *out, uint64_t *in)
+static weir_status gguf_plugin_embed(weir_engine_model *model, const weir_inference *inference,
+                                     const wg_run_settings *settings, wg_run *run, weir_outputs *out, uint64_t *in)
 {
     weir_status status = wg_turn_begin(model, run);
     if (status != WEIR_OK)
@@ -78,12 +78,12 @@ static weir_status embed(weir_engine_model *model, const weir_inference *inferen
     wg_turn_end(model, wg_seconds_now() - begin);
     if (!wg_run_was_stopped(model, run) || status != WEIR_OK)
         return status;
-    release_outputs(model, out);
+    gguf_plugin_release_outputs(model, out);
     return weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
 }
 
-static weir_status run(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece, void *user,
-                       weir_outputs *out)
+static weir_status gguf_plugin_run(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
+                                   void *user, weir_outputs *out)
 {
     wg_run_settings settings = model->defaults;
     wg_run here;
@@ -93,15 +93,15 @@ static weir_status run(weir_engine_model *model, const weir_inference *inference
         status = wg_run_begin(model, &here, inference->id);
     if (status != WEIR_OK)
         return status;
-    status = model->embeds ? embed(model, inference, &settings, &here, out, &in)
+    status = model->embeds ? gguf_plugin_embed(model, inference, &settings, &here, out, &in)
                            : wg_generate(model, inference, &settings, &here, piece, user, out, &in, &made);
     wg_run_end(model, &here, status, in, made);
     return status;
 }
 
-static weir_status infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
+static weir_status gguf_plugin_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
-    return run(model, inference, NULL, NULL, out);
+    return gguf_plugin_run(model, inference, NULL, NULL, out);
 }
 
 static weir_status infer_stream(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
@@ -109,11 +109,11 @@ static weir_status infer_stream(weir_engine_model *model, const weir_inference *
 {
     if (model->embeds)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "this model gives embeddings, which come whole");
-    return run(model, inference, piece, user, out);
+    return gguf_plugin_run(model, inference, piece, user, out);
 }
 
 /* One short run, so that graphs, work buffers and page tables are there. */
-static weir_status warm_up(weir_engine_model *model)
+static weir_status gguf_plugin_warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}};
     int32_t token = model->library->llama_vocab_bos(model->vocab);
@@ -128,14 +128,14 @@ static weir_status warm_up(weir_engine_model *model)
     weir_outputs outputs = {.struct_size = sizeof outputs};
     token = token < 0 ? 0 : token;
     input.data = &token;
-    weir_status status = run(model, &inference, NULL, NULL, &outputs);
+    weir_status status = gguf_plugin_run(model, &inference, NULL, NULL, &outputs);
     if (status == WEIR_OK)
-        release_outputs(model, &outputs);
+        gguf_plugin_release_outputs(model, &outputs);
     return status;
 }
 
 /* What sequences have left behind; of a model under way that is between two decodes, too. */
-static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
+static weir_status gguf_plugin_trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
 {
     (void)wanted;
     *released = wg_cache_rest(model, true);
@@ -144,7 +144,7 @@ static weir_status trim(weir_engine_model *model, uint64_t wanted, uint64_t *rel
 
 /* No run is under way: the pages of sequences that are gone need not wait for somebody who needs memory. A graph's
  * buffers and the outputs' are written by each step before it reads them. */
-static weir_status suspend(weir_engine_model *model, weir_engine_leaving *out)
+static weir_status gguf_plugin_suspend(weir_engine_model *model, weir_engine_leaving *out)
 {
     (void)wg_cache_rest(model, true);
     model->library->llama_synchronize(model->context);
@@ -153,14 +153,14 @@ static weir_status suspend(weir_engine_model *model, weir_engine_leaving *out)
     return WEIR_OK;
 }
 
-static weir_status health(weir_engine_model *model)
+static weir_status gguf_plugin_health(weir_engine_model *model)
 {
     if (atomic_load(&model->broken))
         return weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
     return WEIR_OK;
 }
 
-static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
+static weir_status gguf_plugin_metrics(weir_engine_model *model, weir_engine_metrics *out)
 {
     size_t size = out->struct_size < sizeof *out ? out->struct_size : sizeof *out;
     pthread_mutex_lock(&model->lock);
@@ -171,7 +171,7 @@ static weir_status metrics(weir_engine_model *model, weir_engine_metrics *out)
     return WEIR_OK;
 }
 
-static weir_status info(weir_engine_model *model, weir_model_details *out)
+static weir_status gguf_plugin_info(weir_engine_model *model, weir_model_details *out)
 {
     weir_model_details about = {
         .struct_size = out->struct_size,
@@ -198,21 +198,21 @@ static const weir_engine table = {
     .name = "gguf",
     .summary = "GGUF models through llama.cpp, on the host and on CUDA",
     .suffixes = ".gguf",
-    .probe = probe,
-    .plan = plan,
+    .probe = gguf_plugin_probe,
+    .plan = gguf_plugin_plan,
     .load = wg_load,
-    .infer = infer,
+    .infer = gguf_plugin_infer,
     .infer_stream = infer_stream,
-    .release_outputs = release_outputs,
+    .release_outputs = gguf_plugin_release_outputs,
     .cancel = wg_cancel,
-    .warm_up = warm_up,
-    .trim = trim,
-    .suspend = suspend,
-    .health = health,
-    .metrics = metrics,
-    .info = info,
+    .warm_up = gguf_plugin_warm_up,
+    .trim = gguf_plugin_trim,
+    .suspend = gguf_plugin_suspend,
+    .health = gguf_plugin_health,
+    .metrics = gguf_plugin_metrics,
+    .info = gguf_plugin_info,
     .unload = wg_unload,
-    .provider = provider,
+    .provider = gguf_plugin_provider,
 };
 
 WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);

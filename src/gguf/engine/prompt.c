@@ -27,7 +27,7 @@ typedef struct templating {
     int32_t room, got;
 } templating;
 
-static void apply_template(void *user)
+static void gguf_prompt_apply_template(void *user)
 {
     templating *it = user;
     it->got = it->library->llama_chat_apply_template(it->wanted, it->messages, it->count, true, it->out, it->room);
@@ -76,7 +76,7 @@ static weir_status in_chat(const weir_engine_model *model, const char *template,
         it->out = malloc((size_t)it->room);
         if (!it->out)
             status = weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
-        else if (!wg_guarded(apply_template, it, thrown, sizeof thrown) || it->got < 0)
+        else if (!wg_guarded(gguf_prompt_apply_template, it, thrown, sizeof thrown) || it->got < 0)
             status = weir_fail(WEIR_ERR_UNSUPPORTED, "llama.cpp does not know the model's chat template%s%s",
                                thrown[0] ? ": " : "", thrown);
         else if (it->got <= it->room)
@@ -102,8 +102,8 @@ static weir_status tokens_of_chat(const weir_engine_model *model, const char *te
     return status;
 }
 
-static weir_status from_messages(const weir_engine_model *model, const wg_run_settings *settings,
-                                 const weir_tensor *input, wg_prompt *out)
+static weir_status gguf_prompt_from_messages(const weir_engine_model *model, const wg_run_settings *settings,
+                                             const weir_tensor *input, wg_prompt *out)
 {
     wt_messages read;
     weir_status status = wt_messages_read(input, &read);
@@ -116,8 +116,8 @@ static weir_status from_messages(const weir_engine_model *model, const wg_run_se
 
 /* ---- text, tokens, state ----------------------------------------------------------------------------------------- */
 
-static weir_status from_text(const weir_engine_model *model, const wg_run_settings *settings, const weir_tensor *input,
-                             bool begins, wg_prompt *out)
+static weir_status gguf_prompt_from_text(const weir_engine_model *model, const wg_run_settings *settings,
+                                         const weir_tensor *input, bool begins, wg_prompt *out)
 {
     if (!settings->chat)
         return wg_tokenize(model, input->data, input->bytes, begins, false, &out->tokens, &out->count);
@@ -142,7 +142,7 @@ static weir_status from_tokens(const weir_tensor *input, wg_prompt *out)
 }
 
 /* The tokens of a saved state, and behind them those of the prompt, if there is one. */
-static weir_status append(wg_prompt *saved, const wg_prompt *more)
+static weir_status gguf_prompt_append(wg_prompt *saved, const wg_prompt *more)
 {
     if (more->count == 0)
         return WEIR_OK;
@@ -155,16 +155,16 @@ static weir_status append(wg_prompt *saved, const wg_prompt *more)
     return WEIR_OK;
 }
 
-static weir_status read_prompt(const weir_engine_model *model, const wg_inputs *in, const wg_run_settings *settings,
-                               wg_prompt *out)
+static weir_status gguf_prompt_read_prompt(const weir_engine_model *model, const wg_inputs *in,
+                                           const wg_run_settings *settings, wg_prompt *out)
 {
     weir_status status = WEIR_OK;
     if (in->tokens)
         return from_tokens(in->tokens, out);
     if (in->messages)
-        status = from_messages(model, settings, in->messages, out);
+        status = gguf_prompt_from_messages(model, settings, in->messages, out);
     else if (in->text)
-        status = from_text(model, settings, in->text, !in->state, out);
+        status = gguf_prompt_from_text(model, settings, in->text, !in->state, out);
     if (status == WEIR_OK && out->count == 0 && !in->state)
         status = weir_fail(WEIR_ERR_INVALID, "the input '%s' has no tokens", in->text ? "text" : "messages");
     return status;
@@ -181,11 +181,11 @@ weir_status wg_prompt_read(const weir_engine_model *model, const weir_inference 
         status = weir_fail(WEIR_ERR_INVALID, "the input 'state' is gone on with by 'text' or 'tokens'; a chat template "
                                              "makes a whole conversation");
     if (status == WEIR_OK)
-        status = read_prompt(model, &in, settings, &more);
+        status = gguf_prompt_read_prompt(model, &in, settings, &more);
     if (status == WEIR_OK && in.state) {
         status = wg_state_open(model, in.state, out);
         if (status == WEIR_OK)
-            status = append(out, &more);
+            status = gguf_prompt_append(out, &more);
         wg_prompt_drop(&more);
     } else {
         *out = more;

@@ -137,7 +137,7 @@ weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int c
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-static const weir_tensor **place_of(const weir_engine_model *model, const char *name, wg_inputs *in)
+static const weir_tensor **gguf_run_place_of(const weir_engine_model *model, const char *name, wg_inputs *in)
 {
     const char *const names[] = {"text", "tokens", "messages", "state"};
     const weir_tensor **const places[] = {&in->text, &in->tokens, &in->messages, &in->state};
@@ -147,7 +147,7 @@ static const weir_tensor **place_of(const weir_engine_model *model, const char *
     return NULL;
 }
 
-static weir_status check_inputs(const weir_engine_model *model, const wg_inputs *in)
+static weir_status gguf_run_check_inputs(const weir_engine_model *model, const wg_inputs *in)
 {
     weir_status status = WEIR_OK;
     int prompts = (in->text != NULL) + (in->tokens != NULL) + (in->messages != NULL);
@@ -178,7 +178,7 @@ weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *
     for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].struct_size) {
         const weir_tensor *input = (const weir_tensor *)(const void *)at;
         const char *name = input->name ? input->name : "";
-        const weir_tensor **place = place_of(model, name, out);
+        const weir_tensor **place = gguf_run_place_of(model, name, out);
         if (!place)
             return weir_fail(WEIR_ERR_INVALID, "this model has no input '%.60s'; it takes 'text' or 'tokens'%s", name,
                              model->embeds ? "" : " or 'messages', and 'state'");
@@ -186,7 +186,7 @@ weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *
             return weir_fail(WEIR_ERR_INVALID, "the input '%s' is there twice", name);
         *place = input;
     }
-    return check_inputs(model, out);
+    return gguf_run_check_inputs(model, out);
 }
 
 typedef struct tokenizing {

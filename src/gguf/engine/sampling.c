@@ -82,7 +82,7 @@ static bool is_one_token(const void *user, const char *text, size_t bytes)
     return status == WEIR_OK && count == 1;
 }
 
-static weir_status read_settings(making *it)
+static weir_status sampling_read_settings(making *it)
 {
     size_t all = (size_t)it->model->library->llama_vocab_n_tokens(it->model->vocab);
     const char *grammar = it->settings->grammar;
@@ -104,12 +104,12 @@ static weir_status read_settings(making *it)
 /* ---- llama.cpp's samplers ---------------------------------------------------------------------------------------- */
 
 /* Tokens to look back at; -1: all that the context holds, which is also the most. */
-static int32_t reach(const weir_engine_model *model, int64_t wanted)
+static int32_t sampling_reach(const weir_engine_model *model, int64_t wanted)
 {
     return wanted < 0 || wanted > model->longest ? (int32_t)model->longest : (int32_t)wanted;
 }
 
-static void add(const making *it, struct llama_sampler *sampler)
+static void sampling_add(const making *it, struct llama_sampler *sampler)
 {
     it->model->library->llama_sampler_chain_add(it->out->chain, sampler);
 }
@@ -122,16 +122,17 @@ static bool add_penalties(const making *it)
     bool repeats = set->repeat_penalty != 1 || set->frequency_penalty != 0 || set->presence_penalty != 0;
     bool dry = set->dry_multiplier > 0;
     if (repeats)
-        add(it, lib->llama_sampler_init_penalties(lib->llama_vocab_n_tokens(it->model->vocab),
-                                                  reach(it->model, set->repeat_last_n), (float)set->repeat_penalty,
-                                                  (float)set->frequency_penalty, (float)set->presence_penalty));
+        sampling_add(it, lib->llama_sampler_init_penalties(
+                             lib->llama_vocab_n_tokens(it->model->vocab), sampling_reach(it->model, set->repeat_last_n),
+                             (float)set->repeat_penalty, (float)set->frequency_penalty, (float)set->presence_penalty));
     if (dry) {
         const char *words[WT_MOST_WORDS];
         for (size_t i = 0; i < it->breakers.count; i++)
             words[i] = it->breakers.list[i].text;
-        add(it, lib->llama_sampler_init_dry(it->model->vocab, (float)set->dry_multiplier, (float)set->dry_base,
-                                            (int32_t)set->dry_allowed_length, reach(it->model, set->dry_penalty_last_n),
-                                            words, it->breakers.count));
+        sampling_add(it, lib->llama_sampler_init_dry(it->model->vocab, (float)set->dry_multiplier, (float)set->dry_base,
+                                                     (int32_t)set->dry_allowed_length,
+                                                     sampling_reach(it->model, set->dry_penalty_last_n), words,
+                                                     it->breakers.count));
     }
     return repeats || dry;
 }
@@ -140,13 +141,14 @@ static void add_mirostat(const making *it)
 {
     const wg_library *lib = it->model->library;
     const wg_run_settings *set = it->settings;
-    add(it, lib->llama_sampler_init_temp((float)set->temperature));
+    sampling_add(it, lib->llama_sampler_init_temp((float)set->temperature));
     if (set->mirostat == 1)
-        add(it, lib->llama_sampler_init_mirostat(lib->llama_vocab_n_tokens(it->model->vocab), (uint32_t)set->seed,
-                                                 (float)set->mirostat_tau, (float)set->mirostat_eta, 100));
+        sampling_add(it,
+                     lib->llama_sampler_init_mirostat(lib->llama_vocab_n_tokens(it->model->vocab), (uint32_t)set->seed,
+                                                      (float)set->mirostat_tau, (float)set->mirostat_eta, 100));
     else
-        add(it, lib->llama_sampler_init_mirostat_v2((uint32_t)set->seed, (float)set->mirostat_tau,
-                                                    (float)set->mirostat_eta));
+        sampling_add(it, lib->llama_sampler_init_mirostat_v2((uint32_t)set->seed, (float)set->mirostat_tau,
+                                                             (float)set->mirostat_eta));
 }
 
 static void add_usual(const making *it)
@@ -154,24 +156,24 @@ static void add_usual(const making *it)
     const wg_library *lib = it->model->library;
     const wg_run_settings *set = it->settings;
     if (set->top_n_sigma > 0)
-        add(it, lib->llama_sampler_init_top_n_sigma((float)set->top_n_sigma));
-    add(it, lib->llama_sampler_init_top_k((int32_t)set->top_k));
+        sampling_add(it, lib->llama_sampler_init_top_n_sigma((float)set->top_n_sigma));
+    sampling_add(it, lib->llama_sampler_init_top_k((int32_t)set->top_k));
     if (set->typical_p < 1)
-        add(it, lib->llama_sampler_init_typical((float)set->typical_p, 1));
-    add(it, lib->llama_sampler_init_top_p((float)set->top_p, 1));
-    add(it, lib->llama_sampler_init_min_p((float)set->min_p, 1));
+        sampling_add(it, lib->llama_sampler_init_typical((float)set->typical_p, 1));
+    sampling_add(it, lib->llama_sampler_init_top_p((float)set->top_p, 1));
+    sampling_add(it, lib->llama_sampler_init_min_p((float)set->min_p, 1));
     if (set->xtc_probability > 0)
-        add(it, lib->llama_sampler_init_xtc((float)set->xtc_probability, (float)set->xtc_threshold, 1,
-                                            (uint32_t)set->seed));
+        sampling_add(it, lib->llama_sampler_init_xtc((float)set->xtc_probability, (float)set->xtc_threshold, 1,
+                                                     (uint32_t)set->seed));
     if (set->dynatemp_range > 0)
-        add(it, lib->llama_sampler_init_temp_ext((float)set->temperature, (float)set->dynatemp_range,
-                                                 (float)set->dynatemp_exponent));
+        sampling_add(it, lib->llama_sampler_init_temp_ext((float)set->temperature, (float)set->dynatemp_range,
+                                                          (float)set->dynatemp_exponent));
     else
-        add(it, lib->llama_sampler_init_temp((float)set->temperature));
-    add(it, lib->llama_sampler_init_dist((uint32_t)set->seed));
+        sampling_add(it, lib->llama_sampler_init_temp((float)set->temperature));
+    sampling_add(it, lib->llama_sampler_init_dist((uint32_t)set->seed));
 }
 
-static void make(void *user)
+static void sampling_make(void *user)
 {
     const making *it = user;
     const wg_library *lib = it->model->library;
@@ -180,12 +182,12 @@ static void make(void *user)
         it->out->grammar = lib->llama_sampler_init_grammar(it->model->vocab, set->grammar, "root");
     it->out->chain = lib->llama_sampler_chain_init(lib->llama_sampler_chain_default_params());
     if (it->bias_count > 0)
-        add(it, lib->llama_sampler_init_logit_bias(lib->llama_vocab_n_tokens(it->model->vocab), it->bias_count,
-                                                   it->biases));
+        sampling_add(it, lib->llama_sampler_init_logit_bias(lib->llama_vocab_n_tokens(it->model->vocab), it->bias_count,
+                                                            it->biases));
     bool looks_back = add_penalties(it);
     it->out->likeliest = set->temperature <= 0 && it->bias_count == 0 && !looks_back && !it->out->grammar;
     if (set->temperature <= 0)
-        add(it, lib->llama_sampler_init_greedy());
+        sampling_add(it, lib->llama_sampler_init_greedy());
     else if (set->mirostat > 0)
         add_mirostat(it);
     else
@@ -200,10 +202,10 @@ weir_status wg_sampler_make(const weir_engine_model *model, const wg_run_setting
     char thrown[512] = "";
     making it = {.model = model, .settings = settings, .prompt = prompt, .out = out};
     *out = (wg_sampler){0};
-    weir_status status = read_settings(&it);
+    weir_status status = sampling_read_settings(&it);
     wg_log_forget();
     bool wants_grammar = settings->grammar && settings->grammar[0];
-    if (status == WEIR_OK && !wg_guarded(make, &it, thrown, sizeof thrown))
+    if (status == WEIR_OK && !wg_guarded(sampling_make, &it, thrown, sizeof thrown))
         status = weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot make the samplers: %s", thrown);
     else if (status == WEIR_OK && wants_grammar && !out->grammar)
         status = weir_fail(WEIR_ERR_INVALID, "the setting 'grammar': llama.cpp refuses it: %s",
@@ -231,7 +233,7 @@ static llama_token_data_array all_candidates(const float *logits, int32_t width,
     return (llama_token_data_array){room, (size_t)width, -1, false};
 }
 
-static const llama_token_data *chosen(const llama_token_data_array *from)
+static const llama_token_data *sampling_chosen(const llama_token_data_array *from)
 {
     return from->selected >= 0 ? &from->data[from->selected] : NULL;
 }
@@ -257,7 +259,7 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
         return likeliest(logits, width);
     llama_token_data_array list = all_candidates(logits, width, room);
     lib->llama_sampler_apply(sampler->chain, &list);
-    const llama_token_data *one = chosen(&list);
+    const llama_token_data *one = sampling_chosen(&list);
     if (!one || isinf(one->logit))
         return -1;
     int32_t token = one->id;
@@ -269,7 +271,7 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
             list = all_candidates(logits, width, room);
             lib->llama_sampler_apply(sampler->grammar, &list);
             lib->llama_sampler_apply(sampler->chain, &list);
-            one = chosen(&list);
+            one = sampling_chosen(&list);
             if (!one || isinf(one->logit))
                 return -1;
             token = one->id;

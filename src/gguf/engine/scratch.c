@@ -52,7 +52,7 @@ static weir_status does_not_fit(const probing *it, uint64_t bytes)
 }
 
 /* One batch more; `scratch` is what the devices have of it then. */
-static weir_status probe(probing *it, uint64_t *scratch)
+static weir_status scratch_probe(probing *it, uint64_t *scratch)
 {
     char thrown[512] = "";
     wg_phase phase;
@@ -73,8 +73,8 @@ static weir_status probe(probing *it, uint64_t *scratch)
 }
 
 /* For the cells between those that were measured and the last. */
-static void work_out(const weir_engine_model *model, const uint64_t *first, const uint64_t *second, uint32_t measured,
-                     wg_scratch *out)
+static void scratch_work_out(const weir_engine_model *model, const uint64_t *first, const uint64_t *second,
+                             uint32_t measured, wg_scratch *out)
 {
     for (size_t i = 0; i < model->places.devices; i++) {
         uint64_t more = second[i] > first[i] ? second[i] - first[i] : 0;
@@ -83,7 +83,7 @@ static void work_out(const weir_engine_model *model, const uint64_t *first, cons
 }
 
 /* `taken`: also what the batches would have taken. */
-static weir_status reserve(weir_engine_model *model, const wg_scratch *known, bool taken)
+static weir_status scratch_reserve(weir_engine_model *model, const wg_scratch *known, bool taken)
 {
     wg_places *places = &model->places;
     weir_status status = WEIR_OK;
@@ -96,7 +96,7 @@ static weir_status reserve(weir_engine_model *model, const wg_scratch *known, bo
 }
 
 /* Two batches, where scratch may grow with the cells; one elsewhere. */
-static weir_status measure(probing *it, wg_scratch *out)
+static weir_status scratch_measure(probing *it, wg_scratch *out)
 {
     uint64_t before[WG_DEVICES] = {0}, first[WG_DEVICES] = {0}, second[WG_DEVICES] = {0};
     weir_engine_model *model = it->model;
@@ -104,11 +104,11 @@ static weir_status measure(probing *it, wg_scratch *out)
     wg_devices_scratch(&model->places, before);
     weir_status status = wg_cache_grow(model, 0, grows ? 2 * model->pack : model->pack);
     if (status == WEIR_OK)
-        status = probe(it, first);
+        status = scratch_probe(it, first);
     if (status == WEIR_OK && grows)
-        status = probe(it, second);
+        status = scratch_probe(it, second);
     if (status == WEIR_OK && grows)
-        work_out(model, first, second, 2 * model->pack, out);
+        scratch_work_out(model, first, second, 2 * model->pack, out);
     for (size_t i = 0; i < model->places.devices; i++) {
         uint64_t most = second[i] > first[i] ? second[i] : first[i];
         out->taken[i] = most > before[i] ? most - before[i] : 0;
@@ -127,14 +127,14 @@ weir_status wg_scratch_measure(weir_engine_model *model)
     if (model->places.devices == 0)
         return WEIR_OK;
     if (wg_scratch_recall(model, &known))
-        return reserve(model, &known, true);
+        return scratch_reserve(model, &known, true);
     probing it = {.model = model, .count = (int32_t)model->pack};
     it.tokens = calloc(model->pack, sizeof *it.tokens);
     if (!it.tokens)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for %u tokens", model->pack);
-    weir_status status = measure(&it, &known);
+    weir_status status = scratch_measure(&it, &known);
     if (status == WEIR_OK)
-        status = reserve(model, &known, false);
+        status = scratch_reserve(model, &known, false);
     if (status == WEIR_OK)
         wg_scratch_remember(model, &known);
     free(it.tokens);

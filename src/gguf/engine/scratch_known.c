@@ -24,25 +24,25 @@ typedef struct words {
     uint64_t sums[2];
 } words;
 
-static void add(words *to, const void *data, size_t bytes)
+static void scratch_known_add(words *to, const void *data, size_t bytes)
 {
     for (int i = 0; i < 2; i++)
         to->sums[i] = wg_sum(to->sums[i] + bytes, data, bytes);
 }
 
-static void add_text(words *to, const char *text)
+static void scratch_known_add_text(words *to, const char *text)
 {
-    add(to, text, strlen(text) + 1);
+    scratch_known_add(to, text, strlen(text) + 1);
 }
 
-static void add_file(words *to, const char *path)
+static void scratch_known_add_file(words *to, const char *path)
 {
     struct stat about;
-    add_text(to, path);
+    scratch_known_add_text(to, path);
     if (stat(path, &about) != 0)
         return;
     const int64_t facts[] = {(int64_t)about.st_size, (int64_t)about.st_mtim.tv_sec, (int64_t)about.st_mtim.tv_nsec};
-    add(to, facts, sizeof facts);
+    scratch_known_add(to, facts, sizeof facts);
 }
 
 static void add_driver(words *to)
@@ -53,7 +53,7 @@ static void add_driver(words *to)
         line[0] = '\0';
     if (file)
         fclose(file);
-    add_text(to, line);
+    scratch_known_add_text(to, line);
 }
 
 static void add_devices(const weir_engine_model *model, words *to)
@@ -61,13 +61,13 @@ static void add_devices(const weir_engine_model *model, words *to)
     for (size_t i = 0; i < model->places.devices; i++) {
         size_t unused = 0, total = 0;
         model->library->ggml_backend_dev_memory(model->places.list[i], &unused, &total);
-        add_text(to, model->library->ggml_backend_dev_description(model->places.list[i]));
-        add(to, &total, sizeof total);
+        scratch_known_add_text(to, model->library->ggml_backend_dev_description(model->places.list[i]));
+        scratch_known_add(to, &total, sizeof total);
     }
 }
 
 /* False: it cannot be told. The fingerprint has the contents of the file. */
-static bool make_key(const weir_engine_model *model, char key[WG_SCRATCH_KEY])
+static bool scratch_known_make_key(const weir_engine_model *model, char key[WG_SCRATCH_KEY])
 {
     char settings[1024], library[600] = "";
     wg_load_settings counted = model->load;
@@ -77,11 +77,11 @@ static bool make_key(const weir_engine_model *model, char key[WG_SCRATCH_KEY])
     if (!wt_choices_words(&wg_choices, &counted, 0, settings, sizeof settings) ||
         wg_devices_find(model->load.llama_cuda, library, sizeof library) != WEIR_OK)
         return false;
-    add(&all, &model->fingerprint, sizeof model->fingerprint);
-    add(&all, sizes, sizeof sizes);
-    add_text(&all, settings);
-    add_file(&all, library);
-    add_file(&all, model->library->file);
+    scratch_known_add(&all, &model->fingerprint, sizeof model->fingerprint);
+    scratch_known_add(&all, sizes, sizeof sizes);
+    scratch_known_add_text(&all, settings);
+    scratch_known_add_file(&all, library);
+    scratch_known_add_file(&all, model->library->file);
     add_driver(&all);
     add_devices(model, &all);
     snprintf(key, WG_SCRATCH_KEY, "%016" PRIx64 "%016" PRIx64, all.sums[0], all.sums[1]);
@@ -90,7 +90,7 @@ static bool make_key(const weir_engine_model *model, char key[WG_SCRATCH_KEY])
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-static void write_line(const char *key, const wg_scratch *known, size_t devices, char line[LINE])
+static void scratch_known_write_line(const char *key, const wg_scratch *known, size_t devices, char line[LINE])
 {
     int used = snprintf(line, LINE, "%s", key);
     for (size_t i = 0; i < devices; i++)
@@ -100,7 +100,7 @@ static void write_line(const char *key, const wg_scratch *known, size_t devices,
 }
 
 /* A line of that key that is whole: what it says of so many devices. */
-static bool read_line(const char *line, const char *key, size_t devices, wg_scratch *out)
+static bool scratch_known_read_line(const char *line, const char *key, size_t devices, wg_scratch *out)
 {
     char again[LINE];
     wg_scratch found = {{0}, {0}};
@@ -114,7 +114,7 @@ static bool read_line(const char *line, const char *key, size_t devices, wg_scra
             return false;
         at += read;
     }
-    write_line(key, &found, devices, again);
+    scratch_known_write_line(key, &found, devices, again);
     if (strcmp(again, line) != 0)
         return false;
     *out = found;
@@ -124,19 +124,19 @@ static bool read_line(const char *line, const char *key, size_t devices, wg_scra
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 /* Whether loads are to be remembered at all. */
-static bool is_wanted(void)
+static bool scratch_known_is_wanted(void)
 {
     weir_option its = WEIR_INIT(weir_option);
     return weir_option_info("predictions", 0, &its) == WEIR_OK && strcmp(its.value, "1") == 0;
 }
 
-static bool find(const char *path, const char *key, size_t devices, wg_scratch *out)
+static bool scratch_known_find(const char *path, const char *key, size_t devices, wg_scratch *out)
 {
     char line[LINE];
     bool found = false;
     FILE *file = fopen(path, "re");
     for (int i = 0; file && i < MOST_LINES && fgets(line, sizeof line, file); i++)
-        found = read_line(line, key, devices, out) || found; /* the newest */
+        found = scratch_known_read_line(line, key, devices, out) || found; /* the newest */
     if (file)
         fclose(file);
     return found;
@@ -162,7 +162,7 @@ static bool copy_lines(const char *path, const char *key, FILE *to)
 }
 
 /* Whole or not at all; of two processes that write at once the later one's counts. */
-static void put(const char *path, const char *key, const char *line)
+static void scratch_known_put(const char *path, const char *key, const char *line)
 {
     char beside[PATH_BYTES + 32];
     snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid());
@@ -179,18 +179,18 @@ static void put(const char *path, const char *key, const char *line)
 bool wg_scratch_recall(const weir_engine_model *model, wg_scratch *out)
 {
     char path[PATH_BYTES], key[WG_SCRATCH_KEY];
-    if (!is_wanted() || !make_key(model, key))
+    if (!scratch_known_is_wanted() || !scratch_known_make_key(model, key))
         return false;
     wg_store_directory("gguf-scratch", path, sizeof path);
-    return find(path, key, model->places.devices, out);
+    return scratch_known_find(path, key, model->places.devices, out);
 }
 
 void wg_scratch_remember(const weir_engine_model *model, const wg_scratch *known)
 {
     char path[PATH_BYTES], key[WG_SCRATCH_KEY], line[LINE];
-    if (!is_wanted() || !make_key(model, key))
+    if (!scratch_known_is_wanted() || !scratch_known_make_key(model, key))
         return;
     wg_store_directory("gguf-scratch", path, sizeof path);
-    write_line(key, known, model->places.devices, line);
-    put(path, key, line);
+    scratch_known_write_line(key, known, model->places.devices, line);
+    scratch_known_put(path, key, line);
 }

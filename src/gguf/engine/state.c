@@ -46,7 +46,7 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path)
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 
-static weir_status wrong(const char *why)
+static weir_status gguf_state_wrong(const char *why)
 {
     return weir_fail(WEIR_ERR_INVALID, "the input 'state' %s", why);
 }
@@ -54,23 +54,24 @@ static weir_status wrong(const char *why)
 static weir_status check_head(const weir_engine_model *model, const wg_state_head *head, size_t behind)
 {
     if (memcmp(head->magic, magic, sizeof magic) != 0)
-        return wrong("is no saved sequence of this engine");
+        return gguf_state_wrong("is no saved sequence of this engine");
     if (head->version != STATE_VERSION)
-        return wrong("was saved by another version of this engine");
+        return gguf_state_wrong("was saved by another version of this engine");
     if (head->fingerprint != model->fingerprint)
-        return wrong("is of another model, or of another cache: 'sequences', 'cache_k', 'cache_v', 'flash_attention', "
-                     "'swa_full' "
-                     "and the rope settings must be those of the load that saved it");
+        return gguf_state_wrong(
+            "is of another model, or of another cache: 'sequences', 'cache_k', 'cache_v', 'flash_attention', "
+            "'swa_full' "
+            "and the rope settings must be those of the load that saved it");
     if (head->tokens == 0 || head->computed > head->tokens || head->bytes > behind ||
         head->tokens * sizeof(int32_t) != behind - head->bytes)
-        return wrong("is cut off, or longer than it says");
+        return gguf_state_wrong("is cut off, or longer than it says");
     if (head->tokens > model->longest)
         return weir_fail(WEIR_ERR_INVALID, "the input 'state' stands for %u tokens, and the context holds %u",
                          head->tokens, model->longest);
     return WEIR_OK;
 }
 
-static uint32_t number_at(const uint8_t *bytes, size_t at)
+static uint32_t gguf_state_number_at(const uint8_t *bytes, size_t at)
 {
     uint32_t number;
     memcpy(&number, bytes + at, sizeof number);
@@ -82,11 +83,11 @@ static uint32_t number_at(const uint8_t *bytes, size_t at)
 static bool has_more_cells(const weir_engine_model *model, const wg_prompt *it)
 {
     enum { STREAMS = 8, CELLS = 12 };
-    if (it->saved_bytes < CELLS || number_at(it->saved, STREAMS) != (uint32_t)model->load.sequences)
+    if (it->saved_bytes < CELLS || gguf_state_number_at(it->saved, STREAMS) != (uint32_t)model->load.sequences)
         return false;
     for (size_t at = CELLS, i = 0; i < (size_t)model->load.sequences && at + 4 <= it->saved_bytes; i++, at += 4)
-        if (number_at(it->saved, at) > 0)
-            return number_at(it->saved, at) > it->restored;
+        if (gguf_state_number_at(it->saved, at) > 0)
+            return gguf_state_number_at(it->saved, at) > it->restored;
     return false;
 }
 
@@ -95,13 +96,13 @@ weir_status wg_state_open(const weir_engine_model *model, const weir_tensor *sav
     wg_state_head head;
     const uint8_t *behind = (const uint8_t *)saved->data + sizeof head;
     if (saved->bytes < sizeof head)
-        return wrong("is cut off");
+        return gguf_state_wrong("is cut off");
     memcpy(&head, saved->data, sizeof head);
     weir_status status = check_head(model, &head, saved->bytes - sizeof head);
     if (status != WEIR_OK)
         return status;
     if (head.sum != wg_state_sum(&head, behind))
-        return wrong("has been changed: its sum is wrong");
+        return gguf_state_wrong("has been changed: its sum is wrong");
     int32_t most = model->library->llama_vocab_n_tokens(model->vocab);
     out->tokens = malloc(head.tokens * sizeof *out->tokens);
     if (!out->tokens)
@@ -111,14 +112,14 @@ weir_status wg_state_open(const weir_engine_model *model, const weir_tensor *sav
     for (size_t i = 0; i < out->count; i++)
         if (out->tokens[i] < 0 || out->tokens[i] >= most) {
             wg_prompt_drop(out);
-            return wrong("has tokens that the vocabulary has not");
+            return gguf_state_wrong("has tokens that the vocabulary has not");
         }
     out->restored = head.computed;
     out->saved = behind + head.tokens * sizeof *out->tokens;
     out->saved_bytes = (size_t)head.bytes;
     if (has_more_cells(model, out)) {
         wg_prompt_drop(out);
-        return wrong("has more cells than tokens");
+        return gguf_state_wrong("has more cells than tokens");
     }
     return WEIR_OK;
 }

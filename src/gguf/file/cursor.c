@@ -23,7 +23,7 @@ void wi_gguf_cursor_close(wg_cursor *cursor)
     cursor->window = NULL;
 }
 
-static weir_status fill(wg_cursor *cursor)
+static weir_status cursor_fill(wg_cursor *cursor)
 {
     ssize_t got;
     do
@@ -54,7 +54,7 @@ weir_status wi_gguf_cursor_read(wg_cursor *cursor, void *out, uint64_t bytes)
     unsigned char *to = out;
     while (bytes > 0) {
         if (cursor->at < cursor->window_at || cursor->at >= cursor->window_at + cursor->window_bytes) {
-            weir_status status = fill(cursor);
+            weir_status status = cursor_fill(cursor);
             if (status != WEIR_OK)
                 return status;
         }

@@ -15,7 +15,7 @@
 /* The least bytes that one key (length, one letter, kind, one byte) and one tensor entry can take. */
 enum { LEAST_KEY = 8 + 1 + 4 + 1, LEAST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, LONGEST_KEY = 65535 };
 
-static weir_status corrupt(const wg_file *file, uint64_t at, const char *what)
+static weir_status gguf_file_file_corrupt(const wg_file *file, uint64_t at, const char *what)
 {
     return weir_fail(WEIR_ERR_CORRUPT, "%s: %s, at byte %llu", file->path, what, (unsigned long long)at);
 }
@@ -55,7 +55,7 @@ static weir_status read_scalar(wg_cursor *cursor, wg_key *key)
     return WEIR_OK;
 }
 
-static weir_status read_text(wg_cursor *cursor, wg_key *key)
+static weir_status gguf_file_file_read_text(wg_cursor *cursor, wg_key *key)
 {
     weir_status status = wi_gguf_cursor_text_bytes(cursor, &key->text_bytes);
     if (status != WEIR_OK)
@@ -95,7 +95,7 @@ static weir_status skip_array(wg_cursor *cursor, wg_key *key)
     return status;
 }
 
-static bool is_plain(const char *text, uint64_t bytes)
+static bool gguf_file_file_is_plain(const char *text, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes; i++)
         if ((unsigned char)text[i] < 0x20 || (unsigned char)text[i] == 0x7f)
@@ -103,7 +103,7 @@ static bool is_plain(const char *text, uint64_t bytes)
     return true;
 }
 
-static weir_status read_key(wg_cursor *cursor, wg_key *key)
+static weir_status gguf_file_file_read_key(wg_cursor *cursor, wg_key *key)
 {
     const wg_file *file = cursor->file;
     uint64_t bytes = 0;
@@ -119,8 +119,8 @@ static weir_status read_key(wg_cursor *cursor, wg_key *key)
     if (!key->name)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to read its keys", file->path);
     status = wi_gguf_cursor_read(cursor, key->name, bytes);
-    if (status == WEIR_OK && !is_plain(key->name, bytes))
-        return corrupt(file, key->at, "a key's name holds control characters");
+    if (status == WEIR_OK && !gguf_file_file_is_plain(key->name, bytes))
+        return gguf_file_file_corrupt(file, key->at, "a key's name holds control characters");
     uint64_t kind_at = cursor->at;
     if (status == WEIR_OK)
         status = wi_gguf_cursor_read(cursor, &key->kind, 4);
@@ -130,7 +130,7 @@ static weir_status read_key(wg_cursor *cursor, wg_key *key)
     if (key->kind == WG_ARRAY)
         return skip_array(cursor, key);
     if (key->kind == WG_TEXT)
-        return read_text(cursor, key);
+        return gguf_file_file_read_text(cursor, key);
     if (wi_gguf_kind_bytes(key->kind) == 0)
         return weir_fail(WEIR_ERR_CORRUPT, "%s: key '%s' is of kind %u, which is none, at byte %llu", file->path,
                          key->name, key->kind, (unsigned long long)kind_at);
@@ -163,7 +163,7 @@ static weir_status read_keys(wg_cursor *cursor, wg_file *file, uint64_t count)
             return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to read its keys", file->path);
         file->keys = keys;
         memset(&keys[file->key_count], 0, sizeof *keys);
-        weir_status status = read_key(cursor, &keys[file->key_count++]);
+        weir_status status = gguf_file_file_read_key(cursor, &keys[file->key_count++]);
         if (status != WEIR_OK)
             return status;
     }
@@ -211,8 +211,8 @@ static weir_status read_tensor_name(wg_cursor *cursor, wg_tensor *tensor)
         return weir_fail(WEIR_ERR_CORRUPT, "%s: a tensor has a name of %llu bytes (1 to %d are allowed), at byte %llu",
                          file->path, (unsigned long long)bytes, WG_NAME_BYTES - 1, (unsigned long long)tensor->at);
     status = wi_gguf_cursor_read(cursor, tensor->name, bytes);
-    if (status == WEIR_OK && !is_plain(tensor->name, bytes))
-        return corrupt(file, tensor->at, "a tensor's name holds control characters");
+    if (status == WEIR_OK && !gguf_file_file_is_plain(tensor->name, bytes))
+        return gguf_file_file_corrupt(file, tensor->at, "a tensor's name holds control characters");
     return status;
 }
 
@@ -278,7 +278,7 @@ static weir_status index_tensors(wg_file *file)
     return WEIR_OK;
 }
 
-static weir_status read_tensors(wg_cursor *cursor, wg_file *file, uint64_t count)
+static weir_status gguf_file_file_read_tensors(wg_cursor *cursor, wg_file *file, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
         wg_tensor *tensors = grown(file->tensors, file->tensor_count, sizeof *tensors);
@@ -299,7 +299,7 @@ static weir_status place_tensors(wg_file *file, uint64_t directory_end)
     uint64_t mask = file->alignment - 1, expected = 0;
     file->data_at = (directory_end + mask) & ~mask;
     if (file->tensor_count > 0 && file->data_at > file->size)
-        return corrupt(file, directory_end, "the tensor data would begin behind the end of the file");
+        return gguf_file_file_corrupt(file, directory_end, "the tensor data would begin behind the end of the file");
     for (size_t i = 0; i < file->tensor_count; i++) {
         const wg_tensor *tensor = &file->tensors[i];
         uint64_t room = file->size - file->data_at;
@@ -322,14 +322,14 @@ static weir_status place_tensors(wg_file *file, uint64_t directory_end)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static weir_status read_header(wg_cursor *cursor, wg_file *file, uint64_t *tensors, uint64_t *keys)
+static weir_status gguf_file_file_read_header(wg_cursor *cursor, wg_file *file, uint64_t *tensors, uint64_t *keys)
 {
     char magic[4];
     weir_status status = wi_gguf_cursor_read(cursor, magic, sizeof magic);
     if (status != WEIR_OK)
         return status;
     if (memcmp(magic, "GGUF", 4) != 0)
-        return corrupt(file, 0, "does not begin with 'GGUF'");
+        return gguf_file_file_corrupt(file, 0, "does not begin with 'GGUF'");
     status = wi_gguf_cursor_read(cursor, &file->version, 4);
     if (status != WEIR_OK)
         return status;
@@ -352,20 +352,20 @@ static weir_status read_header(wg_cursor *cursor, wg_file *file, uint64_t *tenso
     return WEIR_OK;
 }
 
-static weir_status read_all(wg_file *file)
+static weir_status gguf_file_file_read_all(wg_file *file)
 {
     wg_cursor cursor;
     uint64_t tensors = 0, keys = 0;
     weir_status status = wi_gguf_cursor_open(file, 0, &cursor);
     if (status != WEIR_OK)
         return status;
-    status = read_header(&cursor, file, &tensors, &keys);
+    status = gguf_file_file_read_header(&cursor, file, &tensors, &keys);
     if (status == WEIR_OK)
         status = read_keys(&cursor, file, keys);
     if (status == WEIR_OK)
         status = read_alignment(file);
     if (status == WEIR_OK)
-        status = read_tensors(&cursor, file, tensors);
+        status = gguf_file_file_read_tensors(&cursor, file, tensors);
     if (status == WEIR_OK)
         status = place_tensors(file, cursor.at);
     wi_gguf_cursor_close(&cursor);
@@ -386,7 +386,7 @@ weir_status wi_gguf_file_open(const char *path, wg_file *out)
         status = weir_fail(WEIR_ERR_INVALID, "%s: is no regular file", path);
     if (status == WEIR_OK) {
         out->size = (uint64_t)about.st_size;
-        status = read_all(out);
+        status = gguf_file_file_read_all(out);
     }
     if (status != WEIR_OK)
         wi_gguf_file_close(out);

@@ -135,7 +135,7 @@ typedef struct reader {
     weir_status status;
 } reader;
 
-static const wg_key *own_key(const reader *it, const char *suffix)
+static const wg_key *hyper_own_key(const reader *it, const char *suffix)
 {
     char name[sizeof it->hyper->architecture + LONGEST_SUFFIX];
     snprintf(name, sizeof name, "%s.%s", it->hyper->architecture, suffix);
@@ -148,16 +148,16 @@ static bool is_integer(uint32_t kind)
 }
 
 /* A whole number of the architecture's own; `otherwise` where there is none, or none that can be. */
-static uint32_t number(const reader *it, const char *suffix, uint32_t otherwise)
+static uint32_t hyper_number(const reader *it, const char *suffix, uint32_t otherwise)
 {
-    const wg_key *key = own_key(it, suffix);
+    const wg_key *key = hyper_own_key(it, suffix);
     return key && is_integer(key->kind) && key->integer <= MOST_NUMBER ? (uint32_t)key->integer : otherwise;
 }
 
 /* The same, and whether there is one. */
 static bool has_number(const reader *it, const char *suffix, uint32_t *out)
 {
-    const wg_key *key = own_key(it, suffix);
+    const wg_key *key = hyper_own_key(it, suffix);
     if (!key || !is_integer(key->kind) || key->integer > MOST_NUMBER)
         return false;
     *out = (uint32_t)key->integer;
@@ -190,9 +190,9 @@ static bool read_array(reader *it, const wg_key *key, uint32_t each[WG_MOST_LAYE
 }
 
 /* A number for every layer, or one for all. False: there is none, and `each` is as it was. */
-static bool per_layer(reader *it, const char *suffix, uint32_t each[WG_MOST_LAYERS])
+static bool hyper_per_layer(reader *it, const char *suffix, uint32_t each[WG_MOST_LAYERS])
 {
-    const wg_key *key = own_key(it, suffix);
+    const wg_key *key = hyper_own_key(it, suffix);
     uint32_t one;
     if (key && key->kind == WG_ARRAY)
         return read_array(it, key, each);
@@ -210,39 +210,40 @@ static void read_heads(reader *it)
     wg_hyper *h = it->hyper;
     uint32_t heads[WG_MOST_LAYERS] = {0}, kv[WG_MOST_LAYERS], wide[WG_MOST_LAYERS] = {0}, expert[WG_MOST_LAYERS] = {0},
              used[WG_MOST_LAYERS] = {0};
-    per_layer(it, "attention.head_count", heads);
+    hyper_per_layer(it, "attention.head_count", heads);
     memcpy(kv, heads, sizeof kv);
-    per_layer(it, "attention.head_count_kv", kv);
-    per_layer(it, "feed_forward_length", wide);
-    per_layer(it, "expert_feed_forward_length", expert);
-    per_layer(it, "expert_used_count", used);
+    hyper_per_layer(it, "attention.head_count_kv", kv);
+    hyper_per_layer(it, "feed_forward_length", wide);
+    hyper_per_layer(it, "expert_feed_forward_length", expert);
+    hyper_per_layer(it, "expert_used_count", used);
     for (uint32_t i = 0; i < h->layers; i++)
         h->layer[i] = (wg_layer){
             .heads = heads[i], .heads_kv = kv[i], .wide = wide[i], .wide_expert = expert[i], .experts_used = used[i]};
     uint32_t usual = heads[0] > 0 ? h->width / heads[0] : 0;
-    h->key = heads[0] > 0 ? number(it, "attention.key_length", usual) : 0;
-    h->value = heads[0] > 0 ? number(it, "attention.value_length", usual) : 0;
+    h->key = heads[0] > 0 ? hyper_number(it, "attention.key_length", usual) : 0;
+    h->value = heads[0] > 0 ? hyper_number(it, "attention.value_length", usual) : 0;
     if (strcmp(h->architecture, "plamo2") == 0) { /* whose first layer may have no heads */
-        h->key = number(it, "attention.key_length", h->key);
-        h->value = number(it, "attention.value_length", h->value);
+        h->key = hyper_number(it, "attention.key_length", h->key);
+        h->value = hyper_number(it, "attention.value_length", h->value);
     }
-    h->key_windowed = number(it, "attention.key_length_swa", h->key);
-    h->value_windowed = number(it, "attention.value_length_swa", h->value);
-    h->latent = number(it, "attention.key_length_mla", 0) > 0 && number(it, "attention.value_length_mla", 0) > 0;
+    h->key_windowed = hyper_number(it, "attention.key_length_swa", h->key);
+    h->value_windowed = hyper_number(it, "attention.value_length_swa", h->value);
+    h->latent =
+        hyper_number(it, "attention.key_length_mla", 0) > 0 && hyper_number(it, "attention.value_length_mla", 0) > 0;
 }
 
 /* What a recurrent layer keeps of a sequence: the tail of a convolution, and the state. */
 static void read_state(reader *it)
 {
     wg_hyper *h = it->hyper;
-    uint64_t wkv = number(it, "wkv.head_size", 0), tail = number(it, "shortconv.l_cache", 0);
-    uint64_t delta = number(it, "kda.head_dim", 0), heads = h->layer[0].heads;
-    uint64_t kernel = number(it, "ssm.conv_kernel", 0), inner = number(it, "ssm.inner_size", 0);
-    uint64_t state = number(it, "ssm.state_size", 0), groups = number(it, "ssm.group_count", 0);
+    uint64_t wkv = hyper_number(it, "wkv.head_size", 0), tail = hyper_number(it, "shortconv.l_cache", 0);
+    uint64_t delta = hyper_number(it, "kda.head_dim", 0), heads = h->layer[0].heads;
+    uint64_t kernel = hyper_number(it, "ssm.conv_kernel", 0), inner = hyper_number(it, "ssm.inner_size", 0);
+    uint64_t state = hyper_number(it, "ssm.state_size", 0), groups = hyper_number(it, "ssm.group_count", 0);
     bool linear = strcmp(h->architecture, "minimax-01") == 0;
     h->inner = inner + 2 * groups * state;
     if (wkv > 0) {
-        h->state_r = (uint64_t)number(it, "token_shift_count", 2) * h->width;
+        h->state_r = (uint64_t)hyper_number(it, "token_shift_count", 2) * h->width;
         h->state_s = h->width * wkv;
         return;
     }
@@ -262,7 +263,7 @@ static void read_windows(reader *it, const family *own)
     wg_hyper *h = it->hyper;
     uint32_t said = 0, flags[WG_MOST_LAYERS] = {0}, pattern = own->pattern;
     bool given = has_number(it, "attention.sliding_window", &said);
-    const wg_key *list = own_key(it, "attention.sliding_window_pattern");
+    const wg_key *list = hyper_own_key(it, "attention.sliding_window_pattern");
     bool any = own->windows == IF_SAID ? said > 0 : own->windows == UNLESS_ZERO && (!given || said > 0);
     if (strcmp(own->name, "exaone4") == 0 && h->own != 64)
         any = false; /* the large one alone has windows */
@@ -271,7 +272,7 @@ static void read_windows(reader *it, const family *own)
     h->window = !given || own->fixed_window ? own->window : said;
     bool listed = list && list->kind == WG_ARRAY && read_array(it, list, flags);
     if (!listed && list)
-        pattern = number(it, "attention.sliding_window_pattern", pattern);
+        pattern = hyper_number(it, "attention.sliding_window_pattern", pattern);
     for (uint32_t i = 0; i < h->own; i++) {
         bool counted = pattern == 0 || (own->dense_first ? i % pattern != 0 : i % pattern < pattern - 1);
         h->layer[i].windowed = listed ? flags[i] != 0 : counted && (pattern != 0 || own->pattern != 0);
@@ -307,15 +308,16 @@ static uint32_t with_cells(const reader *it)
     const wg_hyper *h = it->hyper;
     if (strcmp(h->architecture, "gemma3n") == 0)
         return 20;
-    uint32_t shared = strcmp(h->architecture, "gemma4") == 0 ? number(it, "attention.shared_kv_layers", 0) : 0;
+    uint32_t shared = strcmp(h->architecture, "gemma4") == 0 ? hyper_number(it, "attention.shared_kv_layers", 0) : 0;
     return shared < h->layers ? h->layers - shared : 0;
 }
 
-static void read_memory(reader *it, const family *own)
+static void hyper_read_memory(reader *it, const family *own)
 {
     wg_hyper *h = it->hyper;
-    uint32_t flags[WG_MOST_LAYERS] = {0}, interval = number(it, "full_attention_interval", 4), most = with_cells(it);
-    bool listed = own->recurrence == BY_INTERVAL && per_layer(it, "attention.recurrent_layers", flags);
+    uint32_t flags[WG_MOST_LAYERS] = {0}, interval = hyper_number(it, "full_attention_interval", 4),
+             most = with_cells(it);
+    bool listed = own->recurrence == BY_INTERVAL && hyper_per_layer(it, "attention.recurrent_layers", flags);
     h->known = !own->strange;
     h->remembers = !own->forgets;
     for (uint32_t i = 0; i < h->own; i++) {
@@ -335,7 +337,7 @@ static uint64_t laid_out(const wg_tensor *tensor)
     return (tensor->bytes + TENSOR_ALIGNMENT - 1) / TENSOR_ALIGNMENT * TENSOR_ALIGNMENT;
 }
 
-static void read_tensors(reader *it)
+static void hyper_read_tensors(reader *it)
 {
     wg_hyper *h = it->hyper;
     for (size_t i = 0; i < it->file->tensor_count; i++) {
@@ -362,7 +364,7 @@ static uint32_t tokens_of(const reader *it)
     const wg_key *tokens = wi_gguf_file_key(it->file, "tokenizer.ggml.tokens");
     if (tokens && tokens->kind == WG_ARRAY && tokens->count <= MOST_NUMBER)
         return (uint32_t)tokens->count;
-    return number(it, "vocab_size", 0);
+    return hyper_number(it, "vocab_size", 0);
 }
 
 /* The whole -------------------------------------------------------------------------------------------------------- */
@@ -384,20 +386,20 @@ weir_status wi_gguf_hyper_read(const wg_file *file, wg_hyper *out)
     if (!name || name->kind != WG_TEXT || name->text_bytes == 0 || name->text_bytes >= sizeof out->architecture)
         return missing(file, "", "general.architecture");
     snprintf(out->architecture, sizeof out->architecture, "%.63s", name->text);
-    out->layers = number(&it, "block_count", 0);
-    out->width = number(&it, "embedding_length", 0);
+    out->layers = hyper_number(&it, "block_count", 0);
+    out->width = hyper_number(&it, "embedding_length", 0);
     if (out->layers == 0 || out->layers > WG_MOST_LAYERS)
         return missing(file, out->architecture, "block_count");
     if (out->width == 0)
         return missing(file, out->architecture, "embedding_length");
-    uint32_t further = number(&it, "nextn_predict_layers", 0);
+    uint32_t further = hyper_number(&it, "nextn_predict_layers", 0);
     out->own = further < out->layers ? out->layers - further : out->layers;
-    out->trained = number(&it, "context_length", 0);
-    out->width_out = number(&it, "embedding_length_out", out->width);
+    out->trained = hyper_number(&it, "context_length", 0);
+    out->width_out = hyper_number(&it, "embedding_length_out", out->width);
     family own = family_of(out->architecture);
     read_heads(&it);
-    read_memory(&it, &own);
-    read_tensors(&it);
+    hyper_read_memory(&it, &own);
+    hyper_read_tensors(&it);
     uint32_t tokens = tokens_of(&it);
     out->vocabulary = tokens > 0 ? tokens : out->vocabulary;
     return it.status;

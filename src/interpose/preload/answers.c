@@ -44,7 +44,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 
 /* Which of CUDA's devices NVML means, by its place on the bus; -1: that is not known, as before CUDA is initialized. The first
  * one's budget is told then, which is mostly that of all. */
-static int ordinal_of(nvmlDevice_t device)
+static int preload_answers_ordinal_of(nvmlDevice_t device)
 {
     nvmlPciInfo_t pci;
     unsigned domain, bus, slot;
@@ -65,7 +65,7 @@ static void bound_nvml(nvmlDevice_t device, unsigned long long *total, unsigned 
                        unsigned long long *taken)
 {
     size_t left = *available, all = *total;
-    int ordinal = ordinal_of(device);
+    int ordinal = preload_answers_ordinal_of(device);
     bound(ordinal < 0 ? 0 : ordinal, &left, &all);
     if (ordinal < 0)
         left = wi_min(*available, all);
@@ -117,7 +117,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
 }
 
 /* What CUDA tells of mapped memory differently than of memory of cuMemAlloc's; false: nothing. */
-static bool tell(int attribute, void *value, const weir_block_details *its, const wp_device *d)
+static bool preload_answers_tell(int attribute, void *value, const weir_block_details *its, const wp_device *d)
 {
     unsigned long long id = its->block.generation | UINT64_C(1) << 63; /* none of CUDA's */
     CUdeviceptr start = (CUdeviceptr)(uintptr_t)its->block.pointer;
@@ -144,7 +144,8 @@ CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address)
     WP_ENTER(cuPointerGetAttribute);
     weir_block_details its;
     wp_device *d;
-    if (value && wp_block_at(address, &its, &d) && its.state == WEIR_BLOCK_LIVE && tell(attribute, value, &its, d))
+    if (value && wp_block_at(address, &its, &d) && its.state == WEIR_BLOCK_LIVE &&
+        preload_answers_tell(attribute, value, &its, d))
         return CUDA_SUCCESS;
     return wp_real.cuPointerGetAttribute(value, attribute, address);
 }
@@ -157,7 +158,7 @@ CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, 
     CUresult result = wp_real.cuPointerGetAttributes(count, attributes, values, address);
     if (result == CUDA_SUCCESS && wp_block_at(address, &its, &d) && its.state == WEIR_BLOCK_LIVE)
         for (unsigned i = 0; i < count; i++)
-            (void)tell(attributes[i], values[i], &its, d);
+            (void)preload_answers_tell(attributes[i], values[i], &its, d);
     return result;
 }
 
@@ -212,7 +213,7 @@ typedef struct blocks {
 } blocks;
 
 /* A block's spans follow each other. */
-static void collect(const weir_segment *segment, const weir_span *span, void *user)
+static void preload_answers_collect(const weir_segment *segment, const weir_span *span, void *user)
 {
     blocks *all = user;
     (void)segment;
@@ -243,7 +244,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
         return CUDA_SUCCESS;
     (void)wp_real.cuCtxSynchronize();
     weir_runtime_leave(d->runtime);
-    (void)!weir_layout_walk(d->runtime, collect, &all, NULL);
+    (void)!weir_layout_walk(d->runtime, preload_answers_collect, &all, NULL);
     for (size_t i = 0; i < all.count; i++)
         (void)!weir_free(d->client, all.list[i], WEIR_STREAM_HOST);
     free(all.list);

@@ -13,15 +13,15 @@ typedef struct noted {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_pointer_map maps[WP_KINDS];
 
-static const void *key_of(uint64_t key)
+static const void *counted_key_of(uint64_t key)
 {
     return (const void *)(uintptr_t)key; // NOLINT(performance-no-int-to-ptr)
 }
 
-static bool put(wp_kind kind, uint64_t key, const noted *it)
+static bool counted_put(wp_kind kind, uint64_t key, const noted *it)
 {
     pthread_mutex_lock(&lock);
-    bool done = wi_pointer_map_put(&maps[kind], key_of(key), (uintptr_t)it);
+    bool done = wi_pointer_map_put(&maps[kind], counted_key_of(key), (uintptr_t)it);
     pthread_mutex_unlock(&lock);
     return done;
 }
@@ -32,13 +32,13 @@ bool wp_count_noted(wp_kind kind, uint64_t key, wp_device *device, uint64_t byte
     if (!it)
         return false;
     *it = (noted){device, bytes};
-    bool done = put(kind, key, it);
+    bool done = counted_put(kind, key, it);
     if (!done)
         free(it);
     return done; // NOLINT(clang-analyzer-unix.Malloc): the map has it
 }
 
-static void give_back(wp_kind kind, wp_device *device, uint64_t bytes)
+static void counted_give_back(wp_kind kind, wp_device *device, uint64_t bytes)
 {
     if (device)
         wp_uncharge(device, kind, bytes);
@@ -50,7 +50,7 @@ wp_leaving wp_count_leave(wp_kind kind, uint64_t key)
 {
     uint64_t value = 0;
     pthread_mutex_lock(&lock);
-    (void)wi_pointer_map_remove(&maps[kind], key_of(key), &value);
+    (void)wi_pointer_map_remove(&maps[kind], counted_key_of(key), &value);
     pthread_mutex_unlock(&lock);
     return (wp_leaving){kind, key, (void *)(uintptr_t)value}; // NOLINT(performance-no-int-to-ptr)
 }
@@ -58,9 +58,9 @@ wp_leaving wp_count_leave(wp_kind kind, uint64_t key)
 CUresult wp_count_left(wp_leaving leaving, CUresult result)
 {
     noted *it = leaving.note;
-    if (!it || (result != CUDA_SUCCESS && put(leaving.kind, leaving.key, it)))
+    if (!it || (result != CUDA_SUCCESS && counted_put(leaving.kind, leaving.key, it)))
         return result;
-    give_back(leaving.kind, it->device, it->bytes);
+    counted_give_back(leaving.kind, it->device, it->bytes);
     free(it);
     return result;
 }
@@ -72,7 +72,7 @@ typedef struct claim {
     uint64_t bytes;
 } claim;
 
-static bool take(claim *c, wp_kind kind, wp_device *device, uint64_t bytes)
+static bool counted_take(claim *c, wp_kind kind, wp_device *device, uint64_t bytes)
 {
     *c = (claim){kind, device, bytes};
     return device ? wp_charge(device, kind, bytes) : wp_charge_host(kind, bytes);
@@ -82,10 +82,10 @@ static bool take(claim *c, wp_kind kind, wp_device *device, uint64_t bytes)
 #define SETTLE(c, result, key, undo)                                                                                   \
     do {                                                                                                               \
         if ((result) != CUDA_SUCCESS) {                                                                                \
-            give_back((c)->kind, (c)->device, (c)->bytes);                                                             \
+            counted_give_back((c)->kind, (c)->device, (c)->bytes);                                                     \
         } else if (!wp_count_noted((c)->kind, (uint64_t)(uintptr_t)(key), (c)->device, (c)->bytes)) {                  \
             (void)(undo);                                                                                              \
-            give_back((c)->kind, (c)->device, (c)->bytes);                                                             \
+            counted_give_back((c)->kind, (c)->device, (c)->bytes);                                                     \
             (result) = CUDA_ERROR_OUT_OF_MEMORY;                                                                       \
         }                                                                                                              \
     } while (0)
@@ -103,7 +103,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags)
     if (!d)
         return out && bytes && result == CUDA_ERROR_OUT_OF_MEMORY ? result
                                                                   : wp_real.cuMemAllocManaged(out, bytes, flags);
-    if (!take(&c, WP_KIND_MANAGED, d, wp_spent(bytes)))
+    if (!counted_take(&c, WP_KIND_MANAGED, d, wp_spent(bytes)))
         return wp_refuse(d->ordinal, "cuMemAllocManaged", bytes);
     result = wp_real.cuMemAllocManaged(out, bytes, flags);
     SETTLE(&c, result, *out, wp_real.cuMemFree_v2(*out));
@@ -163,7 +163,7 @@ static bool claim_array(const CUDA_ARRAY3D_DESCRIPTOR *what, unsigned levels, co
     if (!d)
         return false;
     uint64_t bytes = wp_spent(bytes_of_levels(*what, levels));
-    if (take(c, WP_KIND_ARRAY, d, bytes))
+    if (counted_take(c, WP_KIND_ARRAY, d, bytes))
         return true;
     *result = wp_refuse(d->ordinal, function, bytes);
     return false;
@@ -233,7 +233,7 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
     if (!out || !bytes)
         return wp_real.cuMemHostAlloc(out, bytes, flags);
     wp_watch_exit();
-    if (!take(&c, WP_KIND_PINNED, NULL, bytes))
+    if (!counted_take(&c, WP_KIND_PINNED, NULL, bytes))
         return wp_refuse(WP_HOST, "cuMemHostAlloc", bytes);
     CUresult result = wp_real.cuMemHostAlloc(out, bytes, flags);
     SETTLE(&c, result, *out, wp_real.cuMemFreeHost(*out));
@@ -247,7 +247,7 @@ CUresult cuMemAllocHost_v2(void **out, size_t bytes)
     if (!out || !bytes)
         return wp_real.cuMemAllocHost_v2(out, bytes);
     wp_watch_exit();
-    if (!take(&c, WP_KIND_PINNED, NULL, bytes))
+    if (!counted_take(&c, WP_KIND_PINNED, NULL, bytes))
         return wp_refuse(WP_HOST, "cuMemAllocHost", bytes);
     CUresult result = wp_real.cuMemAllocHost_v2(out, bytes);
     SETTLE(&c, result, *out, wp_real.cuMemFreeHost(*out));
@@ -268,7 +268,7 @@ CUresult cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
     if (!address || !bytes)
         return wp_real.cuMemHostRegister_v2(address, bytes, flags);
     wp_watch_exit();
-    if (!take(&c, WP_KIND_REGISTERED, NULL, bytes))
+    if (!counted_take(&c, WP_KIND_REGISTERED, NULL, bytes))
         return wp_refuse(WP_HOST, "cuMemHostRegister", bytes);
     CUresult result = wp_real.cuMemHostRegister_v2(address, bytes, flags);
     SETTLE(&c, result, address, wp_real.cuMemHostUnregister(address));

@@ -88,7 +88,7 @@ static void give_idle(int ordinal, uint64_t bytes)
     wp_captures_open();
 }
 
-static void start(wp_device *d, int ordinal)
+static void preload_devices_start(wp_device *d, int ordinal)
 {
     d->ordinal = ordinal;
     snprintf(d->name, sizeof d->name, "cuda:%d", ordinal);
@@ -122,7 +122,7 @@ wp_device *wp_device_start(int ordinal)
     wp_watch_exit();
     pthread_mutex_lock(&making);
     if (!d->failed && !atomic_load(&d->ready))
-        start(d, ordinal);
+        preload_devices_start(d, ordinal);
     pthread_mutex_unlock(&making);
     return atomic_load(&d->ready) ? d : NULL;
 }
@@ -173,7 +173,7 @@ wp_device *wp_device_of(const weir_client *client)
 
 /* What is CUDA's and counts ---------------------------------------------------------------------------------------- */
 
-static void add(wp_gauge *gauge, uint64_t bytes)
+static void preload_devices_add(wp_gauge *gauge, uint64_t bytes)
 {
     gauge->bytes += bytes;
     gauge->peak = wi_max(gauge->peak, gauge->bytes);
@@ -239,7 +239,7 @@ bool wp_charge(wp_device *d, wp_kind kind, uint64_t bytes)
         status = take_in_tree(d, bytes);
     if (status == WEIR_OK) {
         d->foreign_peak = wi_max(d->foreign_peak, d->foreign);
-        add(&d->kinds[kind], bytes);
+        preload_devices_add(&d->kinds[kind], bytes);
     } else {
         d->foreign -= fits ? bytes : 0;
         grow_back(d, shrunk ? bytes : 0);
@@ -271,7 +271,7 @@ bool wp_charge_host(wp_kind kind, uint64_t bytes)
     bool fits = budget == 0 || (bytes <= budget && there <= budget - bytes);
     fits = fits && wp_tree_take(WP_HOST, bytes);
     if (fits)
-        add(&host.kinds[kind], bytes);
+        preload_devices_add(&host.kinds[kind], bytes);
     pthread_mutex_unlock(&host.lock);
     if (!fits)
         (void)weir_fail(WEIR_ERR_OUT_OF_MEMORY, "host: %llu bytes are more than what is left of the budget",
@@ -297,7 +297,7 @@ wp_gauge wp_host_gauge(wp_kind kind)
 
 /* What is left ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t less(uint64_t a, uint64_t b)
+static uint64_t preload_devices_less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
@@ -313,7 +313,7 @@ void wp_left(wp_device *d, size_t *available, size_t *total)
     pthread_mutex_lock(&d->lock);
     uint64_t taken = stats.live + stats.promised + d->foreign;
     pthread_mutex_unlock(&d->lock);
-    uint64_t left = wi_min(less(d->total, taken), less(all.budget, all.others + taken));
+    uint64_t left = wi_min(preload_devices_less(d->total, taken), preload_devices_less(all.budget, all.others + taken));
     *available = wi_min(left, *available + stats.held - wi_min(stats.held, stats.live));
     *total = wi_min(*total, d->total);
 }

@@ -24,33 +24,33 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_pointer_map handles;  /* by number, to a `handle` each */
 static wi_pointer_map mappings; /* by address, to a `mapping` each */
 
-static const void *key_of(uint64_t key)
+static const void *handles_key_of(uint64_t key)
 {
     return (const void *)(uintptr_t)key; // NOLINT(performance-no-int-to-ptr)
 }
 
 /* With the lock held; NULL: there is none. */
-static void *get(const wi_pointer_map *map, uint64_t key)
+static void *handles_get(const wi_pointer_map *map, uint64_t key)
 {
     uint64_t value;
-    return wi_pointer_map_get(map, key_of(key), &value) ? (void *)(uintptr_t)value
-                                                        : NULL; // NOLINT(performance-no-int-to-ptr)
+    return wi_pointer_map_get(map, handles_key_of(key), &value) ? (void *)(uintptr_t)value
+                                                                : NULL; // NOLINT(performance-no-int-to-ptr)
 }
 
-static void *take_out(wi_pointer_map *map, uint64_t key)
+static void *handles_take_out(wi_pointer_map *map, uint64_t key)
 {
     uint64_t value;
-    return wi_pointer_map_remove(map, key_of(key), &value) ? (void *)(uintptr_t)value
-                                                           : NULL; // NOLINT(performance-no-int-to-ptr)
+    return wi_pointer_map_remove(map, handles_key_of(key), &value) ? (void *)(uintptr_t)value
+                                                                   : NULL; // NOLINT(performance-no-int-to-ptr)
 }
 
 /* With the lock held. Answers what is to be given back to the budget, or NULL. */
-static memory *let_go(memory *m)
+static memory *handles_let_go(memory *m)
 {
     return m && --m->held == 0 ? m : NULL;
 }
 
-static void give_back(memory *m)
+static void handles_give_back(memory *m)
 {
     if (!m)
         return;
@@ -61,7 +61,7 @@ static void give_back(memory *m)
 /* With the lock held: a handle more of the memory; false: no host memory. */
 static bool add_handle(CUmemGenericAllocationHandle number, memory *m)
 {
-    handle *it = get(&handles, number);
+    handle *it = handles_get(&handles, number);
     if (it) {
         it->count++;
         m->held++;
@@ -70,7 +70,7 @@ static bool add_handle(CUmemGenericAllocationHandle number, memory *m)
     it = malloc(sizeof *it);
     if (it)
         *it = (handle){m, 1};
-    bool put = it && wi_pointer_map_put(&handles, key_of(number), (uintptr_t)it);
+    bool put = it && wi_pointer_map_put(&handles, handles_key_of(number), (uintptr_t)it);
     m->held += put;
     if (!put)
         free(it);
@@ -118,8 +118,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *number, void 
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&lock);
-    const handle *known = get(&handles, *number);
-    const mapping *at = known ? NULL : get(&mappings, (uintptr_t)address);
+    const handle *known = handles_get(&handles, *number);
+    const mapping *at = known ? NULL : handles_get(&mappings, (uintptr_t)address);
     if (known)
         (void)add_handle(*number, known->of);
     else if (at && at->of)
@@ -133,10 +133,10 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *number, void 
 static memory *drop_handle(CUmemGenericAllocationHandle number)
 {
     pthread_mutex_lock(&lock);
-    handle *it = get(&handles, number), *last = NULL;
+    handle *it = handles_get(&handles, number), *last = NULL;
     memory *of = it ? it->of : NULL;
     if (it && --it->count == 0)
-        last = take_out(&handles, number);
+        last = handles_take_out(&handles, number);
     pthread_mutex_unlock(&lock);
     free(last);
     return of;
@@ -152,9 +152,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle number)
     if (stays)
         of->held--;
     else
-        gone = let_go(of);
+        gone = handles_let_go(of);
     pthread_mutex_unlock(&lock);
-    give_back(gone);
+    handles_give_back(gone);
     return result;
 }
 
@@ -167,9 +167,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     if (!it)
         return result;
     pthread_mutex_lock(&lock);
-    const handle *of = get(&handles, number);
+    const handle *of = handles_get(&handles, number);
     *it = (mapping){of ? of->of : NULL, bytes};
-    if (!wi_pointer_map_put(&mappings, key_of(address), (uintptr_t)it))
+    if (!wi_pointer_map_put(&mappings, handles_key_of(address), (uintptr_t)it))
         free(it);
     else if (it->of)
         it->of->held++;
@@ -185,11 +185,11 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
     CUresult result = wp_real.cuMemUnmap(address, bytes);
     for (CUdeviceptr at = address; result == CUDA_SUCCESS && at < address + bytes;) {
         pthread_mutex_lock(&lock);
-        mapping *it = take_out(&mappings, at);
-        memory *gone = it ? let_go(it->of) : NULL;
+        mapping *it = handles_take_out(&mappings, at);
+        memory *gone = it ? handles_let_go(it->of) : NULL;
         pthread_mutex_unlock(&lock);
         at += it ? it->bytes : STEP;
-        give_back(gone);
+        handles_give_back(gone);
         free(it);
     }
     return result;

@@ -8,7 +8,7 @@ static bool own_pool[WP_DEVICES];         /* the device's current one is not its
 static CUmemoryPool current[WP_DEVICES];  /* which, then */
 static CUmemoryPool defaults[WP_DEVICES]; /* where they were asked for */
 
-static bool is_plain(CUmemoryPool pool, uint64_t *ordinal)
+static bool preload_pools_is_plain(CUmemoryPool pool, uint64_t *ordinal)
 {
     pthread_mutex_lock(&lock);
     bool there = wi_pointer_map_get(&plain, pool, ordinal);
@@ -16,14 +16,14 @@ static bool is_plain(CUmemoryPool pool, uint64_t *ordinal)
     return there;
 }
 
-static void enter(CUmemoryPool pool, int ordinal)
+static void preload_pools_enter(CUmemoryPool pool, int ordinal)
 {
     pthread_mutex_lock(&lock);
     (void)wi_pointer_map_put(&plain, pool, (uint64_t)ordinal);
     pthread_mutex_unlock(&lock);
 }
 
-static void forget(CUmemoryPool pool)
+static void preload_pools_forget(CUmemoryPool pool)
 {
     uint64_t ignored;
     pthread_mutex_lock(&lock);
@@ -38,7 +38,7 @@ bool wp_pool_is_plain(const wp_device *d, CUmemoryPool pool)
     bool own = own_pool[d->ordinal];
     CUmemoryPool asked = pool ? pool : own ? current[d->ordinal] : NULL;
     pthread_mutex_unlock(&lock);
-    return !asked || (is_plain(asked, &ordinal) && ordinal == (uint64_t)d->ordinal);
+    return !asked || (preload_pools_is_plain(asked, &ordinal) && ordinal == (uint64_t)d->ordinal);
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
@@ -52,7 +52,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
     defaults[device] = *pool;
     pthread_mutex_unlock(&lock);
     if (!known)
-        enter(*pool, device);
+        preload_pools_enter(*pool, device);
     return result;
 }
 
@@ -76,14 +76,14 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
     CUresult result = wp_real.cuMemPoolCreate(pool, properties);
     if (result == CUDA_SUCCESS && properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
         properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->handleTypes == 0)
-        enter(*pool, properties->location.id);
+        preload_pools_enter(*pool, properties->location.id);
     return result;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     WP_ENTER(cuMemPoolDestroy);
-    forget(pool);
+    preload_pools_forget(pool);
     return wp_real.cuMemPoolDestroy(pool);
 }
 
@@ -106,7 +106,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
     WP_ENTER(cuMemPoolSetAccess);
     uint64_t ordinal;
     for (size_t i = 0; access && i < count; i++)
-        if (is_plain(pool, &ordinal) &&
+        if (preload_pools_is_plain(pool, &ordinal) &&
             (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || (uint64_t)access[i].location.id != ordinal))
             forget_shared(pool, ordinal);
     return wp_real.cuMemPoolSetAccess(pool, access, count);
@@ -118,7 +118,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
     WP_ENTER(cuMemPoolGetAttribute);
     uint64_t ordinal;
     weir_stats stats = WEIR_INIT(weir_stats);
-    const wp_device *d = value && is_plain(pool, &ordinal) ? wp_device_started((int)ordinal) : NULL;
+    const wp_device *d = value && preload_pools_is_plain(pool, &ordinal) ? wp_device_started((int)ordinal) : NULL;
     bool ours = attribute >= WP_POOL_RESERVED && attribute <= WP_POOL_USED_HIGH && d && !wp_settings_of()->direct;
     if (!ours || weir_snapshot(d->runtime, &stats, NULL, 0, NULL) != WEIR_OK)
         return wp_real.cuMemPoolGetAttribute(pool, attribute, value);
@@ -133,7 +133,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
     uint64_t ordinal;
     weir_stats stats = WEIR_INIT(weir_stats);
     weir_trim_options options = WEIR_INIT(weir_trim_options);
-    wp_device *d = is_plain(pool, &ordinal) ? wp_device_started((int)ordinal) : NULL;
+    wp_device *d = preload_pools_is_plain(pool, &ordinal) ? wp_device_started((int)ordinal) : NULL;
     if (d && weir_snapshot(d->runtime, &stats, NULL, 0, NULL) == WEIR_OK) {
         uint64_t used = stats.live + stats.pending;
         options.keep = keep > used ? keep - used : 0;

@@ -6,7 +6,7 @@
 enum { ALIGNMENT = 512 }; /* what CUDA's own memory has, as textures want it */
 
 /* Blocks of multiples of the alignment lie at multiples of it, where a program has no others of weir's. */
-static weir_status allocate(const wp_device *d, size_t bytes, weir_stream stream, void **out)
+static weir_status preload_serve_allocate(const wp_device *d, size_t bytes, weir_stream stream, void **out)
 {
     weir_status status = weir_alloc(d->client, bytes, stream, WEIR_CLASS_OTHER, out);
     if (status != WEIR_OK || (uintptr_t)*out % ALIGNMENT == 0)
@@ -54,11 +54,11 @@ CUresult wp_serve(wp_device *d, const char *function, weir_stream stream, CUdevi
         return CUDA_ERROR_OUT_OF_MEMORY;
     size_t rounded = wi_round_up(bytes, ALIGNMENT);
     wp_free_held_up();
-    weir_status status = allocate(d, rounded, stream, &pointer);
+    weir_status status = preload_serve_allocate(d, rounded, stream, &pointer);
     if (status == WEIR_ERR_OUT_OF_MEMORY && wait_for_frees(d, rounded))
-        status = allocate(d, rounded, stream, &pointer);
+        status = preload_serve_allocate(d, rounded, stream, &pointer);
     if (status == WEIR_ERR_OUT_OF_MEMORY && ask_others(d, rounded))
-        status = allocate(d, rounded, stream, &pointer);
+        status = preload_serve_allocate(d, rounded, stream, &pointer);
     if (status != WEIR_OK)
         return answer_of(status, d, function, bytes);
     wp_note(WP_EVENT_SERVED);
@@ -88,7 +88,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static held_up *first;
 static atomic_bool any;
 
-static weir_status release(const wp_device *d, CUdeviceptr address, weir_stream stream)
+static weir_status preload_serve_release(const wp_device *d, CUdeviceptr address, weir_stream stream)
 {
     return weir_free(d->client, (void *)(uintptr_t)address, stream); // NOLINT(performance-no-int-to-ptr)
 }
@@ -100,13 +100,13 @@ static weir_status free_by_event(wp_device *d, CUdeviceptr address)
     pthread_mutex_lock(&d->free_lock);
     if (wp_real.cuCtxRecordEvent(d->context, d->event) == CUDA_SUCCESS &&
         wp_real.cuStreamWaitEvent(weir_stream_native(d->behind), d->event, 0) == CUDA_SUCCESS)
-        status = release(d, address, d->behind);
+        status = preload_serve_release(d, address, d->behind);
     pthread_mutex_unlock(&d->free_lock);
     return status;
 }
 
 /* *waited: what CUDA answers to a wait for the device. */
-static weir_status free_now(wp_device *d, CUdeviceptr address, CUresult *waited)
+static weir_status preload_serve_free_now(wp_device *d, CUdeviceptr address, CUresult *waited)
 {
     weir_status status = weir_runtime_enter(d->runtime);
     *waited = CUDA_SUCCESS;
@@ -116,7 +116,7 @@ static weir_status free_now(wp_device *d, CUdeviceptr address, CUresult *waited)
     status = waits ? WEIR_ERR_DRIVER : free_by_event(d, address);
     if (status == WEIR_ERR_DRIVER && (*waited = wp_real.cuCtxSynchronize()) == CUDA_SUCCESS) {
         wp_note(WP_EVENT_WAITED);
-        status = release(d, address, WEIR_STREAM_HOST);
+        status = preload_serve_release(d, address, WEIR_STREAM_HOST);
     }
     weir_runtime_leave(d->runtime);
     return status;
@@ -145,7 +145,7 @@ CUresult wp_free_behind_all(wp_device *d, CUdeviceptr address)
         return hold_up(d, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult waited;
-    weir_status status = free_now(d, address, &waited);
+    weir_status status = preload_serve_free_now(d, address, &waited);
     wp_captures_open();
     if (status == WEIR_OK)
         wp_note(WP_EVENT_FREED);
@@ -191,7 +191,7 @@ static CUresult take_direct(wp_device *d, const char *function, CUdeviceptr *out
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult take(const char *function, CUdeviceptr *out, size_t bytes)
+static CUresult preload_serve_take(const char *function, CUdeviceptr *out, size_t bytes)
 {
     bool primary;
     CUresult result;
@@ -205,7 +205,7 @@ static CUresult take(const char *function, CUdeviceptr *out, size_t bytes)
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
     WP_ENTER(cuMemAlloc_v2);
-    return out && bytes ? take("cuMemAlloc", out, bytes) : wp_real.cuMemAlloc_v2(out, bytes);
+    return out && bytes ? preload_serve_take("cuMemAlloc", out, bytes) : wp_real.cuMemAlloc_v2(out, bytes);
 }
 
 /* Rows as CUDA aligns them. */
@@ -217,7 +217,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
     if (!good)
         return wp_real.cuMemAllocPitch_v2(out, pitch, width, height, element);
     size_t row = wi_round_up(width, ALIGNMENT);
-    CUresult result = take("cuMemAllocPitch", out, row * height);
+    CUresult result = preload_serve_take("cuMemAllocPitch", out, row * height);
     if (result == CUDA_SUCCESS)
         *pitch = row;
     return result;
@@ -315,7 +315,7 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes, CUmemoryPo
 }
 
 /* A stream that weir cannot order on is one of those that all are waited for. */
-static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread)
+static CUresult preload_serve_free_async(CUdeviceptr address, CUstream stream, bool per_thread)
 {
     weir_block_details its;
     wp_device *d, *of = NULL;
@@ -330,7 +330,7 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
     wp_stream_kind kind = wp_is_exiting() ? WP_STREAM_UNKNOWN : wp_stream_of(stream, per_thread, &of, &on);
     if (kind == WP_STREAM_CAPTURED) /* a graph frees what is its own alone */
         return WP_INVALID_VALUE;
-    if (kind == WP_STREAM_KNOWN && of == d && release(d, address, on) == WEIR_OK) {
+    if (kind == WP_STREAM_KNOWN && of == d && preload_serve_release(d, address, on) == WEIR_OK) {
         wp_note(WP_EVENT_FREED);
         return CUDA_SUCCESS;
     }
@@ -341,11 +341,11 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
     WP_ENTER(cuMemFreeAsync);
-    return free_async(address, stream, false);
+    return preload_serve_free_async(address, stream, false);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 {
     WP_ENTER(cuMemFreeAsync_ptsz);
-    return free_async(address, stream, true);
+    return preload_serve_free_async(address, stream, true);
 }

@@ -8,7 +8,7 @@ static atomic_uint_fast64_t events[WP_EVENTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wp_reason refusal;
 
-static bool has_word(const char *list, const char *word)
+static bool preload_settings_has_word(const char *list, const char *word)
 {
     size_t length = strlen(word);
     for (; *list; list += strcspn(list, ","), list += *list == ',')
@@ -20,28 +20,28 @@ static bool has_word(const char *list, const char *word)
 static wp_settings settings;
 
 /* NULL: it is not set, or empty. */
-static char *copy_of(const char *name)
+static char *preload_settings_copy_of(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? strdup(value) : NULL;
 }
 
-static void read_settings(void)
+static void preload_settings_read_settings(void)
 {
     const char *words = getenv("WEIR_EXEC");
     words = words ? words : "";
-    settings = (wp_settings){.direct = has_word(words, "direct"),
-                             .free_waits = has_word(words, "free-waits"),
-                             .quiet = has_word(words, "quiet"),
-                             .json = has_word(words, "json"),
-                             .tree = copy_of("WEIR_EXEC_TREE"),
-                             .budgets = copy_of("WEIR_EXEC_BUDGET")};
+    settings = (wp_settings){.direct = preload_settings_has_word(words, "direct"),
+                             .free_waits = preload_settings_has_word(words, "free-waits"),
+                             .quiet = preload_settings_has_word(words, "quiet"),
+                             .json = preload_settings_has_word(words, "json"),
+                             .tree = preload_settings_copy_of("WEIR_EXEC_TREE"),
+                             .budgets = preload_settings_copy_of("WEIR_EXEC_BUDGET")};
 }
 
 const wp_settings *wp_settings_of(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_settings);
+    pthread_once(&once, preload_settings_read_settings);
     return &settings;
 }
 

@@ -17,7 +17,7 @@ static known *known_of(uint64_t value)
     return (known *)(uintptr_t)value; // NOLINT(performance-no-int-to-ptr)
 }
 
-static bool find(const void *native, known *out)
+static bool preload_streams_find(const void *native, known *out)
 {
     uint64_t value;
     pthread_mutex_lock(&lock);
@@ -29,7 +29,7 @@ static bool find(const void *native, known *out)
 }
 
 /* Another thread may have entered it meanwhile, as which weir has it registered twice. */
-static bool enter(const void *native, known what)
+static bool preload_streams_enter(const void *native, known what)
 {
     uint64_t value;
     known *copy = malloc(sizeof *copy);
@@ -56,7 +56,7 @@ static wp_stream_kind meet(CUstream stream, known *out)
     out->device = wp_device_here(&primary, &result);
     if (!out->device || !primary || weir_stream_register(out->device->runtime, stream, &out->id) != WEIR_OK)
         return WP_STREAM_UNKNOWN;
-    return enter(stream, *out) ? WP_STREAM_KNOWN : WP_STREAM_UNKNOWN;
+    return preload_streams_enter(stream, *out) ? WP_STREAM_KNOWN : WP_STREAM_UNKNOWN;
 }
 
 static wp_stream_kind legacy_stream(known *out)
@@ -89,10 +89,10 @@ wp_stream_kind wp_stream_of(CUstream stream, bool per_thread, wp_device **device
         stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     if (is_captured(stream))
         return WP_STREAM_CAPTURED;
-    wp_stream_kind kind = stream == CU_STREAM_PER_THREAD ? WP_STREAM_UNKNOWN
-                          : stream == CU_STREAM_LEGACY   ? legacy_stream(&found)
-                          : find(stream, &found)         ? WP_STREAM_KNOWN
-                                                         : meet(stream, &found);
+    wp_stream_kind kind = stream == CU_STREAM_PER_THREAD         ? WP_STREAM_UNKNOWN
+                          : stream == CU_STREAM_LEGACY           ? legacy_stream(&found)
+                          : preload_streams_find(stream, &found) ? WP_STREAM_KNOWN
+                                                                 : meet(stream, &found);
     if (kind == WP_STREAM_KNOWN) {
         *device = found.device;
         *out = found.id;
@@ -144,7 +144,7 @@ static CUresult began(CUresult result, const void *origin)
     return result;
 }
 
-static void ended(const void *origin)
+static void preload_streams_ended(const void *origin)
 {
     uint64_t count;
     pthread_rwlock_wrlock(&capture_lock);
@@ -182,7 +182,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
     WP_ENTER(cuStreamEndCapture);
     CUresult result = wp_real.cuStreamEndCapture(stream, graph);
     if (result != WP_CAPTURE_WRONG_THREAD)
-        ended(origin_of(stream, false));
+        preload_streams_ended(origin_of(stream, false));
     return result;
 }
 
@@ -191,21 +191,21 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     WP_ENTER(cuStreamEndCapture_ptsz);
     CUresult result = wp_real.cuStreamEndCapture_ptsz(stream, graph);
     if (result != WP_CAPTURE_WRONG_THREAD)
-        ended(origin_of(stream, true));
+        preload_streams_ended(origin_of(stream, true));
     return result;
 }
 
 /* Destroying ------------------------------------------------------------------------------------------------------- */
 
 /* A capture goes with its stream. It is ended before, as a captured stream cannot be waited for. */
-static void drop_capture(CUstream stream)
+static void preload_streams_drop_capture(CUstream stream)
 {
     CUgraph graph = NULL;
     if (!is_captured(stream) || wp_real.cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS)
         return;
     if (graph && wp_real.cuGraphDestroy)
         (void)wp_real.cuGraphDestroy(graph);
-    ended(stream);
+    preload_streams_ended(stream);
 }
 
 /* weir waits for the work of one that it knows, so that what was freed there is final; CUDA may give its address to the
@@ -216,7 +216,7 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     WP_ENTER(cuStreamDestroy_v2);
     uint64_t value;
     if (!wp_is_exiting())
-        drop_capture(stream);
+        preload_streams_drop_capture(stream);
     pthread_mutex_lock(&lock);
     known *gone = wi_pointer_map_remove(&streams, stream, &value) ? known_of(value) : NULL;
     pthread_mutex_unlock(&lock);
@@ -225,6 +225,6 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     free(gone);
     CUresult result = wp_real.cuStreamDestroy_v2(stream);
     if (result == CUDA_SUCCESS && wp_capturing())
-        ended(stream);
+        preload_streams_ended(stream);
     return result;
 }

@@ -36,14 +36,14 @@ static const entry used[] = {
 };
 
 /* The addresses of functions, as numbers are compared. */
-static void *address_of(void (*function)(void))
+static void *symbols_address_of(void (*function)(void))
 {
     void *address;
     memcpy(&address, &function, sizeof address);
     return address;
 }
 
-static void *real_of(const entry *e)
+static void *symbols_real_of(const entry *e)
 {
     void *address;
     memcpy(&address, (const char *)&wp_real + e->real, sizeof address);
@@ -66,7 +66,7 @@ static void find_dlsym(void)
     memcpy(&wp_real_dlsym, &found, sizeof found);
 }
 
-static void *look_up(void *handle, const char *name)
+static void *symbols_look_up(void *handle, const char *name)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!wp_real_dlsym)
@@ -76,7 +76,7 @@ static void *look_up(void *handle, const char *name)
 
 /* CUDA's functions ------------------------------------------------------------------------------------------------- */
 
-static void fill_in(const entry *e, void *library)
+static void symbols_fill_in(const entry *e, void *library)
 {
     void *found = NULL;
     if (wp_real.cuGetProcAddress_v2 && e->name &&
@@ -84,30 +84,30 @@ static void fill_in(const entry *e, void *library)
             CUDA_SUCCESS)
         found = NULL;
     if (!found)
-        found = look_up(library, e->symbol);
+        found = symbols_look_up(library, e->symbol);
     memcpy((char *)&wp_real + e->real, &found, sizeof found);
 }
 
 static void fill_in_cuda(void *library)
 {
-    void *get = look_up(library, "cuGetProcAddress_v2");
+    void *get = symbols_look_up(library, "cuGetProcAddress_v2");
     memcpy(&wp_real.cuGetProcAddress_v2, &get, sizeof get);
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
         if (entries[i].name)
-            fill_in(&entries[i], library);
+            symbols_fill_in(&entries[i], library);
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
-        fill_in(&used[i], library);
+        symbols_fill_in(&used[i], library);
 }
 
 static void fill_in_nvml(void *library)
 {
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
         if (!entries[i].name)
-            fill_in(&entries[i], library);
+            symbols_fill_in(&entries[i], library);
 }
 
 /* With the libraries that are loaded by now. */
-static bool load(bool cuda)
+static bool symbols_load(bool cuda)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static atomic_bool loaded[2];
@@ -129,13 +129,13 @@ static bool load(bool cuda)
 
 bool wp_find_cuda(void)
 {
-    return load(true);
+    return symbols_load(true);
 }
 
 bool wp_enter(enum wp_function function)
 {
     atomic_fetch_add_explicit(&calls[function], 1, memory_order_relaxed);
-    return load(entries[function].name != NULL);
+    return symbols_load(entries[function].name != NULL);
 }
 
 uint64_t wp_calls(enum wp_function function)
@@ -150,7 +150,7 @@ const char *wp_function_name(enum wp_function function)
 
 /* By name ---------------------------------------------------------------------------------------------------------- */
 
-static const entry *find(const char *symbol)
+static const entry *symbols_find(const char *symbol)
 {
     if (strncmp(symbol, "cu", 2) != 0 && strncmp(symbol, "nvml", 4) != 0)
         return NULL;
@@ -161,11 +161,11 @@ static const entry *find(const char *symbol)
 }
 
 /* weir's own calls are not a program's. */
-static bool is_weirs(const void *caller)
+static bool symbols_is_weirs(const void *caller)
 {
     Dl_info its, weirs, ours;
-    return dladdr(caller, &its) && dladdr(address_of((void (*)(void))weir_version), &weirs) &&
-           dladdr(address_of((void (*)(void))wp_enter), &ours) &&
+    return dladdr(caller, &its) && dladdr(symbols_address_of((void (*)(void))weir_version), &weirs) &&
+           dladdr(symbols_address_of((void (*)(void))wp_enter), &ours) &&
            (its.dli_fbase == weirs.dli_fbase || its.dli_fbase == ours.dli_fbase);
 }
 
@@ -182,22 +182,23 @@ static bool is_cudas(const void *address)
 wp_found wp_find_symbol(void *handle, const char *name, const void *caller)
 {
     wp_found found = {NULL, false};
-    const entry *e = name ? find(name) : NULL;
+    const entry *e = name ? symbols_find(name) : NULL;
     if (wi_unlikely(!wp_real_dlsym))
-        (void)look_up(RTLD_DEFAULT, "dlsym");
+        (void)symbols_look_up(RTLD_DEFAULT, "dlsym");
     if (wi_likely(!e) || handle == RTLD_NEXT)
         return found;
-    if (is_weirs(caller)) {
+    if (symbols_is_weirs(caller)) {
         found.answered = wp_tree_is() && strcmp(name, "cuGetProcAddress_v2") == 0;
-        found.address = found.answered ? address_of((void (*)(void))wp_get_for_weir) : NULL;
+        found.address = found.answered ? symbols_address_of((void (*)(void))wp_get_for_weir) : NULL;
         return found;
     }
     found.answered = true;
-    found.address = look_up(handle, name);
-    if (found.address == address_of(e->ours)) /* by RTLD_DEFAULT, or the program's handle: is there one behind it? */
-        found.address = look_up(RTLD_NEXT, name);
+    found.address = symbols_look_up(handle, name);
+    if (found.address ==
+        symbols_address_of(e->ours)) /* by RTLD_DEFAULT, or the program's handle: is there one behind it? */
+        found.address = symbols_look_up(RTLD_NEXT, name);
     if (found.address && is_cudas(found.address))
-        found.address = address_of(e->ours);
+        found.address = symbols_address_of(e->ours);
     return found;
 }
 
@@ -218,8 +219,8 @@ static const entry *form_of(const char *name, int version, bool per_thread)
 static void exchange(const char *name, void **function, int version, uint64_t flags)
 {
     const entry *e = name && function && *function ? form_of(name, version, flags & WP_GET_PER_THREAD) : NULL;
-    if (e && (version <= WP_KNOWN_VERSION || real_of(e) == *function))
-        *function = address_of(e->ours);
+    if (e && (version <= WP_KNOWN_VERSION || symbols_real_of(e) == *function))
+        *function = symbols_address_of(e->ours);
 }
 
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *found)

@@ -49,7 +49,7 @@ typedef struct figures {
     wp_gauge kinds[WP_KINDS];
 } figures;
 
-static figures look(wp_device *d)
+static figures preload_table_look(wp_device *d)
 {
     figures f = {.stats = WEIR_INIT(weir_stats), .tree_peak = wp_tree_look(d->ordinal).peak};
     if (weir_snapshot(d->runtime, &f.stats, NULL, 0, NULL) != WEIR_OK)
@@ -83,7 +83,7 @@ static void print_kinds(FILE *file, const wp_gauge *kinds)
                     weir_size_format(kinds[i].bytes, live, sizeof live));
 }
 
-static void print_devices(FILE *file)
+static void preload_table_print_devices(FILE *file)
 {
     char most[24];
     fprintf(file, "  %-8s%14s %14s %14s %14s %14s\n", "", "budget", "weir's most", "held most", "CUDA's most",
@@ -92,7 +92,7 @@ static void print_devices(FILE *file)
         wp_device *d = wp_device_started(i);
         if (!d)
             continue;
-        figures f = look(d);
+        figures f = preload_table_look(d);
         fprintf(file, "  %-8s", d->name);
         print_sizes(
             file,
@@ -124,11 +124,11 @@ static void print_calls(FILE *file, const char *title, bool outside)
         fputs("\n", file);
 }
 
-static void print_text(FILE *file)
+static void preload_table_print_text(FILE *file)
 {
     wp_reason refusal = wp_last_refusal();
     fprintf(file, "weir exec: %s (process %ld)\n", program_invocation_short_name, (long)getpid());
-    print_devices(file);
+    preload_table_print_devices(file);
     fprintf(file, "  weir served %llu allocations and %llu frees; %llu were refused\n",
             (unsigned long long)wp_noted(WP_EVENT_SERVED), (unsigned long long)wp_noted(WP_EVENT_FREED),
             (unsigned long long)wp_noted(WP_EVENT_REFUSED));
@@ -175,7 +175,7 @@ static void print_json_devices(FILE *file)
         wp_device *d = wp_device_started(i);
         if (!d)
             continue;
-        figures f = look(d);
+        figures f = preload_table_look(d);
         fprintf(file,
                 "%s{\"device\": \"%s\", \"budget\": %llu, \"peak\": %llu, \"peak_held\": %llu, \"peak_cuda\": %llu, "
                 "\"peak_all\": %llu, \"live_at_end\": %llu, \"cuda\": ",
@@ -188,7 +188,7 @@ static void print_json_devices(FILE *file)
     }
 }
 
-static void print_json(FILE *file)
+static void preload_table_print_json(FILE *file)
 {
     wp_reason refusal = wp_last_refusal();
     wp_gauge host[WP_KINDS] = {0};
@@ -218,7 +218,7 @@ static void print_json(FILE *file)
 /* Exit ------------------------------------------------------------------------------------------------------------- */
 
 /* In one write, as other processes may write into the same file. */
-static void put(const char *text, size_t length)
+static void preload_table_put(const char *text, size_t length)
 {
     const char *path = getenv("WEIR_EXEC_STATS");
     int file = path && *path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : STDERR_FILENO;
@@ -231,7 +231,7 @@ static void put(const char *text, size_t length)
         close(file);
 }
 
-static void print_table(void)
+static void preload_table_print_table(void)
 {
     char *text = NULL;
     size_t length = 0;
@@ -239,35 +239,35 @@ static void print_table(void)
     if (!file)
         return;
     if (wp_settings_of()->json)
-        print_json(file);
+        preload_table_print_json(file);
     else
-        print_text(file);
+        preload_table_print_text(file);
     if (fclose(file) == 0)
-        put(text, length);
+        preload_table_put(text, length);
     free(text);
 }
 
-static void begin_exit(void)
+static void preload_table_begin_exit(void)
 {
     atomic_store(&exiting, true);
 }
 
-static void watch(void)
+static void preload_table_watch(void)
 {
     watched = getpid();
-    atexit(print_table);
+    atexit(preload_table_print_table);
 }
 
 void wp_watch_exit(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch);
+    pthread_once(&once, preload_table_watch);
 }
 
 /* What is registered later is called sooner: before weir has ended its driver, which it does before the table. */
 void wp_watch_runtime(void)
 {
-    atexit(begin_exit);
+    atexit(preload_table_begin_exit);
 }
 
 bool wp_is_exiting(void)

@@ -82,12 +82,12 @@ static int lock_byte(int file, int command, short type, int byte)
     return result != 0 ? -1 : its.l_type != F_UNLCK;
 }
 
-static bool enter(int file)
+static bool tree_enter(int file)
 {
     return lock_byte(file, F_OFD_SETLKW, F_WRLCK, THE_BOOK) >= 0;
 }
 
-static void leave(int file)
+static void tree_leave(int file)
 {
     (void)lock_byte(file, F_OFD_SETLK, F_UNLCK, THE_BOOK);
 }
@@ -101,12 +101,12 @@ static bool lives(int number)
 /* Joining ---------------------------------------------------------------------------------------------------------- */
 
 /* Opens the file, which `weir exec` removes when nobody is in it, and locks it. */
-static int open_file(const char *path)
+static int tree_open_file(const char *path)
 {
     struct stat its;
     for (;;) {
         int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
-        bool locked = file >= 0 && enter(file) && fstat(file, &its) == 0;
+        bool locked = file >= 0 && tree_enter(file) && fstat(file, &its) == 0;
         if (locked && its.st_nlink > 0 && (its.st_size >= (off_t)sizeof(book) || ftruncate(file, sizeof(book)) == 0))
             return file;
         int error = errno;
@@ -157,15 +157,15 @@ static weir_status sit_down(int file, const char *path)
 }
 
 /* With the process's lock. */
-static weir_status join(void)
+static weir_status tree_join(void)
 {
     const char *path = wp_settings_of()->tree;
-    int file = open_file(path);
+    int file = tree_open_file(path);
     if (file < 0)
         return weir_fail(WEIR_ERR_SYSTEM, "%s, where the processes under weir exec share their budget: %s", path,
                          strerror(errno));
     weir_status status = sit_down(file, path);
-    leave(file);
+    tree_leave(file);
     if (status != WEIR_OK)
         close(file);
     return status;
@@ -189,7 +189,7 @@ static bool is_place(place *p, const unsigned char *uuid, const char *name)
 }
 
 /* -1: there are more devices than places. */
-static int find_place(int ordinal, const unsigned char *uuid)
+static int tree_find_place(int ordinal, const unsigned char *uuid)
 {
     char name[16];
     snprintf(name, sizeof name, "cuda:%d", ordinal);
@@ -209,12 +209,12 @@ static int open_place(int ordinal)
     unsigned char uuid[UUID] = {0};
     bool named = at >= 0 || ordinal == WP_HOST ||
                  (wp_real.cuDeviceGetUuid_v2 && wp_real.cuDeviceGetUuid_v2(uuid, ordinal) == CUDA_SUCCESS);
-    if (!named || (!tree.process && join() != WEIR_OK) || !enter(tree.file))
+    if (!named || (!tree.process && tree_join() != WEIR_OK) || !tree_enter(tree.file))
         return -1;
-    if (at < 0 && (at = find_place(ordinal, uuid)) >= 0)
+    if (at < 0 && (at = tree_find_place(ordinal, uuid)) >= 0)
         atomic_store(known, at + 1);
     if (at < 0)
-        leave(tree.file);
+        tree_leave(tree.file);
     return at;
 }
 
@@ -233,7 +233,7 @@ static int enter_place(int ordinal)
 
 static void leave_place(void)
 {
-    leave(tree.file);
+    tree_leave(tree.file);
     pthread_mutex_unlock(&tree.lock);
 }
 
@@ -355,7 +355,7 @@ static bool sleep_until_changed(atomic_uint *word, unsigned seen, const struct t
            errno != ETIMEDOUT;
 }
 
-static void wake(atomic_uint *word)
+static void tree_wake(atomic_uint *word)
 {
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
@@ -374,7 +374,7 @@ static bool anybody_owes(int ordinal, unsigned call)
 }
 
 /* Wants are added while it waits, so that those of several threads are; what a killed one wants goes with its seat. */
-static void want(int ordinal, uint64_t bytes, bool more)
+static void tree_want(int ordinal, uint64_t bytes, bool more)
 {
     int at = enter_place(ordinal);
     if (at < 0)
@@ -390,23 +390,23 @@ bool wp_tree_ask(int ordinal, uint64_t bytes)
 {
     if (wp_tree_look(ordinal).others == 0)
         return false;
-    want(ordinal, bytes, true);
+    tree_want(ordinal, bytes, true);
     struct timespec deadline;
     clock_gettime(CLOCK_MONOTONIC, &deadline);
     deadline.tv_sec += LONGEST_WAIT;
     unsigned call = atomic_fetch_add(&tree.book->calls, 1) + 1;
-    wake(&tree.book->calls);
+    tree_wake(&tree.book->calls);
     for (;;) {
         unsigned seen = atomic_load(&tree.book->answers);
         if (!anybody_owes(ordinal, call) || !sleep_until_changed(&tree.book->answers, seen, &deadline))
             break;
     }
-    want(ordinal, bytes, false);
+    tree_want(ordinal, bytes, false);
     return true;
 }
 
 /* What the others that wait want of a device that this process knows; 0: nothing. */
-static uint64_t wanted(int ordinal)
+static uint64_t tree_wanted(int ordinal)
 {
     uint64_t sum = 0;
     int at = atomic_load(&tree.place_of[ordinal]) ? enter_place(ordinal) : -1;
@@ -420,7 +420,7 @@ static uint64_t wanted(int ordinal)
     return sum;
 }
 
-static void *answer(void *user)
+static void *tree_answer(void *user)
 {
     (void)user;
     unsigned seen = atomic_load(&tree.mine->answered);
@@ -430,13 +430,13 @@ static void *answer(void *user)
             continue;
         seen = atomic_load(&tree.book->calls);
         for (int i = 0; i < WP_DEVICES; i++) {
-            uint64_t bytes = wanted(i);
+            uint64_t bytes = tree_wanted(i);
             if (bytes)
                 tree.give(i, bytes);
         }
         atomic_store(&tree.mine->answered, seen);
         atomic_fetch_add(&tree.book->answers, 1);
-        wake(&tree.book->answers);
+        tree_wake(&tree.book->answers);
     }
     return NULL;
 }
@@ -454,7 +454,7 @@ void wp_tree_listen(void (*give)(int ordinal, uint64_t bytes))
     atomic_store(&tree.mine->listens, 1);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, answer, NULL) == 0)
+    if (pthread_create(&thread, NULL, tree_answer, NULL) == 0)
         pthread_detach(thread);
     else
         atomic_store(&tree.mine->listens, 0);

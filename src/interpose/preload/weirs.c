@@ -9,26 +9,26 @@ static wi_pointer_map handles, blocks; /* to bytes and ordinal of what counts */
 enum { ORDINAL_BITS = 6 };
 _Static_assert(WP_DEVICES == 1 << ORDINAL_BITS, "an ordinal fits");
 
-static const void *key_of(uint64_t key)
+static const void *weirs_key_of(uint64_t key)
 {
     return (const void *)(uintptr_t)key; // NOLINT(performance-no-int-to-ptr)
 }
 
 /* Without host memory for the note it would count for good: false. */
-static bool note(wi_pointer_map *map, uint64_t key, int ordinal, uint64_t bytes)
+static bool weirs_note(wi_pointer_map *map, uint64_t key, int ordinal, uint64_t bytes)
 {
     pthread_mutex_lock(&lock);
-    bool put = wi_pointer_map_put(map, key_of(key), bytes << ORDINAL_BITS | (uint64_t)ordinal);
+    bool put = wi_pointer_map_put(map, weirs_key_of(key), bytes << ORDINAL_BITS | (uint64_t)ordinal);
     pthread_mutex_unlock(&lock);
     return put;
 }
 
 /* Before CUDA is asked to free it, as it may give the number to another one at once. */
-static uint64_t forget(wi_pointer_map *map, uint64_t key)
+static uint64_t weirs_forget(wi_pointer_map *map, uint64_t key)
 {
     uint64_t value = 0;
     pthread_mutex_lock(&lock);
-    (void)wi_pointer_map_remove(map, key_of(key), &value);
+    (void)wi_pointer_map_remove(map, weirs_key_of(key), &value);
     pthread_mutex_unlock(&lock);
     return value;
 }
@@ -38,7 +38,7 @@ static CUresult freed(wi_pointer_map *map, uint64_t key, uint64_t value, CUresul
 {
     int ordinal = (int)(value % WP_DEVICES);
     uint64_t bytes = value >> ORDINAL_BITS;
-    if (bytes && (result == CUDA_SUCCESS || !note(map, key, ordinal, bytes)))
+    if (bytes && (result == CUDA_SUCCESS || !weirs_note(map, key, ordinal, bytes)))
         wp_tree_give(ordinal, bytes);
     return result;
 }
@@ -51,8 +51,8 @@ static int ordinal_here(void)
 
 /* The functions ---------------------------------------------------------------------------------------------------- */
 
-static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
-                       unsigned long long flags)
+static CUresult weirs_create(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                             unsigned long long flags)
 {
     int ordinal = properties->location.id;
     if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -60,7 +60,7 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes, const
     if (!wp_tree_take(ordinal, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = wp_real.cuMemCreate(handle, bytes, properties, flags);
-    if (result == CUDA_SUCCESS && !note(&handles, *handle, ordinal, bytes)) {
+    if (result == CUDA_SUCCESS && !weirs_note(&handles, *handle, ordinal, bytes)) {
         (void)wp_real.cuMemRelease(*handle);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -69,15 +69,15 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes, const
     return result;
 }
 
-static CUresult release(CUmemGenericAllocationHandle handle)
+static CUresult weirs_release(CUmemGenericAllocationHandle handle)
 {
-    uint64_t value = forget(&handles, handle);
+    uint64_t value = weirs_forget(&handles, handle);
     return freed(&handles, handle, value, wp_real.cuMemRelease(handle));
 }
 
 static CUresult allocated(CUresult result, const CUdeviceptr *out, int ordinal, uint64_t spent)
 {
-    if (result == CUDA_SUCCESS && !note(&blocks, *out, ordinal, spent)) {
+    if (result == CUDA_SUCCESS && !weirs_note(&blocks, *out, ordinal, spent)) {
         (void)wp_real.cuMemFree_v2(*out);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -86,7 +86,7 @@ static CUresult allocated(CUresult result, const CUdeviceptr *out, int ordinal, 
     return result;
 }
 
-static CUresult allocate(CUdeviceptr *out, size_t bytes)
+static CUresult weirs_allocate(CUdeviceptr *out, size_t bytes)
 {
     int ordinal = ordinal_here();
     uint64_t spent = wp_spent(bytes);
@@ -105,13 +105,13 @@ static CUresult allocate_from_pool(CUdeviceptr *out, size_t bytes, CUmemoryPool 
 
 static CUresult free_block(CUdeviceptr address)
 {
-    uint64_t value = forget(&blocks, address);
+    uint64_t value = weirs_forget(&blocks, address);
     return freed(&blocks, address, value, wp_real.cuMemFree_v2(address));
 }
 
-static CUresult free_async(CUdeviceptr address, CUstream stream)
+static CUresult weirs_free_async(CUdeviceptr address, CUstream stream)
 {
-    uint64_t value = forget(&blocks, address);
+    uint64_t value = weirs_forget(&blocks, address);
     return freed(&blocks, address, value, wp_real.cuMemFreeAsync(address, stream));
 }
 
@@ -132,12 +132,12 @@ static const struct {
     const char *name;
     void (*ours)(void);
 } functions[] = {
-    {"cuMemCreate", (void (*)(void))create},
-    {"cuMemRelease", (void (*)(void))release},
-    {"cuMemAlloc", (void (*)(void))allocate},
+    {"cuMemCreate", (void (*)(void))weirs_create},
+    {"cuMemRelease", (void (*)(void))weirs_release},
+    {"cuMemAlloc", (void (*)(void))weirs_allocate},
     {"cuMemFree", (void (*)(void))free_block},
     {"cuMemAllocFromPoolAsync", (void (*)(void))allocate_from_pool},
-    {"cuMemFreeAsync", (void (*)(void))free_async},
+    {"cuMemFreeAsync", (void (*)(void))weirs_free_async},
     {"cuMemGetInfo", (void (*)(void))get_info},
 };
 

@@ -48,8 +48,8 @@ static weir_adaptor_block block_there(const wi_block *block)
                                 .bytes = block->bytes};
 }
 
-static void tell(const own_adaptor *a, void (*what)(void *state, const weir_adaptor_block *block),
-                 const weir_adaptor_block *block)
+static void adaptors_own_tell(const own_adaptor *a, void (*what)(void *state, const weir_adaptor_block *block),
+                              const weir_adaptor_block *block)
 {
     if (!what)
         return;
@@ -70,7 +70,7 @@ static void tell_failed(const own_adaptor *a, const weir_adaptor_block *block, w
     wi_detail_restore(&why);
 }
 
-static weir_status ask(const own_adaptor *a, const weir_adaptor_block *block)
+static weir_status adaptors_own_ask(const own_adaptor *a, const weir_adaptor_block *block)
 {
     if (inside > 0)
         return weir_fail(
@@ -114,7 +114,7 @@ static weir_status own_adaptor_allocate(wi_resource *resource, wi_placement *p, 
 {
     own_adaptor *a = own_adaptor_of(resource);
     weir_adaptor_block block = block_wanted(p);
-    weir_status status = ask(a, &block);
+    weir_status status = adaptors_own_ask(a, &block);
     if (status != WEIR_OK)
         return own_adaptor_refuse(a, p, status, shortage);
     status = wi_allocate(resource->inner, p, out, shortage);
@@ -134,7 +134,7 @@ static void own_adaptor_publish(wi_resource *resource, wi_block *block)
 {
     const own_adaptor *a = own_adaptor_of(resource);
     weir_adaptor_block there = block_there(block);
-    tell(a, a->own->allocated, &there); /* before another thread can free it */
+    adaptors_own_tell(a, a->own->allocated, &there); /* before another thread can free it */
     wi_publish(resource->inner, block);
 }
 
@@ -143,21 +143,21 @@ static void own_adaptor_freeing(wi_resource *resource, const wi_block *block, we
     const own_adaptor *a = own_adaptor_of(resource);
     weir_adaptor_block there = block_there(block);
     there.stream = stream;
-    tell(a, a->own->freed, &there);
+    adaptors_own_tell(a, a->own->freed, &there);
 }
 
 /* Asks the adaptor about a resize. A refused growth answers WEIR_ERR_NO_ROOM: the caller may allocate another
  * block. */
 static weir_status ask_resize(const own_adaptor *a, const weir_adaptor_block *now)
 {
-    weir_status status = now->bytes > now->old_bytes ? ask(a, now) : WEIR_OK;
+    weir_status status = now->bytes > now->old_bytes ? adaptors_own_ask(a, now) : WEIR_OK;
     return status == WEIR_ERR_OUT_OF_MEMORY ? WEIR_ERR_NO_ROOM : status;
 }
 
 static weir_status tell_resize(const own_adaptor *a, const weir_adaptor_block *now, weir_status status)
 {
     if (status == WEIR_OK)
-        tell(a, a->own->resized, now);
+        adaptors_own_tell(a, a->own->resized, now);
     else if (now->bytes > now->old_bytes)
         tell_failed(a, now, status);
     return status;

@@ -40,7 +40,7 @@ static void note_refusal(weir_onnxruntime *bridge, weir_status status)
     wi_detail_keep(&own->why);
 }
 
-static _Noreturn void refuse(weir_onnxruntime *bridge, weir_status status, weir_kind kind, size_t size)
+static _Noreturn void allocator_refuse(weir_onnxruntime *bridge, weir_status status, weir_kind kind, size_t size)
 {
     note_refusal(bridge, status);
     weir_log(WEIR_LOG_ERROR, "onnxruntime asked %s for %zu bytes of %s memory: %s", bridge->name, size,
@@ -86,7 +86,7 @@ static size_t padded(const wi_ort_table *table, size_t size)
     return size > SIZE_MAX - ORT_SLACK ? SIZE_MAX : size + ORT_SLACK;
 }
 
-static weir_status ended(const weir_onnxruntime *bridge)
+static weir_status allocator_ended(const weir_onnxruntime *bridge)
 {
     return weir_fail(WEIR_ERR_INVALID,
                      "%s: the bridge to ONNX Runtime was unregistered; release its sessions before that", bridge->name);
@@ -120,7 +120,7 @@ static void *handed_out(const wi_ort_table *table, void *pointer)
 }
 
 /* WEIR_STREAM_HOST: of memory that any stream may use at once. */
-static void *take(ort_allocator *self, size_t size, weir_stream stream, weir_class memory_class)
+static void *allocator_take(ort_allocator *self, size_t size, weir_stream stream, weir_class memory_class)
 {
     const wi_ort_table *table = (const wi_ort_table *)self;
     weir_onnxruntime *bridge = table->bridge;
@@ -128,12 +128,12 @@ static void *take(ort_allocator *self, size_t size, weir_stream stream, weir_cla
     if (size == 0)
         return NULL;
     size_t bytes = padded(table, size);
-    weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
+    weir_status status = atomic_load(&bridge->ended) ? allocator_ended(bridge)
                          : table->kind == WEIR_KIND_PINNED
                              ? wi_ort_pinned_alloc(bridge, bytes, &pointer)
                              : wi_ort_device_alloc(bridge, bytes, stream, memory_class, &pointer);
     if (status != WEIR_OK)
-        refuse(bridge, status, table->kind, size);
+        allocator_refuse(bridge, status, table->kind, size);
     return handed_out(table, pointer);
 }
 
@@ -150,17 +150,17 @@ static void *table_alloc(ort_allocator *self, size_t size)
 {
     const weir_onnxruntime *bridge = bridge_of(self);
     if (is_for_graph((const wi_ort_table *)self))
-        return take(self, size, bridge->stream, WEIR_CLASS_ACTIVATIONS);
+        return allocator_take(self, size, bridge->stream, WEIR_CLASS_ACTIVATIONS);
     /* Others may run a session of the bridge while this thread makes one. */
     bool lasting =
         !bridge->on_host || (atomic_load_explicit(&bridge->loading, memory_order_relaxed) && wi_ort_is_inside(bridge));
-    return take(self, size, WEIR_STREAM_HOST, lasting ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_ACTIVATIONS);
+    return allocator_take(self, size, WEIR_STREAM_HOST, lasting ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_ACTIVATIONS);
 }
 
 /* ONNX Runtime reserves what lives as long as the session: weights. */
 static void *table_reserve(ort_allocator *self, size_t size)
 {
-    void *pointer = take(self, size, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    void *pointer = allocator_take(self, size, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     atomic_fetch_add(&bridge_of(self)->reserved, size);
     return pointer;
 }
@@ -172,11 +172,11 @@ static void *table_alloc_on_stream(ort_allocator *self, size_t size, ort_stream 
     if (!native || size == 0)
         return table_alloc(self, size);
     bool known = native == bridge->native;
-    weir_status status = atomic_load(&bridge->ended) ? ended(bridge)
+    weir_status status = atomic_load(&bridge->ended) ? allocator_ended(bridge)
                          : known ? wi_ort_device_alloc(bridge, size, bridge->stream, WEIR_CLASS_ACTIVATIONS, &pointer)
                                  : wi_ort_follow(bridge, native, size, &pointer);
     if (status != WEIR_OK)
-        refuse(bridge, status, WEIR_KIND_DEVICE, size);
+        allocator_refuse(bridge, status, WEIR_KIND_DEVICE, size);
     atomic_fetch_add_explicit(&bridge->on_stream, 1, memory_order_relaxed);
     if (!known)
         atomic_fetch_add_explicit(&bridge->unknown, 1, memory_order_relaxed);
@@ -222,7 +222,7 @@ static weir_status check_handed_out(const wi_ort_table *table, const void *point
                      d.bytes, pointer, wi_client_name(bridge->client));
 }
 
-static weir_status give(const wi_ort_table *table, void *pointer)
+static weir_status allocator_give(const wi_ort_table *table, void *pointer)
 {
     weir_onnxruntime *bridge = table->bridge;
     weir_status status = check_handed_out(table, pointer);
@@ -232,11 +232,11 @@ static weir_status give(const wi_ort_table *table, void *pointer)
                                              : wi_ort_device_free(bridge, pointer, bridge->stream);
 }
 
-static void free_of(const wi_ort_table *table, void *pointer)
+static void allocator_free_of(const wi_ort_table *table, void *pointer)
 {
     weir_onnxruntime *bridge = table->bridge;
-    weir_status status =
-        atomic_load(&bridge->ended) ? weir_fail(WEIR_ERR_FOREIGN, "the bridge was unregistered") : give(table, pointer);
+    weir_status status = atomic_load(&bridge->ended) ? weir_fail(WEIR_ERR_FOREIGN, "the bridge was unregistered")
+                                                     : allocator_give(table, pointer);
     if (status != WEIR_OK) {
         wi_ort_report(bridge, pointer, status);
         return;
@@ -249,7 +249,7 @@ static void free_of(const wi_ort_table *table, void *pointer)
 static void table_free(ort_allocator *self, void *pointer)
 {
     if (pointer)
-        free_of((const wi_ort_table *)self, pointer);
+        allocator_free_of((const wi_ort_table *)self, pointer);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */

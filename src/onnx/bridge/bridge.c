@@ -47,7 +47,7 @@ static weir_status check_source(const weir_onnxruntime_options *o, const char *c
                          base->table->charge(runtime->resource->base, 1));
 }
 
-static weir_status check_device(const weir_onnxruntime_options *o, const char *call)
+static weir_status bridge_check_device(const weir_onnxruntime_options *o, const char *call)
 {
     weir_runtime *runtime = weir_client_runtime(o->client);
     void *native;
@@ -69,7 +69,7 @@ weir_status wi_ort_check(const weir_onnxruntime_options *o, const char *call)
                          call, o->version, WEIR_ONNXRUNTIME_OLDEST, WEIR_ONNXRUNTIME_OLDEST);
     weir_status status = wi_client_check(o->client, call);
     if (status == WEIR_OK)
-        status = check_device(o, call);
+        status = bridge_check_device(o, call);
     return status == WEIR_OK ? check_source(o, call) : status;
 }
 
@@ -94,7 +94,7 @@ static weir_status find_throw(weir_onnxruntime *bridge, const char *call)
 }
 
 /* There is one environment in a process, which counts its users: making it again is one more. */
-static weir_status pin(weir_onnxruntime *bridge, ort_env *env, const char *call)
+static weir_status bridge_pin(weir_onnxruntime *bridge, ort_env *env, const char *call)
 {
     const ort_api *api = bridge->api;
     ort_env *found = NULL;
@@ -110,7 +110,7 @@ static weir_status pin(weir_onnxruntime *bridge, ort_env *env, const char *call)
     return WEIR_OK;
 }
 
-static weir_status describe(weir_onnxruntime *bridge, const char *call)
+static weir_status bridge_describe(weir_onnxruntime *bridge, const char *call)
 {
     const ort_api *api = bridge->api;
     int ordinal = bridge->runtime->ordinal;
@@ -128,7 +128,7 @@ static weir_status describe(weir_onnxruntime *bridge, const char *call)
                : WEIR_OK;
 }
 
-static weir_status fill(weir_onnxruntime *bridge, const weir_onnxruntime_options *o, const char *call)
+static weir_status bridge_fill(weir_onnxruntime *bridge, const weir_onnxruntime_options *o, const char *call)
 {
     bridge->api = (const ort_api *)o->api;
     bridge->client = o->client;
@@ -143,8 +143,8 @@ static weir_status fill(weir_onnxruntime *bridge, const weir_onnxruntime_options
     if (status == WEIR_OK && o->blocks)
         status = wi_ort_runs_init(&bridge->runs, o->blocks);
     if (status == WEIR_OK)
-        status = describe(bridge, call);
-    return status == WEIR_OK ? pin(bridge, (ort_env *)o->env, call) : status;
+        status = bridge_describe(bridge, call);
+    return status == WEIR_OK ? bridge_pin(bridge, (ort_env *)o->env, call) : status;
 }
 
 /* ONNX Runtime still has one of its tables: that refuses from now on. */
@@ -190,7 +190,7 @@ weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *cal
     pthread_mutex_init(&bridge->lock, NULL);
     pthread_mutex_init(&bridge->followers.lock, NULL);
     pthread_mutex_init(&bridge->kept.lock, NULL);
-    weir_status status = fill(bridge, options, call);
+    weir_status status = bridge_fill(bridge, options, call);
     if (status != WEIR_OK) {
         wi_ort_free(bridge);
         return status;

@@ -72,7 +72,7 @@ weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer)
 
 /* Pinned memory ---------------------------------------------------------------------------------------------------- */
 
-static weir_status allocate(weir_onnxruntime *bridge, size_t bytes, void **out)
+static weir_status bridge_memory_allocate(weir_onnxruntime *bridge, size_t bytes, void **out)
 {
     weir_request request = {.struct_size = sizeof request,
                             .bytes = bytes,
@@ -114,14 +114,14 @@ static void *take_kept(weir_onnxruntime *bridge, size_t bytes)
 weir_status wi_ort_pinned_alloc(weir_onnxruntime *bridge, size_t bytes, void **out)
 {
     *out = take_kept(bridge, bytes);
-    weir_status status = *out ? WEIR_OK : allocate(bridge, bytes, out);
+    weir_status status = *out ? WEIR_OK : bridge_memory_allocate(bridge, bytes, out);
     if (status != WEIR_ERR_OUT_OF_MEMORY)
         return status;
     wi_ort_pinned_drop(bridge);
-    return allocate(bridge, bytes, out);
+    return bridge_memory_allocate(bridge, bytes, out);
 }
 
-static void on_pressure(const weir_pressure *pressure, void *user)
+static void bridge_memory_on_pressure(const weir_pressure *pressure, void *user)
 {
     (void)pressure;
     wi_ort_pinned_drop(user);
@@ -138,7 +138,7 @@ static bool watched(weir_onnxruntime *bridge)
     pthread_mutex_unlock(&pinned->lock);
     if (already)
         return true;
-    if (!host || weir_pressure_register(host, 0, on_pressure, bridge, &id) != WEIR_OK)
+    if (!host || weir_pressure_register(host, 0, bridge_memory_on_pressure, bridge, &id) != WEIR_OK)
         return false;
     pthread_mutex_lock(&pinned->lock);
     bool first = pinned->pressure == 0;
@@ -155,7 +155,7 @@ static bool holds(const wi_ort_pinned *pinned, const void *pointer)
     return holds;
 }
 
-static bool is_kept(wi_ort_pinned *pinned, const void *pointer)
+static bool bridge_memory_is_kept(wi_ort_pinned *pinned, const void *pointer)
 {
     pthread_mutex_lock(&pinned->lock);
     bool is = holds(pinned, pointer);
@@ -166,7 +166,7 @@ static bool is_kept(wi_ort_pinned *pinned, const void *pointer)
 typedef enum keeping { KEPT, KEPT_BEFORE, NO_ROOM } keeping;
 
 /* Keeps the block until the device is past the point. Another thread may have freed it at the same time. */
-static keeping keep(wi_ort_pinned *pinned, wi_ort_kept kept)
+static keeping bridge_memory_keep(wi_ort_pinned *pinned, wi_ort_kept kept)
 {
     pthread_mutex_lock(&pinned->lock);
     bool room = pinned->count < WI_ORT_KEPT_MOST && pinned->bytes + kept.bytes <= WI_ORT_KEPT_BYTES;
@@ -200,13 +200,13 @@ weir_status wi_ort_pinned_free(weir_onnxruntime *bridge, void *pointer, bool syn
 {
     weir_block_details details = {.struct_size = sizeof details};
     wi_ort_kept kept = {.pointer = pointer};
-    if (is_kept(&bridge->kept, pointer))
+    if (bridge_memory_is_kept(&bridge->kept, pointer))
         return freed_before(pointer);
     bool ours = weir_block_info(pointer, &details) == WEIR_OK && details.state == WEIR_BLOCK_LIVE &&
                 details.offset == 0 && details.client == bridge->client && details.kind == WEIR_KIND_PINNED;
     kept.bytes = details.bytes;
     bool may = ours && point(bridge, synchronized, &kept.past) == WEIR_OK && watched(bridge);
-    keeping how = may ? keep(&bridge->kept, kept) : NO_ROOM;
+    keeping how = may ? bridge_memory_keep(&bridge->kept, kept) : NO_ROOM;
     if (how == NO_ROOM)
         return weir_free(bridge->client, pointer, synchronized ? WEIR_STREAM_HOST : bridge->stream);
     return how == KEPT ? WEIR_OK : freed_before(pointer);
@@ -237,7 +237,7 @@ void wi_ort_pinned_drop(weir_onnxruntime *bridge)
     for (size_t i = WI_ORT_KEPT_MOST; i-- > 0;) {
         wi_ort_kept kept = take_at(&bridge->kept, i);
         weir_status status = kept.pointer ? free_kept(bridge, kept) : WEIR_OK;
-        if (status != WEIR_OK && (atomic_load(&bridge->ended) || keep(&bridge->kept, kept) != KEPT))
+        if (status != WEIR_OK && (atomic_load(&bridge->ended) || bridge_memory_keep(&bridge->kept, kept) != KEPT))
             wi_ort_report(bridge, kept.pointer, status);
     }
 }

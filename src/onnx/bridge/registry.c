@@ -90,8 +90,8 @@ static bool is_of_the_library(const ort_api *api, const ort_allocator *allocator
 }
 
 /* False: ONNX Runtime did not tell, but in `text` why. */
-static bool look_up(const weir_onnxruntime *bridge, const wi_ort_table *table, ort_allocator **found, char *text,
-                    size_t capacity)
+static bool bridge_registry_look_up(const weir_onnxruntime *bridge, const wi_ort_table *table, ort_allocator **found,
+                                    char *text, size_t capacity)
 {
     *found = NULL;
     bool told =
@@ -105,7 +105,7 @@ static ort_allocator *shared(const weir_onnxruntime *bridge, const wi_ort_table 
 {
     ort_allocator *found;
     char text[256];
-    (void)look_up(bridge, table, &found, text, sizeof text);
+    (void)bridge_registry_look_up(bridge, table, &found, text, sizeof text);
     return found;
 }
 
@@ -130,7 +130,7 @@ static bool in_place(const weir_onnxruntime *bridge)
 
 /* Changing --------------------------------------------------------------------------------------------------------- */
 
-static weir_status put(weir_onnxruntime *bridge, wi_ort_table *table, const char *call)
+static weir_status bridge_registry_put(weir_onnxruntime *bridge, wi_ort_table *table, const char *call)
 {
     char text[512];
     if (!table->info)
@@ -150,7 +150,7 @@ static void take_away(weir_onnxruntime *bridge, wi_ort_table *table)
     char text[384];
     if (!table->info)
         return;
-    bool told = look_up(bridge, table, &found, text, sizeof text);
+    bool told = bridge_registry_look_up(bridge, table, &found, text, sizeof text);
     table->stays = !told || (found == &table->table &&
                              wi_ort_failed(bridge->api, bridge->api->UnregisterAllocator(bridge->env, table->info),
                                            text, sizeof text));
@@ -166,10 +166,11 @@ static void take_away(weir_onnxruntime *bridge, wi_ort_table *table)
 
 /* The table goes, and the one that it took the place of is back. Where ONNX Runtime keeps it, its record outlives its
  * bridge. */
-static void put_back(weir_onnxruntime *bridge, wi_ort_table *table, wi_ort_table *before, const char *call)
+static void bridge_registry_put_back(weir_onnxruntime *bridge, wi_ort_table *table, wi_ort_table *before,
+                                     const char *call)
 {
     table->stays = false;
-    if (before && put(before->bridge, before, call) == WEIR_OK)
+    if (before && bridge_registry_put(before->bridge, before, call) == WEIR_OK)
         return;
     if (before)
         wi_ort_say(WEIR_LOG_WARNING, "onnxruntime: the registered allocator could not be put back: %s", weir_detail());
@@ -177,25 +178,25 @@ static void put_back(weir_onnxruntime *bridge, wi_ort_table *table, wi_ort_table
 }
 
 /* `before`: the one in whose place it comes, and which is there again after take_out; NULL: none. */
-static weir_status put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call)
+static weir_status bridge_registry_put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call)
 {
     wi_kept_detail why;
-    weir_status status = put(bridge, &bridge->device, call);
+    weir_status status = bridge_registry_put(bridge, &bridge->device, call);
     if (status != WEIR_OK)
         return status;
-    status = put(bridge, &bridge->pinned, call);
+    status = bridge_registry_put(bridge, &bridge->pinned, call);
     if (status == WEIR_OK)
         return WEIR_OK;
     wi_detail_keep(&why);
-    put_back(bridge, &bridge->device, before ? &before->device : NULL, call);
+    bridge_registry_put_back(bridge, &bridge->device, before ? &before->device : NULL, call);
     wi_detail_restore(&why);
     return status;
 }
 
-static void take_out(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call)
+static void bridge_registry_take_out(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call)
 {
-    put_back(bridge, &bridge->device, before ? &before->device : NULL, call);
-    put_back(bridge, &bridge->pinned, before ? &before->pinned : NULL, call);
+    bridge_registry_put_back(bridge, &bridge->device, before ? &before->device : NULL, call);
+    bridge_registry_put_back(bridge, &bridge->pinned, before ? &before->pinned : NULL, call);
 }
 
 /* One session at a time -------------------------------------------------------------------------------------------- */
@@ -215,7 +216,7 @@ weir_status weir_onnxruntime_enter(weir_onnxruntime *bridge)
     if (status != WEIR_OK)
         return status;
     below = wi_ort_registered(bridge->env, bridge->runtime->name);
-    status = below == bridge ? WEIR_OK : put_in(bridge, below, call);
+    status = below == bridge ? WEIR_OK : bridge_registry_put_in(bridge, below, call);
     if (status != WEIR_OK) {
         end_change();
         return status;
@@ -231,7 +232,7 @@ void weir_onnxruntime_leave(weir_onnxruntime *bridge)
         return;
     atomic_store(&bridge->loading, false);
     if (below != bridge)
-        take_out(bridge, below, "weir_onnxruntime_leave");
+        bridge_registry_take_out(bridge, below, "weir_onnxruntime_leave");
     inside = NULL;
     end_change();
 }
@@ -243,7 +244,7 @@ void weir_onnxruntime_leave(weir_onnxruntime *bridge)
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static weir_onnxruntime *all;
 
-static weir_onnxruntime *find(const ort_env *env, const char *device)
+static weir_onnxruntime *bridge_registry_find(const ort_env *env, const char *device)
 {
     weir_onnxruntime *bridge = all;
     while (bridge && !(bridge->registered && (!env || bridge->env == env) && strcmp(bridge->name, device) == 0))
@@ -254,12 +255,12 @@ static weir_onnxruntime *find(const ort_env *env, const char *device)
 weir_onnxruntime *wi_ort_registered(const ort_env *env, const char *device)
 {
     pthread_mutex_lock(&registry_lock);
-    weir_onnxruntime *bridge = find(env, device);
+    weir_onnxruntime *bridge = bridge_registry_find(env, device);
     pthread_mutex_unlock(&registry_lock);
     return bridge;
 }
 
-static void enlist(weir_onnxruntime *bridge, bool registered)
+static void bridge_registry_enlist(weir_onnxruntime *bridge, bool registered)
 {
     pthread_mutex_lock(&registry_lock);
     bridge->registered = registered;
@@ -270,10 +271,10 @@ static void enlist(weir_onnxruntime *bridge, bool registered)
 
 void wi_ort_keep_record(weir_onnxruntime *bridge)
 {
-    enlist(bridge, false);
+    bridge_registry_enlist(bridge, false);
 }
 
-static void strike(weir_onnxruntime *bridge)
+static void bridge_registry_strike(weir_onnxruntime *bridge)
 {
     pthread_mutex_lock(&registry_lock);
     bridge->registered = false;
@@ -310,12 +311,12 @@ static weir_status register_new(const weir_onnxruntime_options *options)
     weir_status status = wi_ort_open(options, registering, &bridge);
     if (status != WEIR_OK)
         return status;
-    status = put_in(bridge, NULL, registering);
+    status = bridge_registry_put_in(bridge, NULL, registering);
     if (status != WEIR_OK) {
         wi_ort_free(bridge);
         return status;
     }
-    enlist(bridge, true);
+    bridge_registry_enlist(bridge, true);
     wi_ort_say(WEIR_LOG_INFO, "onnxruntime: %s serves the sessions on %s", wi_client_name(bridge->client),
                bridge->name);
     return WEIR_OK;
@@ -370,8 +371,8 @@ weir_status weir_onnxruntime_unregister(const struct OrtEnv *env, const char *de
     status = bridge ? wi_ort_check_idle(bridge, call)
                     : weir_fail(WEIR_ERR_NOT_FOUND, "%s: nothing is registered for %s", call, device);
     if (status == WEIR_OK) {
-        take_out(bridge, NULL, call);
-        strike(bridge);
+        bridge_registry_take_out(bridge, NULL, call);
+        bridge_registry_strike(bridge);
     }
     end_change();
     if (status == WEIR_OK)

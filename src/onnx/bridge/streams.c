@@ -38,7 +38,7 @@ typedef struct handful {
 /* Followers -------------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. */
-static wi_ort_follower *find(const weir_onnxruntime *bridge, const void *native)
+static wi_ort_follower *bridge_streams_find(const weir_onnxruntime *bridge, const void *native)
 {
     wi_ort_follower *f = bridge->followers.first;
     while (f && f->native != native)
@@ -55,7 +55,7 @@ static wi_ort_follower *find_ours(const weir_onnxruntime *bridge, weir_stream ou
     return f;
 }
 
-static void end(const weir_onnxruntime *bridge, wi_ort_follower *f)
+static void bridge_streams_end(const weir_onnxruntime *bridge, wi_ort_follower *f)
 {
     if (f->theirs)
         bridge->runtime->driver->stream_destroy(bridge->runtime->device, f->theirs);
@@ -66,7 +66,7 @@ static void end(const weir_onnxruntime *bridge, wi_ort_follower *f)
     free(f);
 }
 
-static weir_status make(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
+static weir_status bridge_streams_make(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
 {
     weir_runtime *runtime = bridge->runtime;
     wi_ort_follower *f = calloc(1, sizeof *f);
@@ -82,11 +82,11 @@ static weir_status make(weir_onnxruntime *bridge, void *native, wi_ort_follower 
     if (status == WEIR_OK)
         *out = f;
     else
-        end(bridge, f);
+        bridge_streams_end(bridge, f);
     return status;
 }
 
-static void on_pressure(const weir_pressure *pressure, void *user);
+static void bridge_streams_on_pressure(const weir_pressure *pressure, void *user);
 static weir_status relieve(weir_onnxruntime *bridge);
 
 /* The first one has a callback registered that gives up what followers have in hand. */
@@ -97,7 +97,8 @@ static weir_status watch_pressure(weir_onnxruntime *bridge)
     pthread_mutex_lock(&all->lock);
     bool watched = all->pressure != 0;
     pthread_mutex_unlock(&all->lock);
-    weir_status status = watched ? WEIR_OK : weir_pressure_register(bridge->runtime, 0, on_pressure, bridge, &id);
+    weir_status status =
+        watched ? WEIR_OK : weir_pressure_register(bridge->runtime, 0, bridge_streams_on_pressure, bridge, &id);
     if (watched || status != WEIR_OK)
         return status;
     pthread_mutex_lock(&all->lock);
@@ -113,11 +114,11 @@ static weir_status make_and_enlist(weir_onnxruntime *bridge, void *native, wi_or
 {
     wi_ort_followers *all = &bridge->followers;
     wi_ort_follower *f = NULL;
-    weir_status status = make(bridge, native, &f);
+    weir_status status = bridge_streams_make(bridge, native, &f);
     if (status != WEIR_OK || !f)
         return status;
     pthread_mutex_lock(&all->lock);
-    *out = find(bridge, native);
+    *out = bridge_streams_find(bridge, native);
     bool first = !*out;
     if (first) {
         f->next = all->first;
@@ -129,7 +130,7 @@ static weir_status make_and_enlist(weir_onnxruntime *bridge, void *native, wi_or
     }
     pthread_mutex_unlock(&all->lock);
     if (!first)
-        end(bridge, f);
+        bridge_streams_end(bridge, f);
     return WEIR_OK;
 }
 
@@ -150,11 +151,11 @@ static void thin_out(weir_onnxruntime *bridge)
 }
 
 /* The follower of the stream, busy until `leave`. */
-static weir_status enter(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
+static weir_status bridge_streams_enter(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
 {
     wi_ort_followers *all = &bridge->followers;
     pthread_mutex_lock(&all->lock);
-    wi_ort_follower *f = find(bridge, native);
+    wi_ort_follower *f = bridge_streams_find(bridge, native);
     if (f)
         f->busy++;
     pthread_mutex_unlock(&all->lock);
@@ -167,7 +168,7 @@ static weir_status enter(weir_onnxruntime *bridge, void *native, wi_ort_follower
     return status;
 }
 
-static void leave(weir_onnxruntime *bridge, wi_ort_follower *f, bool took)
+static void bridge_streams_leave(weir_onnxruntime *bridge, wi_ort_follower *f, bool took)
 {
     pthread_mutex_lock(&bridge->followers.lock);
     f->busy--;
@@ -212,7 +213,7 @@ static bool is_in_hand(const wi_ort_follower *f, const void *pointer)
     return false;
 }
 
-static void give_back(weir_onnxruntime *bridge, wi_ort_follower *f, handful all, weir_stream stream)
+static void bridge_streams_give_back(weir_onnxruntime *bridge, wi_ort_follower *f, handful all, weir_stream stream)
 {
     size_t given = 0;
     for (size_t i = 0; i < all.count; i++) {
@@ -228,7 +229,7 @@ static void give_back(weir_onnxruntime *bridge, wi_ort_follower *f, handful all,
 }
 
 /* Puts back what could not be given back; others may have been added meanwhile. */
-static void keep(weir_onnxruntime *bridge, wi_ort_follower *f, handful all)
+static void bridge_streams_keep(weir_onnxruntime *bridge, wi_ort_follower *f, handful all)
 {
     size_t kept = 0;
     pthread_mutex_lock(&bridge->followers.lock);
@@ -242,7 +243,7 @@ static void keep(weir_onnxruntime *bridge, wi_ort_follower *f, handful all)
 }
 
 /* Gives back on ours what their work is done with before this point. */
-static weir_status drain(weir_onnxruntime *bridge, wi_ort_follower *f)
+static weir_status bridge_streams_drain(weir_onnxruntime *bridge, wi_ort_follower *f)
 {
     weir_runtime *runtime = bridge->runtime;
     wi_event point;
@@ -255,15 +256,15 @@ static weir_status drain(weir_onnxruntime *bridge, wi_ort_follower *f)
     if (status == WEIR_OK)
         status = runtime->driver->order(runtime->device, f->own, point);
     if (status == WEIR_OK)
-        give_back(bridge, f, all, f->ours);
+        bridge_streams_give_back(bridge, f, all, f->ours);
     else
-        keep(bridge, f, all);
+        bridge_streams_keep(bridge, f, all);
     return status;
 }
 
 /* Requests --------------------------------------------------------------------------------------------------------- */
 
-static weir_status take(weir_onnxruntime *bridge, wi_ort_follower *f, size_t bytes, void **out)
+static weir_status bridge_streams_take(weir_onnxruntime *bridge, wi_ort_follower *f, size_t bytes, void **out)
 {
     weir_runtime *runtime = bridge->runtime;
     wi_event point;
@@ -286,13 +287,13 @@ static weir_status take(weir_onnxruntime *bridge, wi_ort_follower *f, size_t byt
 weir_status wi_ort_follow(weir_onnxruntime *bridge, void *native, size_t bytes, void **out)
 {
     wi_ort_follower *f;
-    weir_status status = enter(bridge, native, &f);
+    weir_status status = bridge_streams_enter(bridge, native, &f);
     if (status != WEIR_OK)
         return status;
-    status = drain(bridge, f);
+    status = bridge_streams_drain(bridge, f);
     if (status == WEIR_OK)
-        status = take(bridge, f, bytes, out);
-    leave(bridge, f, status == WEIR_OK);
+        status = bridge_streams_take(bridge, f, bytes, out);
+    bridge_streams_leave(bridge, f, status == WEIR_OK);
     return status;
 }
 
@@ -334,19 +335,19 @@ static weir_status relieve(weir_onnxruntime *bridge)
         if (!f)
             return WEIR_OK;
         if (over) {
-            end(bridge, f);
+            bridge_streams_end(bridge, f);
             continue;
         }
         weir_status status = ort_synchronize(bridge);
         if (status != WEIR_OK) {
-            keep(bridge, f, all);
+            bridge_streams_keep(bridge, f, all);
             return status;
         }
-        give_back(bridge, f, all, WEIR_STREAM_HOST);
+        bridge_streams_give_back(bridge, f, all, WEIR_STREAM_HOST);
     }
 }
 
-static void on_pressure(const weir_pressure *pressure, void *user)
+static void bridge_streams_on_pressure(const weir_pressure *pressure, void *user)
 {
     weir_onnxruntime *bridge = user;
     (void)pressure;
@@ -355,7 +356,7 @@ static void on_pressure(const weir_pressure *pressure, void *user)
                  weir_detail());
 }
 
-static weir_stream stream_of(const weir_onnxruntime *bridge, const void *pointer)
+static weir_stream bridge_streams_stream_of(const weir_onnxruntime *bridge, const void *pointer)
 {
     weir_block_details details = {.struct_size = sizeof details};
     if (bridge->runs.member)
@@ -381,7 +382,7 @@ static bool kept_in_hand(weir_onnxruntime *bridge, void *pointer, weir_stream st
 weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, void *pointer)
 {
     weir_status status;
-    weir_stream stream = table->kind == WEIR_KIND_DEVICE ? stream_of(bridge, pointer) : WEIR_STREAM_HOST;
+    weir_stream stream = table->kind == WEIR_KIND_DEVICE ? bridge_streams_stream_of(bridge, pointer) : WEIR_STREAM_HOST;
     if (stream.id != 0 && stream.id == bridge->stream.id)
         return wi_ort_device_free(bridge, pointer, stream);
     if (kept_in_hand(bridge, pointer, stream, &status))

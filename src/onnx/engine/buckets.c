@@ -74,7 +74,7 @@ weir_status onnx_buckets_begin(weir_engine_model *model)
     return WEIR_OK;
 }
 
-static void destroy(weir_engine_model *model, onnx_bucket *bucket)
+static void buckets_destroy(weir_engine_model *model, onnx_bucket *bucket)
 {
     if (bucket && bucket->session)
         model->library->api->ReleaseSession(bucket->session);
@@ -90,7 +90,7 @@ void onnx_buckets_end(weir_engine_model *model)
         while (at->list) {
             onnx_bucket *bucket = at->list;
             at->list = bucket->next;
-            destroy(model, bucket);
+            buckets_destroy(model, bucket);
         }
     pthread_mutex_destroy(&b->lock);
     free(b->places);
@@ -99,7 +99,7 @@ void onnx_buckets_end(weir_engine_model *model)
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static size_t put_tensor(const onnx_settings *settings, const weir_tensor *tensor, char *text, size_t capacity)
+static size_t buckets_put_tensor(const onnx_settings *settings, const weir_tensor *tensor, char *text, size_t capacity)
 {
     int dims = (int)tensor->rank < settings->bucket_dims ? (int)tensor->rank : settings->bucket_dims;
     size_t at = (size_t)snprintf(text, capacity, "%s:%u:", weir_name_of(WEIR_NAMES_TYPE, tensor->type), tensor->rank);
@@ -122,7 +122,7 @@ void onnx_bucket_key(const weir_engine_model *model, const weir_inference *infer
         const char *tensor = (const char *)inference->inputs;
         for (size_t i = 0; i < inference->input_count && at < capacity; i++, tensor += inference->inputs[0].struct_size)
             if (strcmp(((const weir_tensor *)(const void *)tensor)->name, model->inputs.names[p]) == 0)
-                at += put_tensor(&model->settings, (const void *)tensor, text + at, capacity - at);
+                at += buckets_put_tensor(&model->settings, (const void *)tensor, text + at, capacity - at);
     }
 }
 
@@ -137,7 +137,7 @@ static void unlink_bucket(place *at, const onnx_bucket *bucket)
     at->count--;
 }
 
-static onnx_bucket *find(const place *at, const char *key)
+static onnx_bucket *buckets_find(const place *at, const char *key)
 {
     onnx_bucket *bucket = at->list;
     while (bucket && strcmp(bucket->key, key) != 0)
@@ -145,7 +145,7 @@ static onnx_bucket *find(const place *at, const char *key)
     return bucket;
 }
 
-static bool is_idle(const onnx_bucket *bucket)
+static bool buckets_is_idle(const onnx_bucket *bucket)
 {
     return bucket->session && bucket->users == 0;
 }
@@ -158,7 +158,7 @@ static onnx_bucket *take_oldest(onnx_buckets *b, const place *only)
     place *where = NULL;
     for (place *at = b->places; at < b->places + b->place_count; at++)
         for (onnx_bucket *it = only && only != at ? NULL : at->list; it; it = it->next)
-            if (is_idle(it) && (!oldest || it->last < oldest->last)) {
+            if (buckets_is_idle(it) && (!oldest || it->last < oldest->last)) {
                 oldest = it;
                 where = at;
             }
@@ -175,23 +175,23 @@ static bool end_oldest(weir_engine_model *model, const place *only)
     onnx_buckets *b = model->buckets;
     onnx_bucket *gone = take_oldest(b, only);
     pthread_mutex_unlock(&b->lock);
-    destroy(model, gone);
+    buckets_destroy(model, gone);
     pthread_mutex_lock(&b->lock);
     return gone != NULL;
 }
 
 /* For one more there has to be a place, or one that can go for each that is too many. */
-static bool has_room(const onnx_buckets *b, const place *at)
+static bool buckets_has_room(const onnx_buckets *b, const place *at)
 {
     size_t idle = 0;
     for (const onnx_bucket *it = at->list; it; it = it->next)
-        idle += is_idle(it);
+        idle += buckets_is_idle(it);
     return at->count + 1 <= b->most + idle;
 }
 
 /* ---- those that failed ------------------------------------------------------------------------------------------- */
 
-static failure *failed_before(onnx_buckets *b, const char *key)
+static failure *buckets_failed_before(onnx_buckets *b, const char *key)
 {
     for (size_t i = 0; i < ONNX_FAILURES_KEPT; i++)
         if (b->failures[i].until > 0 && strcmp(b->failures[i].key, key) == 0)
@@ -202,7 +202,7 @@ static failure *failed_before(onnx_buckets *b, const char *key)
 /* In the place of what would be tried again the soonest, if there is none of its own. */
 static failure *place_for(onnx_buckets *b, const char *key)
 {
-    failure *at = failed_before(b, key);
+    failure *at = buckets_failed_before(b, key);
     if (at)
         return at;
     at = &b->failures[0];
@@ -225,7 +225,7 @@ static void remember_failure(onnx_buckets *b, const char *key)
 
 static void forget_failure(onnx_buckets *b, const char *key)
 {
-    failure *at = failed_before(b, key);
+    failure *at = buckets_failed_before(b, key);
     if (at)
         at->until = 0;
 }
@@ -233,7 +233,7 @@ static void forget_failure(onnx_buckets *b, const char *key)
 /* It may have failed once too often to be tried now. */
 static bool is_spared(onnx_buckets *b, const char *key)
 {
-    const failure *at = failed_before(b, key);
+    const failure *at = buckets_failed_before(b, key);
     bool spared = at && onnx_seconds() < at->until;
     b->stats.spared += spared;
     return spared;
@@ -242,7 +242,7 @@ static bool is_spared(onnx_buckets *b, const char *key)
 /* ---- making one -------------------------------------------------------------------------------------------------- */
 
 /* Without the lock. */
-static weir_status make_session(weir_engine_model *model, onnx_slot *slot, const char *key, ort_session **out)
+static weir_status buckets_make_session(weir_engine_model *model, onnx_slot *slot, const char *key, ort_session **out)
 {
     onnx_buckets *b = model->buckets;
     weir_status status = onnx_session_another(model, slot, out);
@@ -264,7 +264,7 @@ static void keep_within(weir_engine_model *model, const place *at)
         ;
 }
 
-static onnx_bucket *enlist(place *at, const char *key)
+static onnx_bucket *buckets_enlist(place *at, const char *key)
 {
     onnx_bucket *bucket = calloc(1, sizeof *bucket);
     if (!bucket)
@@ -278,13 +278,13 @@ static onnx_bucket *enlist(place *at, const char *key)
 }
 
 /* The session of a bucket that was enlisted. Under the lock, which it gives up meanwhile. False: the bucket is gone. */
-static bool make(weir_engine_model *model, size_t number, onnx_bucket *bucket)
+static bool buckets_make(weir_engine_model *model, size_t number, onnx_bucket *bucket)
 {
     onnx_buckets *b = model->buckets;
     place *at = &b->places[number];
     ort_session *session = NULL;
     pthread_mutex_unlock(&b->lock);
-    weir_status status = make_session(model, &model->slots[number], bucket->key, &session);
+    weir_status status = buckets_make_session(model, &model->slots[number], bucket->key, &session);
     pthread_mutex_lock(&b->lock);
     if (status != WEIR_OK) {
         remember_failure(b, bucket->key);
@@ -306,7 +306,7 @@ static bool has_turn(const onnx_buckets *b, size_t number)
     return b->room == 0 || b->places[number].running < b->room;
 }
 
-static size_t free_place(const onnx_buckets *b, size_t wanted)
+static size_t buckets_free_place(const onnx_buckets *b, size_t wanted)
 {
     size_t number = wanted == ANY ? 0 : wanted, end = wanted == ANY ? b->place_count : wanted + 1;
     while (number < end && !has_turn(b, number))
@@ -315,11 +315,11 @@ static size_t free_place(const onnx_buckets *b, size_t wanted)
 }
 
 /* Under the lock: what is free goes to those that have waited the longest for it. */
-static void hand_out(onnx_buckets *b)
+static void buckets_hand_out(onnx_buckets *b)
 {
     for (waiter **link = &b->first; *link;) {
         waiter *w = *link;
-        w->given = free_place(b, w->wanted);
+        w->given = buckets_free_place(b, w->wanted);
         if (w->given == NONE) {
             link = &w->next;
             continue;
@@ -334,10 +334,10 @@ static void hand_out(onnx_buckets *b)
 static void give_place(onnx_buckets *b, size_t number)
 {
     b->places[number].running--;
-    hand_out(b);
+    buckets_hand_out(b);
 }
 
-static void line_up(onnx_buckets *b, waiter *w, bool first)
+static void buckets_line_up(onnx_buckets *b, waiter *w, bool first)
 {
     waiter **link = &b->first;
     while (!first && *link)
@@ -346,7 +346,7 @@ static void line_up(onnx_buckets *b, waiter *w, bool first)
     *link = w;
 }
 
-static void leave_line(onnx_buckets *b, const waiter *w)
+static void buckets_leave_line(onnx_buckets *b, const waiter *w)
 {
     waiter **link = &b->first;
     while (*link != w)
@@ -363,14 +363,14 @@ static weir_status wait_for_place(weir_engine_model *model, const onnx_run *its,
     if (status != WEIR_OK)
         return status;
     pthread_cond_init(&w.called, NULL);
-    line_up(b, &w, first);
-    hand_out(b);
+    buckets_line_up(b, &w, first);
+    buckets_hand_out(b);
     while (w.given == NONE && status == WEIR_OK) {
         pthread_cond_wait(&w.called, &b->lock);
         status = w.given == NONE ? onnx_check_cancelled(model, its) : WEIR_OK;
     }
     if (w.given == NONE)
-        leave_line(b, &w);
+        buckets_leave_line(b, &w);
     pthread_cond_destroy(&w.called);
     *out = w.given;
     return status;
@@ -378,20 +378,20 @@ static weir_status wait_for_place(weir_engine_model *model, const onnx_run *its,
 
 /* The bucket whose session is to be used; NULL: the slot's own is. *to_make: its session is still to be made. Under the
  * lock. */
-static onnx_bucket *choose(onnx_buckets *b, place *at, const char *key, bool *to_make)
+static onnx_bucket *buckets_choose(onnx_buckets *b, place *at, const char *key, bool *to_make)
 {
     *to_make = false;
     if (!at->own[0])
         snprintf(at->own, sizeof at->own, "%s", key);
     if (strcmp(at->own, key) == 0)
         return NULL;
-    onnx_bucket *bucket = find(at, key);
+    onnx_bucket *bucket = buckets_find(at, key);
     if (bucket) {
         bucket->users += bucket->session != NULL;
         return bucket->session ? bucket : NULL;
     }
-    *to_make = !is_spared(b, key) && has_room(b, at);
-    bucket = *to_make ? enlist(at, key) : NULL;
+    *to_make = !is_spared(b, key) && buckets_has_room(b, at);
+    bucket = *to_make ? buckets_enlist(at, key) : NULL;
     *to_make = bucket != NULL;
     return bucket;
 }
@@ -405,11 +405,11 @@ static weir_status find_bucket(weir_engine_model *model, const weir_inference *i
     char key[KEY_MOST];
     bool to_make;
     onnx_bucket_key(model, inference, key, sizeof key);
-    *out = choose(b, &b->places[number], key, &to_make);
+    *out = buckets_choose(b, &b->places[number], key, &to_make);
     if (!to_make)
         return WEIR_OK;
     give_place(b, number);
-    if (!make(model, number, *out))
+    if (!buckets_make(model, number, *out))
         *out = NULL;
     size_t same;
     weir_status status = wait_for_place(model, its, number, true, &same);
@@ -420,8 +420,8 @@ static weir_status find_bucket(weir_engine_model *model, const weir_inference *i
     return status;
 }
 
-static weir_status take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its, size_t wanted,
-                        onnx_turn *out)
+static weir_status buckets_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
+                                size_t wanted, onnx_turn *out)
 {
     onnx_buckets *b = model->buckets;
     size_t number;
@@ -441,7 +441,7 @@ weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *infer
                            onnx_slot *wanted, onnx_turn *out)
 {
     pthread_mutex_lock(&model->buckets->lock);
-    weir_status status = take(model, inference, its, wanted ? (size_t)(wanted - model->slots) : ANY, out);
+    weir_status status = buckets_take(model, inference, its, wanted ? (size_t)(wanted - model->slots) : ANY, out);
     pthread_mutex_unlock(&model->buckets->lock);
     return status;
 }

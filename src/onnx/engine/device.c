@@ -18,20 +18,20 @@ typedef struct pairs {
     size_t count;
 } pairs;
 
-static void put(pairs *to, const char *key, const char *value)
+static void onnx_device_put(pairs *to, const char *key, const char *value)
 {
     to->keys[to->count] = key;
     to->values[to->count++] = value;
 }
 
-static weir_status put_settings(pairs *to, const char *provider, const weir_engine_load *load)
+static weir_status onnx_device_put_settings(pairs *to, const char *provider, const weir_engine_load *load)
 {
     for (size_t i = 0; i < load->setting_count; i++) {
         const char *key = onnx_setting_option(&load->settings[i], provider);
         if (key && to->count == OPTIONS_MOST)
             return weir_fail(WEIR_ERR_INVALID, "more than %d settings of %s", OPTIONS_MOST, provider);
         if (key)
-            put(to, key, load->settings[i].value);
+            onnx_device_put(to, key, load->settings[i].value);
     }
     return WEIR_OK;
 }
@@ -44,7 +44,7 @@ typedef struct attempt {
 #define FAILED(library, a, call) onnx_failed((library)->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
 /* A provider's library is opened with it, and what is missing there is said by the dynamic linker, one at a time. */
-static weir_status refused(const onnx_library *library, onnx_provider provider, const attempt *a)
+static weir_status onnx_device_refused(const onnx_library *library, onnx_provider provider, const attempt *a)
 {
     char missing[512];
     return weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s; %s", library->path,
@@ -52,7 +52,7 @@ static weir_status refused(const onnx_library *library, onnx_provider provider, 
                      onnx_provider_missing(library, provider, missing, sizeof missing));
 }
 
-static weir_status bad_option(const onnx_library *library, onnx_provider provider, const attempt *a)
+static weir_status onnx_device_bad_option(const onnx_library *library, onnx_provider provider, const attempt *a)
 {
     return weir_fail(WEIR_ERR_INVALID, "an option of %s: ONNX Runtime %s: %s", onnx_provider_name(provider),
                      library->version, a->text);
@@ -67,10 +67,10 @@ static weir_status provide_cuda(const onnx_library *library, const onnx_device *
     attempt a = {0};
     pairs list = {.count = 0};
     snprintf(ordinal, sizeof ordinal, "%d", device->ordinal);
-    put(&list, "device_id", ordinal);
-    put(&list, "do_copy_in_default_stream", "1"); /* that of the session */
-    put(&list, "enable_cuda_graph", settings->cuda_graph ? "1" : "0");
-    weir_status status = put_settings(&list, "cuda", load);
+    onnx_device_put(&list, "device_id", ordinal);
+    onnx_device_put(&list, "do_copy_in_default_stream", "1"); /* that of the session */
+    onnx_device_put(&list, "enable_cuda_graph", settings->cuda_graph ? "1" : "0");
+    weir_status status = onnx_device_put_settings(&list, "cuda", load);
     ort_cuda_options *cuda = NULL;
     if (status != WEIR_OK)
         return status;
@@ -82,9 +82,9 @@ static weir_status provide_cuda(const onnx_library *library, const onnx_device *
         !FAILED(library, &a,
                 api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream", weir_stream_native(stream)));
     if (opened && !good)
-        status = bad_option(library, ONNX_CUDA, &a);
+        status = onnx_device_bad_option(library, ONNX_CUDA, &a);
     else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda)))
-        status = refused(library, ONNX_CUDA, &a);
+        status = onnx_device_refused(library, ONNX_CUDA, &a);
     if (cuda)
         api->ReleaseCUDAProviderOptions(cuda);
     return status;
@@ -98,8 +98,8 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
     attempt a = {0};
     pairs list = {.count = 0};
     snprintf(ordinal, sizeof ordinal, "%d", device->ordinal);
-    put(&list, "device_id", ordinal);
-    weir_status status = put_settings(&list, "tensorrt", load);
+    onnx_device_put(&list, "device_id", ordinal);
+    weir_status status = onnx_device_put_settings(&list, "tensorrt", load);
     ort_tensorrt_options *tensorrt = NULL;
     if (status != WEIR_OK)
         return status;
@@ -112,9 +112,9 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
             library, &a,
             api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream", weir_stream_native(stream)));
     if (opened && !good)
-        status = bad_option(library, ONNX_TENSORRT, &a);
+        status = onnx_device_bad_option(library, ONNX_TENSORRT, &a);
     else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, tensorrt)))
-        status = refused(library, ONNX_TENSORRT, &a);
+        status = onnx_device_refused(library, ONNX_TENSORRT, &a);
     if (tensorrt)
         api->ReleaseTensorRTProviderOptions(tensorrt);
     return status;
@@ -198,10 +198,10 @@ static bool names(const pairs *list, const char *key)
 static void usual_openvino(const onnx_settings *settings, pairs *list, char *threads, size_t capacity)
 {
     if (!names(list, "device_type") && list->count < OPTIONS_MOST)
-        put(list, "device_type", "CPU");
+        onnx_device_put(list, "device_type", "CPU");
     snprintf(threads, capacity, "%d", settings->threads);
     if (settings->threads && !names(list, "num_of_threads") && list->count < OPTIONS_MOST)
-        put(list, "num_of_threads", threads);
+        onnx_device_put(list, "num_of_threads", threads);
 }
 
 /* ONNX Runtime says "Failed to load shared library" of a bad option, too. */
@@ -236,12 +236,12 @@ static weir_status provide_other(const onnx_library *library, const onnx_setting
     attempt a = {0};
     if (!append)
         return WEIR_OK; /* the CPU is there in any case */
-    weir_status status = put_settings(&list, onnx_provider_name(provider), load);
+    weir_status status = onnx_device_put_settings(&list, onnx_provider_name(provider), load);
     if (status == WEIR_OK && provider == ONNX_OPENVINO)
         usual_openvino(settings, &list, threads, sizeof threads);
     if (status == WEIR_OK && FAILED(library, &a, append(library->api, options, &list)))
         return list.count > 0 && does_without(library, append) ? not_taken(library, provider, &list, &a)
-                                                               : refused(library, provider, &a);
+                                                               : onnx_device_refused(library, provider, &a);
     return status;
 }
 

@@ -25,7 +25,7 @@ static const char *asked_provider(const weir_engine_load *load)
 }
 
 /* A plan may be asked for before there is a place: then the provider says where it would be. */
-static bool is_cuda(const weir_engine_load *load)
+static bool engine_is_cuda(const weir_engine_load *load)
 {
     const char *asked = asked_provider(load);
     onnx_provider provider;
@@ -35,17 +35,17 @@ static bool is_cuda(const weir_engine_load *load)
     return weir_runtime_info(load->places[0].runtime, &its) == WEIR_OK && strncmp(its.device, "cuda", 4) == 0;
 }
 
-static weir_status read_settings(const weir_engine_load *load, onnx_settings *out)
+static weir_status engine_read_settings(const weir_engine_load *load, onnx_settings *out)
 {
     if (load->place_count > 0 && !load->places)
         return weir_fail(WEIR_ERR_INVALID, "%zu places are announced, and there are none", load->place_count);
-    return onnx_settings_read(load->settings, load->setting_count, is_cuda(load), asked_provider(load), out);
+    return onnx_settings_read(load->settings, load->setting_count, engine_is_cuda(load), asked_provider(load), out);
 }
 
 /* ---- probe and plan ---------------------------------------------------------------------------------------------- */
 
 /* Fills as much of the caller's structure as it has. */
-static void copy_out(void *to, size_t to_size, const void *from, size_t from_size)
+static void engine_copy_out(void *to, size_t to_size, const void *from, size_t from_size)
 {
     size_t n = to_size < from_size ? to_size : from_size;
     if (n > sizeof(size_t))
@@ -63,7 +63,7 @@ static weir_status onnx_probe(weir_engine_probe *out)
     } else {
         snprintf(found.missing, sizeof found.missing, "%s", weir_detail());
     }
-    copy_out(out, out->struct_size, &found, sizeof found);
+    engine_copy_out(out, out->struct_size, &found, sizeof found);
     return WEIR_OK;
 }
 
@@ -178,15 +178,15 @@ static void plan_source(const weir_engine_load *load, const onnx_settings *setti
     made.bytes[WEIR_CLASS_ACTIVATIONS] = foreseen.runs ? foreseen.activations : least_activations(&source->graph, cuda);
     made.exact[WEIR_CLASS_ACTIVATIONS] = false;
     made.passing[WEIR_CLASS_ACTIVATIONS] = made.bytes[WEIR_CLASS_ACTIVATIONS];
-    copy_out(out, out->struct_size, &made, sizeof made);
+    engine_copy_out(out, out->struct_size, &made, sizeof made);
 }
 
 static weir_status onnx_plan(const weir_engine_load *load, weir_engine_plan *out)
 {
     onnx_source source;
     onnx_settings settings;
-    bool cuda = is_cuda(load);
-    weir_status status = read_settings(load, &settings);
+    bool cuda = engine_is_cuda(load);
+    weir_status status = engine_read_settings(load, &settings);
     if (status != WEIR_OK)
         return status;
     status = onnx_source_open(load->path, &source);
@@ -218,7 +218,7 @@ static void onnx_unload(weir_engine_model *model)
     free(model);
 }
 
-static void describe(weir_engine_model *model, const onnx_graph *graph)
+static void engine_describe(weir_engine_model *model, const onnx_graph *graph)
 {
     snprintf(model->architecture, sizeof model->architecture, "onnx graph of %zu nodes", graph->nodes);
     if (model->device.cuda) {
@@ -260,21 +260,21 @@ static void remark_level(weir_engine_model *model)
         snprintf(model->remarks + length, sizeof model->remarks - length, "; %s", model->level);
 }
 
-static weir_status check_place(const weir_engine_load *load)
+static weir_status engine_check_place(const weir_engine_load *load)
 {
     if (load->place_count == 0 || !load->places || !load->places[0].client || !load->places[0].runtime)
         return weir_fail(WEIR_ERR_INVALID, "the engine onnx was given no client to charge");
     return WEIR_OK;
 }
 
-static void report(const weir_engine_load *load, double fraction)
+static void engine_report(const weir_engine_load *load, double fraction)
 {
     if (load->progress)
         load->progress(fraction, load->progress_user);
 }
 
 /* A refusal speaks of one tensor; whoever reads it wants to know what the whole model takes. */
-static weir_status refused(const char *words, const onnx_graph *graph, bool cuda)
+static weir_status engine_refused(const char *words, const onnx_graph *graph, bool cuda)
 {
     char size[24];
     return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "%s; the whole model takes at least %s, and more while it runs", words,
@@ -315,8 +315,8 @@ static void choose_level(weir_engine_model *model, const onnx_file *file)
         model->level = "";
 }
 
-static weir_status make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
-                        onnx_source *source, bool maps, weir_engine_model **out)
+static weir_status engine_make(const weir_engine_load *load, const onnx_settings *settings, const onnx_library *library,
+                               onnx_source *source, bool maps, weir_engine_model **out)
 {
     weir_client_stats account = WEIR_INIT(weir_client_stats);
     weir_status status = weir_client_info(load->places[0].client, &account);
@@ -334,7 +334,7 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
     model->texts = source->file.texts;
     pthread_mutex_init(&model->lock, NULL);
     choose_level(model, &source->file);
-    report(load, 0.1);
+    engine_report(load, 0.1);
     status = weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
     bool entered = status == WEIR_OK;
     uint64_t heap = onnx_heap_used();
@@ -363,12 +363,13 @@ static weir_status make(const weir_engine_load *load, const onnx_settings *setti
         char why[900]; /* giving back may have words of its own */
         snprintf(why, sizeof why, "%s", weir_detail());
         onnx_unload(model);
-        return status == WEIR_ERR_OUT_OF_MEMORY ? refused(why, &source->graph, cuda) : weir_fail(status, "%s", why);
+        return status == WEIR_ERR_OUT_OF_MEMORY ? engine_refused(why, &source->graph, cuda)
+                                                : weir_fail(status, "%s", why);
     }
     onnx_shares_read(model, source->graph.nodes);
-    describe(model, &source->graph);
+    engine_describe(model, &source->graph);
     remark_level(model);
-    report(load, 1.0);
+    engine_report(load, 1.0);
     *out = model;
     return WEIR_OK;
 }
@@ -379,21 +380,21 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
     onnx_settings settings;
     onnx_source source;
     *out = NULL;
-    weir_status status = check_place(load);
+    weir_status status = engine_check_place(load);
     if (status == WEIR_OK)
-        status = read_settings(load, &settings);
+        status = engine_read_settings(load, &settings);
     if (status != WEIR_OK)
         return status;
-    report(load, 0.0);
+    engine_report(load, 0.0);
     status = onnx_source_open(load->path, &source);
     if (status == WEIR_OK)
         status = onnx_library_get(settings.provider, &library);
-    bool maps =
-        status == WEIR_OK && settings.ours && !is_cuda(load) && !is_shared(&settings) && onnx_weights_mapped(library);
+    bool maps = status == WEIR_OK && settings.ours && !engine_is_cuda(load) && !is_shared(&settings) &&
+                onnx_weights_mapped(library);
     if (status == WEIR_OK)
-        status = onnx_source_choose(&source, &settings, is_cuda(load), maps);
+        status = onnx_source_choose(&source, &settings, engine_is_cuda(load), maps);
     if (status == WEIR_OK)
-        status = make(load, &settings, library, &source, maps, out);
+        status = engine_make(load, &settings, library, &source, maps, out);
     onnx_source_close(&source);
     return status;
 }
@@ -435,7 +436,7 @@ static weir_status onnx_metrics(weir_engine_model *model, weir_engine_metrics *o
     onnx_bucket_stats sessions = onnx_buckets_look(model);
     metrics.sessions = sessions.now + model->slot_count - 1;
     metrics.sessions_failed = sessions.failed + model->slots_failed;
-    copy_out(out, out->struct_size, &metrics, sizeof metrics);
+    engine_copy_out(out, out->struct_size, &metrics, sizeof metrics);
     return WEIR_OK;
 }
 
@@ -454,7 +455,7 @@ static weir_status onnx_info(weir_engine_model *model, weir_model_details *out)
         .shares = model->shares,
         .share_count = model->share_count,
     };
-    copy_out(out, out->struct_size, &info, sizeof info);
+    engine_copy_out(out, out->struct_size, &info, sizeof info);
     return WEIR_OK;
 }
 

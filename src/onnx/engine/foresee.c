@@ -47,7 +47,7 @@ bool onnx_dims_good(const char *value)
 }
 
 /* 0: it is not in the list. */
-static int64_t size_of(const char *list, onnx_text wanted)
+static int64_t foresee_size_of(const char *list, onnx_text wanted)
 {
     const char *name;
     size_t length;
@@ -59,7 +59,7 @@ static int64_t size_of(const char *list, onnx_text wanted)
     return 0;
 }
 
-static const char *dims_of(const weir_engine_load *load)
+static const char *foresee_dims_of(const weir_engine_load *load)
 {
     const char *dims = "";
     for (size_t i = 0; i < load->setting_count; i++)
@@ -72,12 +72,12 @@ static const char *dims_of(const weir_engine_load *load)
 
 enum { MOST_OPEN = 256 };
 
-static char *copy(onnx_text text)
+static char *foresee_copy(onnx_text text)
 {
     return strndup(text.size ? text.text : "", text.size);
 }
 
-static void drop(graph_givens *givens)
+static void foresee_drop(graph_givens *givens)
 {
     for (size_t i = 0; i < givens->dim_count; i++)
         free(givens->dims[i].name);
@@ -98,10 +98,10 @@ static bool add_dims(const graph_value *value, const char *dims, graph_givens *g
                     memcmp(givens->dims[k].name, names[i].text, names[i].size) == 0;
         if (known || names[i].size == 0)
             continue;
-        int64_t size = size_of(dims, names[i]);
+        int64_t size = foresee_size_of(dims, names[i]);
         if (size == 0)
             continue;
-        graph_given given = {.name = copy(names[i]), .size = size};
+        graph_given given = {.name = foresee_copy(names[i]), .size = size};
         if (!given.name)
             return false;
         givens->dims[givens->dim_count++] = given;
@@ -116,16 +116,16 @@ static bool add_shape(const graph_value *value, const char *dims, int64_t extent
     uint32_t count = graph_open_names(value, names), at = 0, unsaid = 0;
     graph_given given = {.shape = value->said};
     for (uint32_t i = 0; i < count; i++)
-        unsaid += names[i].size == 0 || size_of(dims, names[i]) == 0;
+        unsaid += names[i].size == 0 || foresee_size_of(dims, names[i]) == 0;
     for (uint32_t i = 0; i < given.shape.rank; i++)
         if (given.shape.dims[i] < 0) {
-            int64_t size = at < count ? size_of(dims, names[at]) : 0;
+            int64_t size = at < count ? foresee_size_of(dims, names[at]) : 0;
             given.shape.dims[i] = size ? size : at == 0 ? 1 : extent;
             at++;
         }
     if (unsaid == 0 || !value->declared || givens->shape_count == MOST_OPEN)
         return true;
-    given.name = copy(value->name);
+    given.name = foresee_copy(value->name);
     if (!given.name)
         return false;
     givens->shapes[givens->shape_count++] = given;
@@ -133,7 +133,7 @@ static bool add_shape(const graph_value *value, const char *dims, int64_t extent
 }
 
 /* Reads the names of the open dimensions, and gives them sizes. */
-static bool give(onnx_file *file, const char *dims, int64_t extent, graph_givens *givens)
+static bool foresee_give(onnx_file *file, const char *dims, int64_t extent, graph_givens *givens)
 {
     graph g = {.file = NULL};
     graph_givens none = {.dims = NULL};
@@ -168,13 +168,13 @@ typedef struct sharing {
     bool cuda, open;
 } sharing;
 
-static const graph_value *value_of(const sharing *it, uint32_t buffer)
+static const graph_value *foresee_value_of(const sharing *it, uint32_t buffer)
 {
     return &it->g->values[it->memory->values[buffer]];
 }
 
 /* And ONNX Runtime knows it before a run. */
-static bool same_shape(const sharing *it, const graph_value *a, const graph_value *b)
+static bool foresee_same_shape(const sharing *it, const graph_value *a, const graph_value *b)
 {
     size_t bytes = a->shape.rank * sizeof *it->known;
     const uint32_t *one = it->known + (size_t)(a - it->g->values) * GRAPH_MAX_RANK,
@@ -202,19 +202,19 @@ static bool is_left_later(const sharing *it, uint32_t one, uint32_t other)
 }
 
 /* The newest for such values that nobody needs any more. The caller's inputs leave none behind. */
-static uint32_t free_place(const sharing *it, const graph_value *value, const weir_buffer *buffer)
+static uint32_t foresee_free_place(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     uint32_t found = it->count;
     for (uint32_t i = 0; i < it->count; i++)
         if (it->places[i].bytes > 0 && !it->places[i].output && it->places[i].of->type == value->type &&
-            same_shape(it, it->places[i].of, value) && it->places[i].end <= buffer->begin &&
+            foresee_same_shape(it, it->places[i].of, value) && it->places[i].end <= buffer->begin &&
             (found == it->count || is_left_later(it, i, found)))
             found = i;
     return found;
 }
 
 /* Kernels that write over what they read. */
-static bool is_in_place(const graph_node *node)
+static bool foresee_is_in_place(const graph_node *node)
 {
     static const char *const names[] = {
         "Relu",        "Sigmoid",  "Tanh",     "Elu",  "Selu", "LeakyRelu", "ThresholdedRelu",
@@ -227,14 +227,14 @@ static bool is_in_place(const graph_node *node)
 }
 
 /* The value is written over its node's input, which nobody needs behind it. */
-static bool is_over(const sharing *it, const graph_value *value, const weir_buffer *buffer)
+static bool foresee_is_over(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     if (buffer->sharing != WEIR_SHARING_IN_PLACE || value->output || value->maker == GRAPH_NONE || it->cuda)
         return false;
     const place *over = &it->places[it->of[buffer->of]];
     const graph_node *node = &it->g->nodes[value->maker];
-    return is_in_place(node) && node->inputs[0] != GRAPH_NONE &&
-           same_shape(it, &it->g->values[node->inputs[0]], value) && over->bytes > 0 && !over->output &&
+    return foresee_is_in_place(node) && node->inputs[0] != GRAPH_NONE &&
+           foresee_same_shape(it, &it->g->values[node->inputs[0]], value) && over->bytes > 0 && !over->output &&
            over->end <= buffer->begin + 1;
 }
 
@@ -245,7 +245,7 @@ static bool is_of_branches(const sharing *it, uint32_t buffer)
 }
 
 /* What looks at another value, and is handed out, is a copy of it, unless the node is left out. */
-static bool is_view(const sharing *it, const graph_value *value, const weir_buffer *buffer)
+static bool foresee_is_view(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     return buffer->sharing == WEIR_SHARING_VIEW &&
            (!value->output || onnx_text_is(it->g->nodes[value->maker].op, "Identity"));
@@ -253,15 +253,15 @@ static bool is_view(const sharing *it, const graph_value *value, const weir_buff
 
 /* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. What nobody reads
  * is there to the end. What branches take is counted with the kernels' own. */
-static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
+static void foresee_put(sharing *it, uint32_t at, const weir_buffer *buffer)
 {
-    const graph_value *value = value_of(it, at);
+    const graph_value *value = foresee_value_of(it, at);
     uint32_t home = it->count;
     bool none = value->input || is_of_branches(it, at);
-    if (is_view(it, value, buffer) || is_over(it, value, buffer))
+    if (foresee_is_view(it, value, buffer) || foresee_is_over(it, value, buffer))
         home = it->of[buffer->of];
     else if (!none && !value->output)
-        home = free_place(it, value, buffer);
+        home = foresee_free_place(it, value, buffer);
     if (home == it->count)
         it->places[it->count++] = (place){.bytes = none ? 0 : onnx_charge(buffer->bytes, it->cuda),
                                           .raw = buffer->bytes,
@@ -274,31 +274,31 @@ static void put(sharing *it, uint32_t at, const weir_buffer *buffer)
     at_home->end = end > at_home->end ? end : at_home->end;
 }
 
-static bool share(sharing *it)
+static bool foresee_share(sharing *it)
 {
     for (uint32_t i = 0; i < it->memory->count; i++) {
         weir_buffer buffer = WEIR_INIT(weir_buffer);
         if (weir_buffer_info(it->memory->buffers, i, &buffer) != WEIR_OK)
             return false;
-        put(it, i, &buffer);
+        foresee_put(it, i, &buffer);
     }
     return true;
 }
 
 /* What is there at a time ------------------------------------------------------------------------------------------------ */
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t foresee_add(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
 /* What the kernel of the step works in, or the larger one of its branches. */
-static uint64_t beside(const sharing *it, size_t step, int threads)
+static uint64_t foresee_beside(const sharing *it, size_t step, int threads)
 {
     const graph_node *node = &it->g->nodes[it->memory->order[step]];
     uint32_t scratch = node->branches.scratch;
     uint64_t inside = scratch == GRAPH_NONE ? 0 : it->g->values[scratch].bytes;
-    return add(inside, it->cuda ? 0 : onnx_workspace(it->g, node, threads));
+    return foresee_add(inside, it->cuda ? 0 : onnx_workspace(it->g, node, threads));
 }
 
 static uint64_t there(const sharing *it, uint64_t step)
@@ -306,7 +306,7 @@ static uint64_t there(const sharing *it, uint64_t step)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < it->count; i++)
         if (it->places[i].begin <= step && step < it->places[i].end)
-            bytes = add(bytes, it->places[i].bytes);
+            bytes = foresee_add(bytes, it->places[i].bytes);
     return bytes;
 }
 
@@ -325,7 +325,7 @@ static uint64_t in_block(const place *it)
     return it->raw > UINT64_MAX - 255 ? UINT64_MAX : (it->raw + 255) / 256 * 256;
 }
 
-static void fit(const sharing *it, gap_fit *block, uint32_t id)
+static void foresee_fit(const sharing *it, gap_fit *block, uint32_t id)
 {
     uint64_t bytes = in_block(&it->places[id]), end = 0, smallest = UINT64_MAX, best = 0;
     uint32_t at = block->count;
@@ -338,7 +338,7 @@ static void fit(const sharing *it, gap_fit *block, uint32_t id)
             at = i;
         }
         if (i < block->count)
-            end = add(block->offsets[next], in_block(&it->places[next]));
+            end = foresee_add(block->offsets[next], in_block(&it->places[next]));
     }
     if (smallest == UINT64_MAX)
         best = end;
@@ -346,11 +346,11 @@ static void fit(const sharing *it, gap_fit *block, uint32_t id)
         block->live[i] = block->live[i - 1];
     block->live[at] = id;
     block->offsets[id] = best;
-    block->size = add(best, bytes) > block->size ? add(best, bytes) : block->size;
+    block->size = foresee_add(best, bytes) > block->size ? foresee_add(best, bytes) : block->size;
 }
 
 /* What nobody needs behind the step. */
-static void leave(const sharing *it, gap_fit *block, uint64_t step)
+static void foresee_leave(const sharing *it, gap_fit *block, uint64_t step)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < block->count; i++)
@@ -360,7 +360,7 @@ static void leave(const sharing *it, gap_fit *block, uint64_t step)
 }
 
 /* Places in the order in which they begin: what unpacks weights stands before its step. */
-static void line_up(const sharing *it, uint32_t *made)
+static void foresee_line_up(const sharing *it, uint32_t *made)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         uint32_t at = i;
@@ -380,19 +380,19 @@ static bool with_pattern(const sharing *it, int threads, uint64_t *bytes)
     bool good = block.made && block.live && block.offsets;
     uint32_t next = 0;
     if (good)
-        line_up(it, block.made);
+        foresee_line_up(it, block.made);
     for (size_t i = 0; good && i < it->memory->steps; i++) {
         for (; next < it->count && it->places[block.made[next]].begin <= i; next++) {
             const place *made = &it->places[block.made[next]];
-            outputs = add(outputs, made->output ? made->bytes : 0);
+            outputs = foresee_add(outputs, made->output ? made->bytes : 0);
             if (!made->output && made->bytes)
-                fit(it, &block, block.made[next]);
+                foresee_fit(it, &block, block.made[next]);
         }
-        uint64_t now = add(outputs, beside(it, i, threads));
+        uint64_t now = foresee_add(outputs, foresee_beside(it, i, threads));
         most = now > most ? now : most;
-        leave(it, &block, i);
+        foresee_leave(it, &block, i);
     }
-    *bytes = add(block.size ? onnx_charge(block.size, it->cuda) : 0, most);
+    *bytes = foresee_add(block.size ? onnx_charge(block.size, it->cuda) : 0, most);
     free(block.made);
     free(block.live);
     free(block.offsets);
@@ -403,7 +403,7 @@ static uint64_t without_pattern(const sharing *it, int threads)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < it->memory->steps; i++) {
-        uint64_t now = add(there(it, i), beside(it, i, threads));
+        uint64_t now = foresee_add(there(it, i), foresee_beside(it, i, threads));
         most = now > most ? now : most;
     }
     return most;
@@ -424,7 +424,7 @@ static int threads_of(const onnx_settings *settings)
 
 onnx_foresee_ask onnx_foresee_asked(const weir_engine_load *load, const onnx_settings *settings, bool cuda)
 {
-    return (onnx_foresee_ask){.dims = dims_of(load),
+    return (onnx_foresee_ask){.dims = foresee_dims_of(load),
                               .threads = threads_of(settings),
                               .optimization = settings->optimization,
                               .cuda = cuda,
@@ -449,7 +449,7 @@ static bool share_all(const rewrite *fused, const foreseeing *with, const uint32
     it.at = good ? malloc((g->value_count + 1) * sizeof *it.at) : NULL;
     for (size_t i = 0; it.at && i <= g->value_count; i++)
         it.at[i] = GRAPH_NONE;
-    good = it.places && it.of && it.at && share(&it);
+    good = it.places && it.of && it.at && foresee_share(&it);
     if (good && ask->memory_pattern)
         good = with_pattern(&it, ask->threads, &later);
     if (good) { /* the first run of its shapes has no pattern yet */
@@ -519,7 +519,7 @@ static uint64_t packed_by(const graph_node *node, uint32_t input, const graph_va
 }
 
 /* What the value is a copy of under another name: ONNX Runtime takes that out. */
-static uint32_t original(const graph *g, uint32_t id)
+static uint32_t foresee_original(const graph *g, uint32_t id)
 {
     for (size_t i = 0; i < g->node_count && id != GRAPH_NONE && g->values[id].maker != GRAPH_NONE;
          i++) { /* never in a circle */
@@ -556,7 +556,7 @@ static void fuse(const graph *g, weighing *list)
             continue;
         for (uint32_t k = 1; k < node->input_count + before->input_count; k++) {
             uint32_t id = k < node->input_count ? node->inputs[k] : before->inputs[k - node->input_count];
-            id = id == node->inputs[0] ? GRAPH_NONE : original(g, id);
+            id = id == node->inputs[0] ? GRAPH_NONE : foresee_original(g, id);
             if (id != GRAPH_NONE && is_weight(g, id) && k != node->input_count) /* not the convolution's own input */
                 list[id].gone = true;
         }
@@ -569,7 +569,7 @@ static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *ou
     weighing *list = calloc(g->value_count + 1, sizeof *list);
     for (size_t i = 0; list && i < g->node_count; i++)
         for (uint32_t k = 0; k < g->nodes[i].input_count; k++) {
-            uint32_t id = original(g, g->nodes[i].inputs[k]);
+            uint32_t id = foresee_original(g, g->nodes[i].inputs[k]);
             if (id == GRAPH_NONE || !is_weight(g, id) || onnx_text_is(g->nodes[i].op, "Identity"))
                 continue;
             uint64_t bytes = ask->prepack ? packed_by(&g->nodes[i], k, &g->values[id]) : 0;
@@ -581,9 +581,9 @@ static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *ou
     for (size_t i = 0; list && i < g->value_count; i++) {
         const graph_value *value = &g->values[i];
         bool kept = list[i].read || list[i].packed == 0 || value->output;
-        out->packed = add(out->packed, list[i].packed);
+        out->packed = foresee_add(out->packed, list[i].packed);
         if (value->bytes >= ONNX_INLINE_BELOW && (list[i].gone || !kept))
-            out->replaced = add(out->replaced, onnx_charge(value->bytes, false));
+            out->replaced = foresee_add(out->replaced, onnx_charge(value->bytes, false));
     }
     bool good = list != NULL;
     free(list);
@@ -603,7 +603,7 @@ static bool foresee(onnx_file *file, int64_t extent, const onnx_foresee_ask *ask
     graph g = {.file = NULL};
     graph_givens givens = {.dims = NULL};
     *out = (onnx_foreseen){.runs = false};
-    bool good = give(file, ask->dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
+    bool good = foresee_give(file, ask->dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
     bool again = givens.shape_count > 0;
     if (good) {
         foreseeing with = {.ask = ask, .open = givens.shape_count + givens.dim_count > 0};
@@ -615,7 +615,7 @@ static bool foresee(onnx_file *file, int64_t extent, const onnx_foresee_ask *ask
         out->whole = weigh(&g, ask, out);
     }
     graph_clear(&g);
-    drop(&givens);
+    foresee_drop(&givens);
     return good && again;
 }
 

@@ -20,7 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept *files[KEPT]; /* guarded by the lock, as what they point to */
 static size_t next_place;
 
-static void forget(kept *it)
+static void foreseen_forget(kept *it)
 {
     if (it) {
         free(it->real);
@@ -35,7 +35,7 @@ static bool is_of(const kept *it, const onnx_file *file, const char *asked)
 }
 
 /* With the lock held. KEPT: there is none. */
-static size_t place_of(const onnx_file *file, const char *asked)
+static size_t foreseen_place_of(const onnx_file *file, const char *asked)
 {
     size_t place = 0;
     while (place < KEPT && !is_of(files[place], file, asked))
@@ -43,10 +43,10 @@ static size_t place_of(const onnx_file *file, const char *asked)
     return place;
 }
 
-static bool recall(const onnx_file *file, const char *asked, onnx_foreseen *out)
+static bool foreseen_recall(const onnx_file *file, const char *asked, onnx_foreseen *out)
 {
     pthread_mutex_lock(&lock);
-    size_t place = place_of(file, asked);
+    size_t place = foreseen_place_of(file, asked);
     bool found = place < KEPT && wi_stamp_same(&files[place]->stamp, &file->stamp);
     if (found)
         *out = files[place]->said;
@@ -55,22 +55,22 @@ static bool recall(const onnx_file *file, const char *asked, onnx_foreseen *out)
 }
 
 /* Without memory it is foreseen again the next time. */
-static void keep(const onnx_file *file, const char *asked, const onnx_foreseen *said)
+static void foreseen_keep(const onnx_file *file, const char *asked, const onnx_foreseen *said)
 {
     kept *it = calloc(1, sizeof *it);
     if (it)
         *it = (kept){strdup(file->real), strdup(asked), file->stamp, *said};
     if (!it || !it->real || !it->asked) {
-        forget(it);
+        foreseen_forget(it);
         return;
     }
     pthread_mutex_lock(&lock);
-    size_t place = place_of(file, asked);
+    size_t place = foreseen_place_of(file, asked);
     place = place < KEPT ? place : next_place++ % KEPT;
     kept *before = files[place];
     files[place] = it;
     pthread_mutex_unlock(&lock);
-    forget(before);
+    foreseen_forget(before);
 }
 
 /* NULL without memory. To be freed. */
@@ -88,10 +88,10 @@ static char *write_asked(const onnx_foresee_ask *ask)
 void onnx_foresee(onnx_file *file, const onnx_foresee_ask *ask, onnx_foreseen *out)
 {
     char *asked = !file->sides && file->stamp.settled ? write_asked(ask) : NULL;
-    if (!asked || !recall(file, asked, out)) {
+    if (!asked || !foreseen_recall(file, asked, out)) {
         onnx_foresee_now(file, ask, out);
         if (asked && out->runs && out->whole)
-            keep(file, asked, out);
+            foreseen_keep(file, asked, out);
     }
     free(asked);
 }

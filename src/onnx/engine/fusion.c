@@ -29,7 +29,7 @@ static uint32_t input_of(const rewrite *r, uint32_t node, uint32_t input)
     return input < r->g.nodes[node].input_count ? r->g.nodes[node].inputs[input] : GRAPH_NONE;
 }
 
-static const graph_shape *shape_of(const rewrite *r, uint32_t id)
+static const graph_shape *fusion_shape_of(const rewrite *r, uint32_t id)
 {
     return &r->g.values[id].shape;
 }
@@ -59,7 +59,7 @@ static bool is_for_each_filter(const rewrite *r, uint32_t id, const graph_shape 
 {
     if (!rewrite_constant(r, id) || out->rank < 3)
         return false;
-    const graph_shape *shape = shape_of(r, id);
+    const graph_shape *shape = fusion_shape_of(r, id);
     uint32_t of_image = out->rank - 2;
     return shape->rank > of_image && r->g.values[id].elements == (uint64_t)out->dims[1] &&
            shape->dims[shape->rank - 1 - of_image] == out->dims[1];
@@ -82,7 +82,7 @@ static void look_for_scaled(rewrite *r, uint32_t node)
         uint32_t out = output_of(r, node), next = rewrite_reader(r, out);
         bool normalised = rewrite_is(r, next, "BatchNormalization") && all_constant(r, next, 1);
         bool scaled = (rewrite_is(r, next, "Mul") || rewrite_is(r, next, "Add")) &&
-                      is_for_each_filter(r, rewrite_other(r, next, out), shape_of(r, out));
+                      is_for_each_filter(r, rewrite_other(r, next, out), fusion_shape_of(r, out));
         uint32_t before = (uint32_t)r->used;
         if (normalised || scaled)
             join_two(r, NULL, node, next, true);
@@ -118,9 +118,9 @@ static void look_for_sum(rewrite *r, uint32_t node, bool open)
         return;
     uint32_t out = output_of(r, node), next = rewrite_read_by(r, out, "Add"), b = input_of(r, node, 1);
     uint32_t bias = next == GRAPH_NONE ? GRAPH_NONE : rewrite_other(r, next, out);
-    uint32_t rank = shape_of(r, out)->rank;
-    if (b == GRAPH_NONE || bias == GRAPH_NONE || bias == out || rank < 2 || shape_of(r, b)->rank != 2 ||
-        (rank > 2 && open) || !fits_product(shape_of(r, bias), shape_of(r, out)))
+    uint32_t rank = fusion_shape_of(r, out)->rank;
+    if (b == GRAPH_NONE || bias == GRAPH_NONE || bias == out || rank < 2 || fusion_shape_of(r, b)->rank != 2 ||
+        (rank > 2 && open) || !fits_product(fusion_shape_of(r, bias), fusion_shape_of(r, out)))
         return;
     join_two(r, rank == 2 ? "Gemm" : NULL, node, next, false);
 }
@@ -139,7 +139,7 @@ static bool turns(const rewrite *r, uint32_t node)
 {
     int64_t to[GRAPH_MAX_RANK];
     int rank = graph_ints(&r->g.nodes[node], "perm", to, GRAPH_MAX_RANK);
-    if (rank < 2 || (uint32_t)rank != shape_of(r, output_of(r, node))->rank)
+    if (rank < 2 || (uint32_t)rank != fusion_shape_of(r, output_of(r, node))->rank)
         return false;
     bool leads = true;
     for (int i = 0; i < rank - 2; i++)
@@ -225,7 +225,7 @@ static void look_for_floats(rewrite *r, uint32_t node)
     bool alone = joined && put_quantized(r, quantizer, node, scales);
     uint32_t sum = rewrite_read_by(r, output_of(r, last), "Add");
     if (sum != GRAPH_NONE && with_constant(r, sum, output_of(r, last)) &&
-        shape_of(r, rewrite_other(r, sum, output_of(r, last)))->rank == 1 && rewrite_put(r, output_of(r, last)))
+        fusion_shape_of(r, rewrite_other(r, sum, output_of(r, last)))->rank == 1 && rewrite_put(r, output_of(r, last)))
         last = sum;
     rewrite_join(r, alone ? "DynamicQuantizeMatMul" : "MatMulIntegerToFloat", alone ? quantizer : node, last, false);
 }
@@ -252,7 +252,7 @@ static void look_for_unpacked(rewrite *r, uint32_t node)
 /* ---- Gelu -------------------------------------------------------------------------------------------------------------- */
 
 /* From the sum with the bent value on: times x and a half, in either order. Answers the last node, and x. */
-static uint32_t find_end(rewrite *r, uint32_t sum, uint32_t *x)
+static uint32_t fusion_find_end(rewrite *r, uint32_t sum, uint32_t *x)
 {
     uint32_t added = output_of(r, sum), product = rewrite_read_by(r, added, "Mul");
     uint32_t other = product == GRAPH_NONE ? GRAPH_NONE : rewrite_other(r, product, added);
@@ -299,7 +299,7 @@ static void look_for_gelu(rewrite *r, uint32_t node, const char *bent, const cha
     uint32_t out = output_of(r, node), sum = rewrite_read_by(r, out, "Add"), x = GRAPH_NONE;
     bool good = sum != GRAPH_NONE && is_scalar(r, rewrite_other(r, sum, out));
     r->count = 0;
-    uint32_t last = good && rewrite_put(r, out) ? find_end(r, sum, &x) : GRAPH_NONE;
+    uint32_t last = good && rewrite_put(r, out) ? fusion_find_end(r, sum, &x) : GRAPH_NONE;
     if (last != GRAPH_NONE && x != GRAPH_NONE && put_back_to(r, input_of(r, node, 0), x))
         rewrite_join(r, name, node, last, false);
 }
@@ -335,7 +335,7 @@ static uint32_t summed(const rewrite *r, uint32_t id)
     if (!rewrite_is(r, sum, "Add") || rewrite_reader(r, id) == GRAPH_NONE)
         return GRAPH_NONE;
     for (uint32_t k = 0; k < 2; k++)
-        if (rewrite_constant(r, input_of(r, sum, k)) && shape_of(r, input_of(r, sum, k))->rank == 1)
+        if (rewrite_constant(r, input_of(r, sum, k)) && fusion_shape_of(r, input_of(r, sum, k))->rank == 1)
             return sum;
     return GRAPH_NONE;
 }
@@ -406,7 +406,7 @@ static void look_for_normalisation(rewrite *r, uint32_t squares, bool shifted)
         rewrite_join(r, shifted ? "LayerNormalization" : "SimplifiedLayerNormalization", squares, last, false);
 }
 
-static bool same_shape(const graph_shape *a, const graph_shape *b)
+static bool fusion_same_shape(const graph_shape *a, const graph_shape *b)
 {
     bool same = a->rank == b->rank;
     for (uint32_t i = 0; same && i < a->rank; i++)
@@ -423,8 +423,8 @@ static void look_for_skip(rewrite *r, uint32_t node)
     if (!rewrite_is(r, sum, "Add") || rewrite_reader(r, id) != node || r->g.nodes[sum].input_count != 2)
         return;
     uint32_t a = input_of(r, sum, 0), b = input_of(r, sum, 1);
-    if (b == GRAPH_NONE || rewrite_constant(r, a) || rewrite_constant(r, b) || shape_of(r, a)->rank != 3 ||
-        !same_shape(shape_of(r, a), shape_of(r, b)))
+    if (b == GRAPH_NONE || rewrite_constant(r, a) || rewrite_constant(r, b) || fusion_shape_of(r, a)->rank != 3 ||
+        !fusion_same_shape(fusion_shape_of(r, a), fusion_shape_of(r, b)))
         return;
     r->count = 0;
     rewrite_put(r, id);
@@ -440,7 +440,7 @@ static void look_for_skip(rewrite *r, uint32_t node)
 enum { MOST_PIECES = 256, MOST_APART = 4096 };
 
 /* A number that is in the file; false: there is none. */
-static bool read_number(graph *file, const rewrite *r, uint32_t node, uint32_t input, int64_t *out)
+static bool fusion_read_number(graph *file, const rewrite *r, uint32_t node, uint32_t input, int64_t *out)
 {
     uint32_t id = input_of(r, node, input);
     const graph_number *number = is_scalar(r, id) && id < file->value_count ? graph_contents(file, id) : NULL;
@@ -463,14 +463,15 @@ static bool read_piece(graph *file, const rewrite *r, uint32_t node, piece *out)
     int64_t step = 1;
     if (!rewrite_is(r, node, "Slice") && !rewrite_is(r, node, "Gather"))
         return false;
-    const graph_shape *shape = shape_of(r, input_of(r, node, 0));
+    const graph_shape *shape = fusion_shape_of(r, input_of(r, node, 0));
     *out = (piece){.axis = graph_int(&r->g.nodes[node], "axis", 0)};
-    bool one = rewrite_is(r, node, "Gather"), good = read_number(file, r, node, 1, &out->begin);
+    bool one = rewrite_is(r, node, "Gather"), good = fusion_read_number(file, r, node, 1, &out->begin);
     if (one)
-        good = good && shape_of(r, input_of(r, node, 1))->rank == 0;
+        good = good && fusion_shape_of(r, input_of(r, node, 1))->rank == 0;
     else
-        good = good && read_number(file, r, node, 2, &out->end) && read_number(file, r, node, 3, &out->axis) &&
-               (input_of(r, node, 4) == GRAPH_NONE || read_number(file, r, node, 4, &step)) && step == 1;
+        good = good && fusion_read_number(file, r, node, 2, &out->end) &&
+               fusion_read_number(file, r, node, 3, &out->axis) &&
+               (input_of(r, node, 4) == GRAPH_NONE || fusion_read_number(file, r, node, 4, &step)) && step == 1;
     out->axis += out->axis < 0 ? shape->rank : 0;
     if (!good || out->axis < 0 || out->axis >= shape->rank || r->g.values[output_of(r, node)].output)
         return false;
@@ -500,7 +501,7 @@ static void look_for_pieces(graph *file, const uint32_t *known, rewrite *r, uint
             size += next.end - next.begin;
             nodes[count++] = i;
         }
-    if (count == r->readers[x] && size == shape_of(r, x)->dims[first.axis])
+    if (count == r->readers[x] && size == fusion_shape_of(r, x)->dims[first.axis])
         rewrite_merge(r, "Split", nodes, count);
 }
 
@@ -541,7 +542,7 @@ static void look_for_fast_gelu(rewrite *r, uint32_t node)
     look_for_gelu(r, node, "Tanh", "FastGelu");
 }
 
-static void look(graph *file, const uint32_t *known, rewrite *r, uint32_t node, pass which)
+static void fusion_look(graph *file, const uint32_t *known, rewrite *r, uint32_t node, pass which)
 {
     static void (*const alone[PASSES])(rewrite *, uint32_t) = {[SCALED] = look_for_scaled,
                                                                [UNPACKED] = look_for_unpacked,
@@ -574,7 +575,7 @@ bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rew
         size_t count = out->g.node_count; /* not those that are made meanwhile */
         for (uint32_t i = 0; i < count; i++)
             if (!out->g.nodes[i].folded)
-                look(g, known, out, i, which);
+                fusion_look(g, known, out, i, which);
     }
     return good;
 }

@@ -31,14 +31,14 @@ typedef struct bound {
     size_t count;
 } bound;
 
-static const weir_tensor *input_at(const weir_inference *inference, size_t index)
+static const weir_tensor *onnx_infer_input_at(const weir_inference *inference, size_t index)
 {
     size_t stride = inference->inputs[0].struct_size; /* as the caller's header had it */
     return (const weir_tensor *)(const void *)((const char *)inference->inputs + index * stride);
 }
 
 /* A caller whose header is older has no such member. */
-static bool is_on_device(const weir_tensor *tensor)
+static bool onnx_infer_is_on_device(const weir_tensor *tensor)
 {
     return tensor->struct_size > offsetof(weir_tensor, on_device) && tensor->on_device;
 }
@@ -90,7 +90,7 @@ static weir_status check_input(const weir_engine_model *model, size_t index, con
     char given[256];
     size_t bytes;
     bool any = model->inputs.any_rank[index];
-    if (is_on_device(tensor) && !model->device.cuda)
+    if (onnx_infer_is_on_device(tensor) && !model->device.cuda)
         return weir_fail(WEIR_ERR_INVALID, "%s: input \"%s\": it lies on a device, and the model on %s", name,
                          port->name, model->device.name);
     if (tensor->rank > WEIR_MAX_RANK)
@@ -123,7 +123,7 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
     if (status != WEIR_OK)
         return status;
     attempt a;
-    const ort_memory_info *where = is_on_device(tensor) ? model->device.memory : model->library->host;
+    const ort_memory_info *where = onnx_infer_is_on_device(tensor) ? model->device.memory : model->library->host;
     if (FAILED(model, &a,
                model->library->api->CreateTensorWithDataAsOrtValue(
                    where, tensor->bytes ? tensor->data : &nothing, tensor->bytes, tensor->shape, tensor->rank,
@@ -159,11 +159,11 @@ static weir_status bind_inputs(weir_engine_model *model, const weir_inference *i
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", model->name);
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < inference->input_count; i++)
-        status = bind_input(model, input_at(inference, i), inputs);
+        status = bind_input(model, onnx_infer_input_at(inference, i), inputs);
     return status == WEIR_OK ? none_missing(model, inputs) : status;
 }
 
-static void unbind(weir_engine_model *model, bound *inputs)
+static void onnx_infer_unbind(weir_engine_model *model, bound *inputs)
 {
     for (size_t i = 0; i < inputs->count; i++)
         model->library->api->ReleaseValue(inputs->values[i]);
@@ -243,7 +243,7 @@ void onnx_enlist(weir_engine_model *model, onnx_run *run)
 }
 
 /* Answers whether a cancel has found it; none does any more. */
-static bool strike(weir_engine_model *model, const onnx_run *run)
+static bool onnx_infer_strike(weir_engine_model *model, const onnx_run *run)
 {
     pthread_mutex_lock(&model->lock);
     onnx_run **at = &model->runs;
@@ -258,7 +258,7 @@ static bool strike(weir_engine_model *model, const onnx_run *run)
 
 void onnx_strike(weir_engine_model *model, const onnx_run *run)
 {
-    (void)strike(model, run);
+    (void)onnx_infer_strike(model, run);
 }
 
 /* Of a run together with others: the call is stopped with the last of them. */
@@ -313,11 +313,11 @@ weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its)
 
 weir_status onnx_strike_done(weir_engine_model *model, const onnx_run *its)
 {
-    return strike(model, its) ? was_cancelled(model, its) : WEIR_OK;
+    return onnx_infer_strike(model, its) ? was_cancelled(model, its) : WEIR_OK;
 }
 
 /* From now on a cancel reaches ONNX Runtime; NULL: no more. */
-static void hand_over(weir_engine_model *model, onnx_run *its, ort_run_options *options)
+static void onnx_infer_hand_over(weir_engine_model *model, onnx_run *its, ort_run_options *options)
 {
     pthread_mutex_lock(&model->lock);
     its->options = options;
@@ -366,12 +366,12 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
     if (FAILED(model, &a, api->CreateRunOptions(&options)))
         return weir_fail(WEIR_ERR_ENGINE, "%s: %s", model->name, a.text);
     uint64_t before = onnx_session_stats(turn->slot).refused;
-    hand_over(model, its, options);
+    onnx_infer_hand_over(model, its, options);
     weir_status status = onnx_check_cancelled(model, its);
     bool failed = status == WEIR_OK &&
                   ((model->replays && FAILED(model, &a, api->AddRunConfigEntry(options, "gpu_graph_id", "-1"))) ||
                    !(r->on_device ? run_to_device : run_to_host)(model, turn->session, options, inputs, r, &a));
-    hand_over(model, its, NULL);
+    onnx_infer_hand_over(model, its, NULL);
     api->ReleaseRunOptions(options);
     return failed ? onnx_session_failed(model, turn->slot, before, a.code, a.text, "running") : status;
 }
@@ -417,7 +417,8 @@ typedef struct run_request {
     onnx_run *its;
 } run_request;
 
-static weir_status run(weir_engine_model *model, const run_request *asked, const bound *inputs, weir_outputs *out)
+static weir_status onnx_infer_run(weir_engine_model *model, const run_request *asked, const bound *inputs,
+                                  weir_outputs *out)
 {
     onnx_results *r = calloc(1, sizeof *r + model->outputs.count * sizeof *r->values);
     if (!r)
@@ -453,14 +454,14 @@ static weir_status run_there(weir_engine_model *model, const run_request *asked,
         onnx_count_runs(model, status, !asked->its->of_several, 0);
         return status;
     }
-    status = run(model, asked, inputs, out);
+    status = onnx_infer_run(model, asked, inputs, out);
     weir_runtime_leave(model->runtime);
     return status;
 }
 
 /* Settings and stream, and inputs as ONNX Runtime takes them, which go with unbind. */
-static weir_status prepare(weir_engine_model *model, const weir_inference *inference, onnx_run_settings *settings,
-                           bound *inputs)
+static weir_status onnx_infer_prepare(weir_engine_model *model, const weir_inference *inference,
+                                      onnx_run_settings *settings, bound *inputs)
 {
     weir_status status = onnx_run_settings_read(inference->settings, inference->setting_count, settings);
     if (status != WEIR_OK)
@@ -476,11 +477,11 @@ weir_status onnx_check_run(weir_engine_model *model, const weir_inference *infer
 {
     bound inputs = {0};
     onnx_run_settings settings = {0};
-    weir_status status = prepare(model, inference, &settings, &inputs);
+    weir_status status = onnx_infer_prepare(model, inference, &settings, &inputs);
     *to_host = !settings.device_outputs || !model->device.cuda;
     for (size_t i = 0; status == WEIR_OK && i < inference->input_count; i++)
-        *to_host &= !is_on_device(input_at(inference, i));
-    unbind(model, &inputs);
+        *to_host &= !onnx_infer_is_on_device(onnx_infer_input_at(inference, i));
+    onnx_infer_unbind(model, &inputs);
     return status;
 }
 
@@ -494,7 +495,7 @@ static weir_status infer_in(weir_engine_model *model, const weir_inference *infe
     out->tensors = NULL;
     out->count = 0;
     out->engine_data = NULL;
-    weir_status status = prepare(model, inference, &asked.settings, &inputs);
+    weir_status status = onnx_infer_prepare(model, inference, &asked.settings, &inputs);
     if (status == WEIR_OK) {
         if (!its)
             onnx_enlist(model, &own);
@@ -502,7 +503,7 @@ static weir_status infer_in(weir_engine_model *model, const weir_inference *infe
         if (!its)
             onnx_strike(model, &own);
     }
-    unbind(model, &inputs);
+    onnx_infer_unbind(model, &inputs);
     return status;
 }
 

@@ -93,7 +93,7 @@ void onnx_outputs_together(weir_outputs *out, uint64_t runs)
 
 /* ---- which go together ------------------------------------------------------------------------------------------------- */
 
-static const weir_tensor *input_at(const weir_inference *inference, size_t index)
+static const weir_tensor *join_input_at(const weir_inference *inference, size_t index)
 {
     size_t stride = inference->inputs[0].struct_size; /* as the caller's header had it */
     return (const weir_tensor *)(const void *)((const char *)inference->inputs + index * stride);
@@ -102,12 +102,12 @@ static const weir_tensor *input_at(const weir_inference *inference, size_t index
 static const weir_tensor *input_named(const weir_inference *inference, const char *name)
 {
     for (size_t i = 0; i < inference->input_count; i++)
-        if (strcmp(input_at(inference, i)->name, name) == 0)
-            return input_at(inference, i);
+        if (strcmp(join_input_at(inference, i)->name, name) == 0)
+            return join_input_at(inference, i);
     return NULL;
 }
 
-static bool is_open(const weir_engine_model *model, const char *name)
+static bool join_is_open(const weir_engine_model *model, const char *name)
 {
     for (size_t i = 0; i < model->inputs.count; i++)
         if (strcmp(model->inputs.names[i], name) == 0)
@@ -116,12 +116,12 @@ static bool is_open(const weir_engine_model *model, const char *name)
 }
 
 /* Rows of all its inputs; 0: they have none, or not the same. */
-static int64_t rows_of(const weir_engine_model *model, const weir_inference *inference)
+static int64_t join_rows_of(const weir_engine_model *model, const weir_inference *inference)
 {
-    int64_t rows = inference->input_count ? input_at(inference, 0)->shape[0] : 0;
+    int64_t rows = inference->input_count ? join_input_at(inference, 0)->shape[0] : 0;
     for (size_t i = 0; i < inference->input_count; i++) {
-        const weir_tensor *tensor = input_at(inference, i);
-        if (!is_open(model, tensor->name) || tensor->shape[0] != rows)
+        const weir_tensor *tensor = join_input_at(inference, i);
+        if (!join_is_open(model, tensor->name) || tensor->shape[0] != rows)
             return 0;
     }
     return rows;
@@ -133,7 +133,7 @@ static bool are_alike(const weir_inference *a, const weir_inference *b)
     if (a->input_count != b->input_count)
         return false;
     for (size_t i = 0; i < a->input_count; i++) {
-        const weir_tensor *one = input_at(a, i), *other = input_named(b, one->name);
+        const weir_tensor *one = join_input_at(a, i), *other = input_named(b, one->name);
         if (!other || memcmp(one->shape + 1, other->shape + 1, (one->rank - 1) * sizeof *one->shape) != 0)
             return false;
     }
@@ -142,7 +142,7 @@ static bool are_alike(const weir_inference *a, const weir_inference *b)
 
 /* The first of the line, and those behind it that go with it, in their order, as many as fit. *full: no more would.
  * `take`: out of the line. Behind a run that may be computed with others none is to be computed alone. */
-static void look(const weir_engine_model *model, group *out, bool take, bool *full)
+static void join_look(const weir_engine_model *model, group *out, bool take, bool *full)
 {
     onnx_join *j = model->join;
     const member *head = j->first;
@@ -210,7 +210,7 @@ static weir_status join_inputs(weir_engine_model *model, group *g)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for runs together", model->name);
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < head->input_count && status == WEIR_OK; i++)
-        status = join_input(model, g, input_at(head, i), &g->inputs[g->input_count++]);
+        status = join_input(model, g, join_input_at(head, i), &g->inputs[g->input_count++]);
     return status;
 }
 
@@ -223,7 +223,7 @@ static void free_inputs(weir_engine_model *model, group *g)
 }
 
 /* From here on a member may leave, as its inputs are read no more; and the call ends when all have. */
-static void let_go(weir_engine_model *model, group *g)
+static void join_let_go(weir_engine_model *model, group *g)
 {
     pthread_mutex_lock(&model->join->lock);
     pthread_mutex_lock(&model->lock);
@@ -306,7 +306,7 @@ static void try_alone(onnx_join *j, const group *g)
 }
 
 /* With the lock. Rows of a member that has left are left out. */
-static void hand_out(weir_engine_model *model, const group *g, const int64_t *rows, const weir_outputs *all)
+static void join_hand_out(weir_engine_model *model, const group *g, const int64_t *rows, const weir_outputs *all)
 {
     int64_t from = 0;
     for (size_t i = 0; i < g->count; from += rows[i], i++)
@@ -331,7 +331,7 @@ static void compute_several(weir_engine_model *model, group *g)
     all.inputs = g->inputs;
     all.input_count = g->input_count;
     onnx_enlist(model, &g->run);
-    let_go(model, g);
+    join_let_go(model, g);
     if (status == WEIR_OK)
         status = onnx_infer_alone(model, &all, &g->run, &out);
     onnx_strike(model, &g->run);
@@ -340,7 +340,7 @@ static void compute_several(weir_engine_model *model, group *g)
     take_back(model, g);
     bool split = status == WEIR_OK && can_be_split(&out, g->rows);
     if (split)
-        hand_out(model, g, rows, &out);
+        join_hand_out(model, g, rows, &out);
     else
         try_alone(j, g);
     if (status == WEIR_OK && !split) {
@@ -360,7 +360,7 @@ static void compute_several(weir_engine_model *model, group *g)
 
 /* ---- a run ------------------------------------------------------------------------------------------------------------- */
 
-static bool is_over(const struct timespec *until)
+static bool join_is_over(const struct timespec *until)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -382,11 +382,11 @@ static void compute_one(weir_engine_model *model, member *it)
 }
 
 /* With the lock, which it gives up meanwhile. */
-static void compute(weir_engine_model *model, group *g)
+static void join_compute(weir_engine_model *model, group *g)
 {
     onnx_join *j = model->join;
     bool full;
-    look(model, g, true, &full);
+    join_look(model, g, true, &full);
     j->computing++;
     wake_first(j);
     pthread_mutex_unlock(&j->lock);
@@ -399,7 +399,7 @@ static void compute(weir_engine_model *model, group *g)
     wake_first(j);
 }
 
-static void leave(weir_engine_model *model, member *it)
+static void join_leave(weir_engine_model *model, member *it)
 {
     onnx_join *j = model->join;
     if (it->stage == WAITS) {
@@ -421,25 +421,25 @@ static void leave(weir_engine_model *model, member *it)
 }
 
 /* What this thread does next for its run. With the lock, which it gives up meanwhile. */
-static void go_on(weir_engine_model *model, member *it, group *g)
+static void join_go_on(weir_engine_model *model, member *it, group *g)
 {
     onnx_join *j = model->join;
     bool its_turn = it->stage == WAITS && j->first == it && j->computing < j->limit, full = false;
     if ((it->stage == WAITS || it->stage == COPIED) && onnx_check_cancelled(model, &it->run) != WEIR_OK) {
-        leave(model, it);
+        join_leave(model, it);
         return;
     }
     if (its_turn)
-        look(model, g, false, &full);
-    if (its_turn && (full || is_over(&it->until)))
-        compute(model, g);
+        join_look(model, g, false, &full);
+    if (its_turn && (full || join_is_over(&it->until)))
+        join_compute(model, g);
     else if (its_turn)
         pthread_cond_timedwait(&it->wake, &j->lock, &it->until);
     else
         pthread_cond_wait(&it->wake, &j->lock);
 }
 
-static void line_up(weir_engine_model *model, member *it)
+static void join_line_up(weir_engine_model *model, member *it)
 {
     onnx_join *j = model->join;
     pthread_condattr_t monotonic;
@@ -470,7 +470,7 @@ weir_status onnx_join_infer(weir_engine_model *model, const weir_inference *infe
     weir_status status = onnx_check_run(model, inference, &to_host);
     if (status != WEIR_OK)
         return status;
-    int64_t rows = to_host ? rows_of(model, inference) : 0;
+    int64_t rows = to_host ? join_rows_of(model, inference) : 0;
     group *g = rows > 0 && rows <= model->settings.batch ? malloc(sizeof *g) : NULL;
     if (!g)
         return onnx_infer_alone(model, inference, NULL, out);
@@ -482,10 +482,10 @@ weir_status onnx_join_infer(weir_engine_model *model, const weir_inference *infe
     out->engine_data = NULL;
     pthread_mutex_lock(&j->lock);
     it.alone = j->unfit;
-    line_up(model, &it);
+    join_line_up(model, &it);
     onnx_enlist(model, &it.run);
     while (it.stage != DONE)
-        go_on(model, &it, g);
+        join_go_on(model, &it, g);
     pthread_mutex_unlock(&j->lock);
     onnx_strike(model, &it.run);
     pthread_cond_destroy(&it.wake);

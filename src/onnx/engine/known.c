@@ -13,7 +13,7 @@ typedef struct knowing {
     const graph_node *node;
 } knowing;
 
-static uint32_t *dims_of(const knowing *k, uint32_t id)
+static uint32_t *onnx_known_dims_of(const knowing *k, uint32_t id)
 {
     return k->all + (size_t)id * GRAPH_MAX_RANK;
 }
@@ -28,31 +28,33 @@ static const graph_value *in(const knowing *k, uint32_t input)
 static uint32_t from_end(const knowing *k, uint32_t input, uint32_t place)
 {
     const graph_value *value = in(k, input);
-    return value && place <= value->shape.rank ? dims_of(k, k->node->inputs[input])[value->shape.rank - place]
-                                               : (uint32_t)ONNX_NUMBER;
+    return value && place <= value->shape.rank
+               ? onnx_known_dims_of(k, k->node->inputs[input])[value->shape.rank - place]
+               : (uint32_t)ONNX_NUMBER;
 }
 
 static uint32_t from_begin(const knowing *k, uint32_t input, uint32_t place)
 {
     const graph_value *value = in(k, input);
-    return value && place < value->shape.rank ? dims_of(k, k->node->inputs[input])[place] : (uint32_t)ONNX_UNKNOWN;
+    return value && place < value->shape.rank ? onnx_known_dims_of(k, k->node->inputs[input])[place]
+                                              : (uint32_t)ONNX_UNKNOWN;
 }
 
-static bool is_number(const knowing *k, uint32_t id)
+static bool onnx_known_is_number(const knowing *k, uint32_t id)
 {
     const graph_value *value = &k->g->values[id];
     bool all = true;
     for (uint32_t i = 0; i < value->shape.rank; i++)
-        all &= dims_of(k, id)[i] == ONNX_NUMBER;
+        all &= onnx_known_dims_of(k, id)[i] == ONNX_NUMBER;
     return all;
 }
 
-static bool is_constant(const graph_value *value)
+static bool onnx_known_is_constant(const graph_value *value)
 {
     return !value || value->constant;
 }
 
-static bool among(const graph_node *node, const char *const *names, size_t count)
+static bool onnx_known_among(const graph_node *node, const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (onnx_text_is(node->op, names[i]))
@@ -60,7 +62,7 @@ static bool among(const graph_node *node, const char *const *names, size_t count
     return false;
 }
 
-#define AMONG(node, names) among(node, names, sizeof(names) / sizeof *(names))
+#define AMONG(node, names) onnx_known_among(node, names, sizeof(names) / sizeof *(names))
 
 /* ---- rules: each fills the dimensions of the first output ------------------------------------------------------------- */
 
@@ -81,19 +83,19 @@ static uint32_t together(const knowing *k, uint32_t first, uint32_t count, uint3
     return found;
 }
 
-static void repeat(const knowing *k, const graph_value *out, uint32_t *to)
+static void onnx_known_repeat(const knowing *k, const graph_value *out, uint32_t *to)
 {
     for (uint32_t i = 1; i <= out->shape.rank; i++)
         to[out->shape.rank - i] = together(k, 0, k->node->input_count, i);
 }
 
-static void keep(const knowing *k, const graph_value *out, uint32_t *to)
+static void onnx_known_keep(const knowing *k, const graph_value *out, uint32_t *to)
 {
     for (uint32_t i = 0; i < out->shape.rank; i++)
         to[i] = from_begin(k, 0, i);
 }
 
-static void turn(const knowing *k, const graph_value *out, uint32_t *to)
+static void onnx_known_turn(const knowing *k, const graph_value *out, uint32_t *to)
 {
     int64_t perm[GRAPH_MAX_RANK];
     int count = graph_ints(k->node, "perm", perm, GRAPH_MAX_RANK);
@@ -108,7 +110,7 @@ static bool is_vector(const knowing *k, uint32_t input)
 }
 
 /* Places count from the last: columns, rows, and what is repeated. A vector has no rows on the left and no columns on the right. */
-static void multiply(const knowing *k, const graph_value *out, uint32_t *to)
+static void onnx_known_multiply(const knowing *k, const graph_value *out, uint32_t *to)
 {
     bool a = graph_int(k->node, "transA", 0), b = graph_int(k->node, "transB", 0), row = is_vector(k, 0),
          column = is_vector(k, 1);
@@ -135,7 +137,7 @@ static void window(const knowing *k, const graph_value *out, uint32_t *to)
 }
 
 /* A dimension of another size follows from a number alone. */
-static void cut(const knowing *k, const graph_value *out, uint32_t *to)
+static void onnx_known_cut(const knowing *k, const graph_value *out, uint32_t *to)
 {
     const graph_value *x = in(k, 0);
     for (uint32_t i = 0; x && i < out->shape.rank && i < x->shape.rank; i++) {
@@ -187,7 +189,7 @@ static void keep_others(const knowing *k, const graph_value *out, uint32_t *to)
     }
 }
 
-static void reduce(const knowing *k, const graph_value *out, uint32_t *to)
+static void onnx_known_reduce(const knowing *k, const graph_value *out, uint32_t *to)
 {
     const graph_value *x = in(k, 0);
     if (x && x->shape.rank == out->shape.rank) {
@@ -210,14 +212,14 @@ static int64_t written(const knowing *k, const graph_value *shape, uint32_t plac
 {
     uint32_t id = (uint32_t)(shape - k->g->values);
     const graph_node *parts = shape->maker == GRAPH_NONE ? NULL : &k->g->nodes[shape->maker];
-    if (!is_constant(shape)) {
+    if (!onnx_known_is_constant(shape)) {
         if (!parts || !onnx_text_is(parts->op, "Concat") || place >= parts->input_count)
             return NOT_WRITTEN;
         id = parts->inputs[place];
         place = 0;
     }
     const graph_value *value = id == GRAPH_NONE ? NULL : &k->g->values[id];
-    const graph_number *numbers = value && is_constant(value) ? graph_contents(k->g, id) : NULL;
+    const graph_number *numbers = value && onnx_known_is_constant(value) ? graph_contents(k->g, id) : NULL;
     return numbers && place < value->elements ? numbers[place].i : NOT_WRITTEN;
 }
 
@@ -253,7 +255,7 @@ static void recur(const knowing *k, const graph_value *out, uint32_t *to)
 
 typedef void rule(const knowing *k, const graph_value *out, uint32_t *to);
 
-static rule *rule_of(const graph_node *node)
+static rule *onnx_known_rule_of(const graph_node *node)
 {
     static const char *const kept[] = {"Abs",
                                        "Acos",
@@ -321,15 +323,15 @@ static rule *rule_of(const graph_node *node)
     static const char *const reduced[] = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin",
                                           "ReduceProd", "ReduceL2",  "ArgMax",    "ArgMin"};
     static const char *const recurrent[] = {"LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"};
-    return AMONG(node, kept)                     ? keep
-           : AMONG(node, repeated)               ? repeat
-           : AMONG(node, products)               ? multiply
+    return AMONG(node, kept)                     ? onnx_known_keep
+           : AMONG(node, repeated)               ? onnx_known_repeat
+           : AMONG(node, products)               ? onnx_known_multiply
            : AMONG(node, windows)                ? window
-           : AMONG(node, cuts)                   ? cut
+           : AMONG(node, cuts)                   ? onnx_known_cut
            : AMONG(node, unit_dims)              ? keep_others
-           : AMONG(node, reduced)                ? reduce
+           : AMONG(node, reduced)                ? onnx_known_reduce
            : AMONG(node, recurrent)              ? recur
-           : onnx_text_is(node->op, "Transpose") ? turn
+           : onnx_text_is(node->op, "Transpose") ? onnx_known_turn
            : onnx_text_is(node->op, "Concat")    ? put_together
            : onnx_text_is(node->op, "Gather")    ? pick
            : onnx_text_is(node->op, "Reshape")   ? reshape
@@ -347,7 +349,7 @@ static void take_declared(const knowing *k, uint32_t id)
         uint32_t hash = 2166136261u;
         for (size_t c = 0; c < names[i].size; c++)
             hash = (hash ^ (uint8_t)names[i].text[c]) * 16777619u;
-        uint32_t *to = &dims_of(k, id)[i];
+        uint32_t *to = &onnx_known_dims_of(k, id)[i];
         if (numbers[i])
             *to = ONNX_NUMBER;
         else if (names[i].size && *to == ONNX_UNKNOWN)
@@ -362,16 +364,16 @@ static bool follows(const knowing *k)
     bool all = true;
     for (uint32_t i = 0; i < k->node->input_count; i++) {
         uint32_t id = k->node->inputs[i];
-        all &= id == GRAPH_NONE || is_number(k, id);
+        all &= id == GRAPH_NONE || onnx_known_is_number(k, id);
         if (id != GRAPH_NONE && AMONG(k->node, filled) && (i > 0 || k->node->input_count == 1))
-            all &= is_constant(&k->g->values[id]);
+            all &= onnx_known_is_constant(&k->g->values[id]);
     }
     return all && k->node->captured_count == 0;
 }
 
 static void know_node(knowing *k)
 {
-    rule *its = rule_of(k->node);
+    rule *its = onnx_known_rule_of(k->node);
     bool all = follows(k) || onnx_text_is(k->node->op, "Shape");
     for (uint32_t i = 0; i < k->node->output_count; i++) {
         uint32_t id = k->node->outputs[i];
@@ -380,9 +382,9 @@ static void know_node(knowing *k)
         const graph_value *out = &k->g->values[id];
         if (all)
             for (uint32_t d = 0; d < out->shape.rank; d++)
-                dims_of(k, id)[d] = ONNX_NUMBER;
+                onnx_known_dims_of(k, id)[d] = ONNX_NUMBER;
         else if (its)
-            its(k, out, dims_of(k, id));
+            its(k, out, onnx_known_dims_of(k, id));
         take_declared(k, id);
     }
 }
@@ -396,7 +398,7 @@ uint32_t *onnx_known(graph *g)
             continue;
         bool open = value->input && !value->weight;
         for (uint32_t d = 0; !open && d < value->shape.rank; d++) /* those around a body too */
-            dims_of(&k, i)[d] = ONNX_NUMBER;
+            onnx_known_dims_of(&k, i)[d] = ONNX_NUMBER;
         take_declared(&k, i);
     }
     for (uint32_t i = 0; k.all && i < g->node_count; i++) {

@@ -43,8 +43,8 @@ bool onnx_failed(const ort_api *api, ort_status *status, int *code, char *text, 
     return true;
 }
 
-static void forward_log(void *user, int severity, const char *category, const char *log_id, const char *place,
-                        const char *message)
+static void onnx_library_forward_log(void *user, int severity, const char *category, const char *log_id,
+                                     const char *place, const char *message)
 {
     (void)user;
     (void)category;
@@ -67,7 +67,7 @@ static weir_status check_version(const ort_base *base, onnx_library *into)
     return WEIR_OK;
 }
 
-static weir_status broken(const onnx_library *it, const char *text)
+static weir_status onnx_library_broken(const onnx_library *it, const char *text)
 {
     return weir_fail(WEIR_ERR_ENGINE, "ONNX Runtime %s (%s) could not be started: %s", it->version, it->path, text);
 }
@@ -77,7 +77,7 @@ static weir_status note_providers(const ort_api *api, onnx_library *into)
     int code, count = 0;
     char text[512], **names = NULL;
     if (onnx_failed(api, api->GetAvailableProviders(&names, &count), &code, text, sizeof text))
-        return broken(into, text);
+        return onnx_library_broken(into, text);
     for (int i = 0; i < count; i++) {
         onnx_provider provider = onnx_provider_of(names[i]);
         for (int k = 0; provider != ONNX_PROVIDERS && k < ONNX_PROVIDER_KINDS; k++) {
@@ -85,11 +85,12 @@ static weir_status note_providers(const ort_api *api, onnx_library *into)
             into->has[provider] |= theirs && strcmp(theirs, names[i]) == 0 ? 1u << k : 0;
         }
     }
-    return onnx_failed(api, api->ReleaseAvailableProviders(names, count), &code, text, sizeof text) ? broken(into, text)
-                                                                                                    : WEIR_OK;
+    return onnx_failed(api, api->ReleaseAvailableProviders(names, count), &code, text, sizeof text)
+               ? onnx_library_broken(into, text)
+               : WEIR_OK;
 }
 
-static weir_status start(onnx_library *it)
+static weir_status onnx_library_start(onnx_library *it)
 {
     const ort_api *api = it->api;
     int code;
@@ -99,14 +100,15 @@ static weir_status start(onnx_library *it)
     if ((!it->host && onnx_failed(api, api->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &it->host),
                                   &code, text, sizeof text)) ||
         onnx_failed(api, api->GetAllocatorWithDefaultOptions(&it->plain), &code, text, sizeof text) ||
-        onnx_failed(api, api->CreateEnvWithCustomLogger(forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env), &code,
-                    text, sizeof text))
-        return broken(it, text);
+        onnx_failed(api,
+                    api->CreateEnvWithCustomLogger(onnx_library_forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env),
+                    &code, text, sizeof text))
+        return onnx_library_broken(it, text);
     return WEIR_OK;
 }
 
 /* The system's library may be a build of the store's, by another name or by a path that leads there. */
-static bool is_open(const ort_api *api)
+static bool onnx_library_is_open(const ort_api *api)
 {
     for (int i = 0; i < BUILDS; i++)
         if (libraries[i].api == api)
@@ -114,7 +116,7 @@ static bool is_open(const ort_api *api)
     return false;
 }
 
-static weir_status ask(void *handle, onnx_library *into)
+static weir_status onnx_library_ask(void *handle, onnx_library *into)
 {
     const ort_base *(*get_base)(void) = NULL;
     *(void **)&get_base = dlsym(handle, "OrtGetApiBase");
@@ -136,13 +138,13 @@ static weir_status ask(void *handle, onnx_library *into)
 
 /* ---- where it is ------------------------------------------------------------------------------------------------- */
 
-static const char *option(const char *name, weir_option *space)
+static const char *onnx_library_option(const char *name, weir_option *space)
 {
     *space = WEIR_INIT(weir_option);
     return weir_option_info(name, 0, space) == WEIR_OK ? space->value : "";
 }
 
-static void note_path(void *handle, const char *asked, onnx_library *into)
+static void onnx_library_note_path(void *handle, const char *asked, onnx_library *into)
 {
     Dl_info info;
     void *symbol = dlsym(handle, "OrtGetApiBase");
@@ -156,13 +158,13 @@ static weir_status open_at(const char *path, onnx_library *into)
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s", dlerror());
-    note_path(handle, path, into);
-    return ask(handle, into);
+    onnx_library_note_path(handle, path, into);
+    return onnx_library_ask(handle, into);
 }
 
 static weir_status open_named(onnx_library *into)
 {
-    weir_status status = open_at(option("onnxruntime", &named_as), into);
+    weir_status status = open_at(onnx_library_option("onnxruntime", &named_as), into);
     return status != WEIR_ERR_NOT_FOUND
                ? status
                : weir_fail(WEIR_ERR_NOT_FOUND,
@@ -174,7 +176,7 @@ static weir_status open_named(onnx_library *into)
 static weir_status is_still_named(void)
 {
     weir_option named;
-    const char *asked = option("onnxruntime", &named);
+    const char *asked = onnx_library_option("onnxruntime", &named);
     return strcmp(asked, named_as.value) == 0
                ? WEIR_OK
                : weir_fail(WEIR_ERR_CONFLICT,
@@ -192,7 +194,7 @@ static weir_status open_system(onnx_library *into)
     weir_status status = WEIR_ERR_NOT_FOUND;
     for (size_t i = 0; status == WEIR_ERR_NOT_FOUND && i < sizeof names / sizeof *names; i++)
         status = open_at(onnx_needs_find(names[i], path, sizeof path) ? path : names[i], into);
-    return status == WEIR_OK && is_open(into->api)
+    return status == WEIR_OK && onnx_library_is_open(into->api)
                ? weir_fail(WEIR_ERR_NOT_FOUND, "the system has no other ONNX Runtime than %s, which is open already",
                            into->path)
                : status;
@@ -213,7 +215,8 @@ static weir_status open_build(build which)
     } else if (which == BUILD_SYSTEM) {
         status = open_system(&found);
     } else {
-        snprintf(path, sizeof path, "%s/engines/%s/current/libonnxruntime.so", option("home", &home), names[which]);
+        snprintf(path, sizeof path, "%s/engines/%s/current/libonnxruntime.so", onnx_library_option("home", &home),
+                 names[which]);
         status = access(path, R_OK) == 0 ? open_at(path, &found) : weir_fail(WEIR_ERR_NOT_FOUND, "no %s", path);
     }
     if (status == WEIR_OK)
@@ -223,10 +226,10 @@ static weir_status open_build(build which)
 
 /* ---- which of them ----------------------------------------------------------------------------------------------- */
 
-static bool is_named(void)
+static bool onnx_library_is_named(void)
 {
     weir_option named;
-    return option("onnxruntime", &named)[0] != 0;
+    return onnx_library_option("onnxruntime", &named)[0] != 0;
 }
 
 /* Those that may have a provider, the right one first. */
@@ -237,7 +240,7 @@ static const build *candidates(onnx_provider provider)
     static const build cuda[] = {BUILD_CUDA, BUILD_SYSTEM, BUILDS};
     static const build openvino[] = {BUILD_OPENVINO, BUILD_SYSTEM, BUILDS};
     static const build others[] = {BUILD_SYSTEM, BUILDS};
-    if (is_named())
+    if (onnx_library_is_named())
         return named;
     if (provider == ONNX_CUDA || provider == ONNX_TENSORRT)
         return cuda;
@@ -248,7 +251,7 @@ static const build *candidates(onnx_provider provider)
 static onnx_library *some_other(void)
 {
     static const build likely[] = {BUILD_CPU, BUILD_CUDA};
-    for (size_t i = 0; i < sizeof likely / sizeof *likely && !is_named(); i++)
+    for (size_t i = 0; i < sizeof likely / sizeof *likely && !onnx_library_is_named(); i++)
         if (open_build(likely[i]) == WEIR_OK)
             return &libraries[likely[i]];
     return NULL;
@@ -257,7 +260,7 @@ static onnx_library *some_other(void)
 static weir_status not_here(onnx_provider provider)
 {
     weir_option home;
-    option("home", &home);
+    onnx_library_option("home", &home);
     if (provider != ONNX_CPU) /* the build for the processor would not have it */
         return weir_fail(WEIR_ERR_NOT_FOUND,
                          "ONNX Runtime is not here: nothing in %s/engines and no system library; %s", home.value,
@@ -313,7 +316,7 @@ weir_status onnx_library_get(onnx_provider provider, const onnx_library **out)
         status = weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) has no provider %s: %s", found->path,
                            found->version, onnx_provider_name(provider), onnx_provider_advice(provider));
     if (status == WEIR_OK)
-        status = start(found);
+        status = onnx_library_start(found);
     pthread_mutex_unlock(&lock);
     if (status == WEIR_OK)
         *out = found;

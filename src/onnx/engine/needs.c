@@ -44,7 +44,7 @@ typedef struct search {
     int missing;
 } search;
 
-static bool map_file(const char *path, mapped *out)
+static bool needs_map_file(const char *path, mapped *out)
 {
     struct stat about;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -59,7 +59,7 @@ static bool map_file(const char *path, mapped *out)
     return out->bytes != NULL;
 }
 
-static void unmap(mapped *it)
+static void needs_unmap(mapped *it)
 {
     if (it->bytes)
         munmap((void *)it->bytes, it->size);
@@ -74,13 +74,13 @@ typedef struct dynamic {
     size_t count, texts; /* where its texts begin */
 } dynamic;
 
-static bool inside(const mapped *file, uint64_t at, uint64_t bytes)
+static bool needs_inside(const mapped *file, uint64_t at, uint64_t bytes)
 {
     return at <= file->size && bytes <= file->size - at;
 }
 
 /* Its text at that place; NULL if it leaves the file. */
-static const char *text_at(const mapped *file, uint64_t at)
+static const char *needs_text_at(const mapped *file, uint64_t at)
 {
     return at < file->size && memchr(file->bytes + at, 0, file->size - at) ? file->bytes + at : NULL;
 }
@@ -95,7 +95,7 @@ static size_t in_file(const mapped *file, const ElfW(Ehdr) * header, uint64_t ad
     return SIZE_MAX;
 }
 
-static uint64_t value_of(const dynamic *it, int64_t tag)
+static uint64_t needs_value_of(const dynamic *it, int64_t tag)
 {
     for (size_t i = 0; i < it->count && it->entries[i].d_tag != DT_NULL; i++)
         if (it->entries[i].d_tag == tag)
@@ -112,27 +112,27 @@ static bool read_dynamic(dynamic *it)
         header->e_ident[EI_CLASS] != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) ||
         (own && header->e_machine != own->e_machine) || header->e_phentsize != sizeof(ElfW(Phdr)) ||
         header->e_phoff % sizeof(void *) != 0 ||
-        !inside(file, header->e_phoff, (uint64_t)header->e_phnum * sizeof(ElfW(Phdr))))
+        !needs_inside(file, header->e_phoff, (uint64_t)header->e_phnum * sizeof(ElfW(Phdr))))
         return false;
     const ElfW(Phdr) *part = (const void *)(file->bytes + header->e_phoff);
     for (int i = 0; i < header->e_phnum; i++)
         if (part[i].p_type == PT_DYNAMIC && part[i].p_offset % sizeof(void *) == 0 &&
-            inside(file, part[i].p_offset, part[i].p_filesz)) {
+            needs_inside(file, part[i].p_offset, part[i].p_filesz)) {
             it->entries = (const void *)(file->bytes + part[i].p_offset);
             it->count = part[i].p_filesz / sizeof *it->entries;
         }
-    it->texts = it->entries ? in_file(file, header, value_of(it, DT_STRTAB)) : SIZE_MAX;
+    it->texts = it->entries ? in_file(file, header, needs_value_of(it, DT_STRTAB)) : SIZE_MAX;
     return it->texts < file->size;
 }
 
-static bool open_library(const char *path, dynamic *it)
+static bool needs_open_library(const char *path, dynamic *it)
 {
     *it = (dynamic){0};
-    if (!map_file(path, &it->file))
+    if (!needs_map_file(path, &it->file))
         return false;
     if (read_dynamic(it))
         return true;
-    unmap(&it->file);
+    needs_unmap(&it->file);
     return false;
 }
 
@@ -172,10 +172,10 @@ static bool in_cache(const mapped *cache, const char *name, bool any_version, vi
     if (!cache->bytes || cache->size < HEADER || memcmp(cache->bytes, magic, sizeof magic - 1) != 0)
         return false;
     memcpy(&count, cache->bytes + sizeof magic - 1, sizeof count);
-    for (uint64_t i = 0; i < count && inside(cache, HEADER + i * ENTRY, ENTRY); i++) {
+    for (uint64_t i = 0; i < count && needs_inside(cache, HEADER + i * ENTRY, ENTRY); i++) {
         memcpy(&key, cache->bytes + HEADER + i * ENTRY + 4, sizeof key);
         memcpy(&value, cache->bytes + HEADER + i * ENTRY + 8, sizeof value);
-        const char *soname = text_at(cache, key), *path = text_at(cache, value);
+        const char *soname = needs_text_at(cache, key), *path = needs_text_at(cache, value);
         if (soname && path && strncmp(soname, name, length) == 0 && (any_version || !soname[length]) &&
             visit(path, user))
             return true;
@@ -189,7 +189,7 @@ static bool is_usual(const char *folder)
 }
 
 /* "A:B" of the folders from `first` up to `end`; NULL without host memory. */
-static char *join(const Dl_serinfo *info, unsigned first, unsigned end)
+static char *needs_join(const Dl_serinfo *info, unsigned first, unsigned end)
 {
     size_t bytes = 1, at = 0;
     for (unsigned i = first; i < end; i++)
@@ -212,8 +212,8 @@ static bool ask_linker(search *s)
         unsigned end = dlinfo(handle, RTLD_DI_SERINFO, info) == 0 ? info->dls_cnt : 0, usual = end;
         while (usual > 0 && is_usual(info->dls_serpath[usual - 1].dls_name))
             usual--;
-        s->given = join(info, 0, usual);
-        s->usual = join(info, usual, end);
+        s->given = needs_join(info, 0, usual);
+        s->usual = needs_join(info, usual, end);
     }
     free(info);
     if (handle)
@@ -236,14 +236,14 @@ static search *begin_search(void)
         return NULL;
     onnx_seen_begin(&s->rests_on);
     onnx_seen_note(&s->rests_on, LINKERS_CACHE);
-    (void)map_file(LINKERS_CACHE, &s->cache);
+    (void)needs_map_file(LINKERS_CACHE, &s->cache);
     return s;
 }
 
 static void end_search(search *s)
 {
     onnx_seen_end(&s->rests_on);
-    unmap(&s->cache);
+    needs_unmap(&s->cache);
     free(s->given);
     free(s->usual);
     free(s);
@@ -253,9 +253,10 @@ static void end_search(search *s)
 static bool everywhere(const search *s, const dynamic *it, const char *origin, const char *name, visit_fn visit,
                        void *user)
 {
-    uint64_t runpath = value_of(it, DT_RUNPATH), rpath = value_of(it, DT_RPATH);
-    const char *before = runpath == UINT64_MAX && rpath != UINT64_MAX ? text_at(&it->file, it->texts + rpath) : NULL;
-    const char *behind = runpath != UINT64_MAX ? text_at(&it->file, it->texts + runpath) : NULL;
+    uint64_t runpath = needs_value_of(it, DT_RUNPATH), rpath = needs_value_of(it, DT_RPATH);
+    const char *before =
+        runpath == UINT64_MAX && rpath != UINT64_MAX ? needs_text_at(&it->file, it->texts + rpath) : NULL;
+    const char *behind = runpath != UINT64_MAX ? needs_text_at(&it->file, it->texts + runpath) : NULL;
     return in_list(before, origin, name, visit, user) || in_list(s->given, origin, name, visit, user) ||
            in_list(behind, origin, name, visit, user) || in_cache(&s->cache, name, false, visit, user) ||
            in_list(s->usual, origin, name, visit, user);
@@ -281,7 +282,7 @@ static bool note_other(const char *path, void *user)
 }
 
 /* `path` is FOLDER/STEM: every file of the folder that begins so. */
-static bool list_folder(const char *path, void *user)
+static bool needs_list_folder(const char *path, void *user)
 {
     others *o = user;
     char folder[PATH_MOST];
@@ -305,7 +306,7 @@ static void note_missing(search *s, const dynamic *it, const char *origin, const
     if (version) {
         version[4] = 0;
         found.stem = stem;
-        (void)everywhere(s, it, origin, stem, list_folder, &found);
+        (void)everywhere(s, it, origin, stem, needs_list_folder, &found);
         (void)in_cache(&s->cache, stem, true, note_other, &found);
     }
     size_t used = strlen(s->text);
@@ -348,16 +349,17 @@ static bool keep_readable(const char *path, void *user)
     finding *found = user;
     dynamic it;
     onnx_seen_note(&found->s->rests_on, path);
-    if (!open_library(path, &it))
+    if (!needs_open_library(path, &it))
         return false;
-    unmap(&it.file);
+    needs_unmap(&it.file);
     snprintf(found->path, sizeof found->path, "%s", path);
     return true;
 }
 
 static bool follow(search *s, const char *file, const char *also);
 
-static void look_up(search *s, const dynamic *it, const char *origin, const char *name) // NOLINT(misc-no-recursion)
+static void needs_look_up(search *s, const dynamic *it, const char *origin,
+                          const char *name) // NOLINT(misc-no-recursion)
 {
     finding found = {.s = s};
     if (!name || !is_new(s, name) || is_loaded(name))
@@ -372,15 +374,15 @@ static bool follow(search *s, const char *file, const char *also) // NOLINT(misc
 {
     dynamic it;
     char origin[PATH_MOST];
-    if (!open_library(file, &it))
+    if (!needs_open_library(file, &it))
         return false;
     const char *slash = strrchr(file, '/');
     snprintf(origin, sizeof origin, "%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
     for (size_t i = 0; i < it.count && it.entries[i].d_tag != DT_NULL; i++)
         if (it.entries[i].d_tag == DT_NEEDED)
-            look_up(s, &it, origin, text_at(&it.file, it.texts + it.entries[i].d_un.d_val));
-    look_up(s, &it, origin, also);
-    unmap(&it.file);
+            needs_look_up(s, &it, origin, needs_text_at(&it.file, it.texts + it.entries[i].d_un.d_val));
+    needs_look_up(s, &it, origin, also);
+    needs_unmap(&it.file);
     return true;
 }
 
@@ -399,7 +401,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static answer *answers[ANSWERS_KEPT]; /* guarded by the lock, as what they point to */
 static size_t next_place;
 
-static void forget(answer *it)
+static void needs_forget(answer *it)
 {
     if (!it)
         return;
@@ -415,7 +417,7 @@ static bool answers_for(const answer *it, const char *file, const char *also)
 }
 
 /* With the lock held. ANSWERS_KEPT: there is none. */
-static size_t place_of(const char *file, const char *also)
+static size_t needs_place_of(const char *file, const char *also)
 {
     size_t place = 0;
     while (place < ANSWERS_KEPT && !answers_for(answers[place], file, also))
@@ -423,10 +425,10 @@ static size_t place_of(const char *file, const char *also)
     return place;
 }
 
-static bool recall(const char *file, const char *also, int *missing, char *text, size_t capacity)
+static bool needs_recall(const char *file, const char *also, int *missing, char *text, size_t capacity)
 {
     pthread_mutex_lock(&lock);
-    size_t place = place_of(file, also);
+    size_t place = needs_place_of(file, also);
     bool holds = place < ANSWERS_KEPT && onnx_seen_holds(&answers[place]->rests_on);
     if (holds) {
         *missing = answers[place]->missing;
@@ -437,7 +439,7 @@ static bool recall(const char *file, const char *also, int *missing, char *text,
 }
 
 /* Takes what the search rests on. Without memory the next one searches again. */
-static void keep(const char *file, const char *also, int missing, search *s)
+static void needs_keep(const char *file, const char *also, int missing, search *s)
 {
     answer *it = s->rests_on.whole ? calloc(1, sizeof *it) : NULL;
     if (!it)
@@ -449,23 +451,23 @@ static void keep(const char *file, const char *also, int missing, search *s)
     it->rests_on = s->rests_on;
     s->rests_on = (onnx_seen){.whole = false};
     if (!it->file || (also && !it->also)) {
-        forget(it);
+        needs_forget(it);
         return;
     }
     pthread_mutex_lock(&lock);
-    size_t place = place_of(file, also);
+    size_t place = needs_place_of(file, also);
     place = place < ANSWERS_KEPT ? place : next_place++ % ANSWERS_KEPT;
     answer *before = answers[place];
     answers[place] = it;
     pthread_mutex_unlock(&lock);
-    forget(before);
+    needs_forget(before);
 }
 
 int onnx_needs_missing(const char *file, const char *also, char *text, size_t capacity)
 {
     char found[TEXT_MOST] = "";
     int missing;
-    if (recall(file, also, &missing, text, capacity))
+    if (needs_recall(file, also, &missing, text, capacity))
         return missing;
     search *s = begin_search();
     if (!s)
@@ -475,7 +477,7 @@ int onnx_needs_missing(const char *file, const char *also, char *text, size_t ca
     onnx_seen_note(&s->rests_on, file);
     missing = follow(s, file, also) ? s->missing : -1;
     snprintf(text, capacity, "%s", found);
-    keep(file, also, missing, s);
+    needs_keep(file, also, missing, s);
     end_search(s);
     return missing;
 }

@@ -19,35 +19,35 @@ typedef struct walk {
 } walk;
 
 /* Values with contents that are known take no node. */
-static uint32_t maker_of(const graph *g, uint32_t id)
+static uint32_t onnx_order_maker_of(const graph *g, uint32_t id)
 {
     uint32_t node = id == GRAPH_NONE || g->values[id].around ? GRAPH_NONE : g->values[id].maker;
     return node == GRAPH_NONE || g->nodes[node].folded ? GRAPH_NONE : node;
 }
 
-static int by_number(const void *a, const void *b)
+static int onnx_order_by_number(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
-static void look_at(walk *w, uint32_t number)
+static void onnx_order_look_at(walk *w, uint32_t number)
 {
     const graph_node *node = &w->g->nodes[number];
     uint32_t count = 0;
     w->stack[w->height++] = (entry){number, true};
     for (uint32_t i = 0; i < node->input_count + node->captured_count; i++) {
         uint32_t id = i < node->input_count ? node->inputs[i] : node->captured[i - node->input_count];
-        uint32_t maker = maker_of(w->g, id);
+        uint32_t maker = onnx_order_maker_of(w->g, id);
         if (maker != GRAPH_NONE && !w->seen[maker])
             w->makers[count++] = maker;
     }
-    qsort(w->makers, count, sizeof *w->makers, by_number);
+    qsort(w->makers, count, sizeof *w->makers, onnx_order_by_number);
     for (uint32_t i = 0; i < count; i++)
         w->stack[w->height++] = (entry){w->makers[i], false};
 }
 
-static void go(walk *w)
+static void onnx_order_go(walk *w)
 {
     while (w->height > 0) {
         entry top = w->stack[--w->height];
@@ -55,20 +55,20 @@ static void go(walk *w)
             w->order[w->count++] = top.node;
         } else if (!w->seen[top.node]) {
             w->seen[top.node] = true;
-            look_at(w, top.node);
+            onnx_order_look_at(w, top.node);
         }
     }
 }
 
 /* Nodes that no other node reads, and those that do not run, which come first. */
-static void begin(walk *w, bool *read)
+static void onnx_order_begin(walk *w, bool *read)
 {
     const graph *g = w->g;
     for (uint32_t i = 0; i < g->node_count; i++)
         for (uint32_t k = 0; !g->nodes[i].folded && k < g->nodes[i].input_count + g->nodes[i].captured_count; k++) {
             const graph_node *node = &g->nodes[i];
             uint32_t id = k < node->input_count ? node->inputs[k] : node->captured[k - node->input_count];
-            uint32_t maker = maker_of(g, id);
+            uint32_t maker = onnx_order_maker_of(g, id);
             if (maker != GRAPH_NONE)
                 read[maker] = true;
         }
@@ -92,8 +92,8 @@ bool onnx_order(const graph *g, uint32_t *order)
     w.seen = calloc(g->node_count + 1, sizeof *w.seen);
     bool good = read && w.stack && w.makers && w.seen;
     if (good) {
-        begin(&w, read);
-        go(&w);
+        onnx_order_begin(&w, read);
+        onnx_order_go(&w);
     }
     free(read);
     free(w.stack);

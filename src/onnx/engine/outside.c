@@ -14,7 +14,7 @@ uint64_t onnx_heap_used(void)
 #endif
 }
 
-static weir_status claim(weir_engine_model *model)
+static weir_status outside_claim(weir_engine_model *model)
 {
     char size[24];
     weir_status status = weir_reservation_create(model->client, model->outside, 0, &model->counted);
@@ -35,7 +35,7 @@ weir_status onnx_outside_note(weir_engine_model *model, uint64_t before)
     if (model->outside == 0 || model->device.cuda)
         return WEIR_OK;
     weir_status status = weir_client_note_outside(model->client, model->outside, "growth of the heap over the load");
-    return status == WEIR_OK && model->settings.outside_counts ? claim(model) : status;
+    return status == WEIR_OK && model->settings.outside_counts ? outside_claim(model) : status;
 }
 
 void onnx_outside_end(weir_engine_model *model)

@@ -38,7 +38,8 @@ static weir_status engine_failed(const weir_engine_model *model, const attempt *
                      model->library->version, a->text);
 }
 
-static weir_status read_shape(weir_engine_model *model, const ort_shape_info *info, const char *role, weir_port *port)
+static weir_status onnx_ports_read_shape(weir_engine_model *model, const ort_shape_info *info, const char *role,
+                                         weir_port *port)
 {
     const ort_api *api = model->library->api;
     attempt a;
@@ -64,7 +65,7 @@ static weir_status read_shape(weir_engine_model *model, const ort_shape_info *in
     return WEIR_OK;
 }
 
-static weir_status read_type(weir_engine_model *model, const source *from, size_t index, weir_port *port)
+static weir_status onnx_ports_read_type(weir_engine_model *model, const source *from, size_t index, weir_port *port)
 {
     const ort_api *api = model->library->api;
     attempt a;
@@ -82,7 +83,7 @@ static weir_status read_type(weir_engine_model *model, const source *from, size_
             weir_fail(WEIR_ERR_UNSUPPORTED, "%s: %s \"%s\" is no tensor; only tensors of numbers or bool go in and out",
                       model->name, from->role, port->name);
     else
-        status = read_shape(model, shape, from->role, port);
+        status = onnx_ports_read_shape(model, shape, from->role, port);
     api->ReleaseTypeInfo(info);
     return status;
 }
@@ -100,10 +101,11 @@ static weir_status read_port(weir_engine_model *model, const source *from, size_
     if (!port->name)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its ports", model->name);
     port->optional = from->optional;
-    return read_type(model, from, index, port);
+    return onnx_ports_read_type(model, from, index, port);
 }
 
-static weir_status read_list(weir_engine_model *model, const source *sources, size_t source_count, onnx_ports *ports)
+static weir_status onnx_ports_read_list(weir_engine_model *model, const source *sources, size_t source_count,
+                                        onnx_ports *ports)
 {
     size_t counts[2] = {0}, total = 0;
     attempt a;
@@ -143,9 +145,9 @@ weir_status onnx_ports_read(weir_engine_model *model, const onnx_graph *graph)
          api->SessionGetOverridableInitializerTypeInfo, true}};
     const source outputs[] = {
         {"output", api->SessionGetOutputCount, api->SessionGetOutputName, api->SessionGetOutputTypeInfo, false}};
-    weir_status status = read_list(model, inputs, 2, &model->inputs);
+    weir_status status = onnx_ports_read_list(model, inputs, 2, &model->inputs);
     if (status == WEIR_OK)
-        status = read_list(model, outputs, 1, &model->outputs);
+        status = onnx_ports_read_list(model, outputs, 1, &model->outputs);
     if (status == WEIR_OK)
         mark_any_rank(&model->inputs, graph->inputs, graph->input_count);
     return status;

@@ -98,7 +98,7 @@ onnx_provider onnx_provider_of(const char *theirs)
 
 /* ---- can it be used ---------------------------------------------------------------------------------------------- */
 
-static void beside(const onnx_library *library, const char *file, char *path, size_t capacity)
+static void provider_beside(const onnx_library *library, const char *file, char *path, size_t capacity)
 {
     const char *slash = strrchr(library->path, '/');
     snprintf(path, capacity, "%.*s%s", slash ? (int)(slash + 1 - library->path) : 0, library->path, file);
@@ -113,7 +113,7 @@ static bool is_whole_alone(const onnx_library *library, onnx_provider provider, 
         char path[640], list[300];
         if (!(library->has[provider] & 1u << k))
             continue;
-        beside(library, file ? file : "", path, sizeof path);
+        provider_beside(library, file ? file : "", path, sizeof path);
         int missing = file ? onnx_needs_missing(path, all[provider].kinds[k].also, list, sizeof list) : 0;
         whole = missing == 0;
         if (missing < 0)
@@ -125,7 +125,7 @@ static bool is_whole_alone(const onnx_library *library, onnx_provider provider, 
 }
 
 /* With what stands behind it in every session. */
-static bool is_whole(const onnx_library *library, onnx_provider provider, char *why, size_t capacity)
+static bool provider_is_whole(const onnx_library *library, onnx_provider provider, char *why, size_t capacity)
 {
     return is_whole_alone(library, provider, why, capacity) &&
            (provider != ONNX_TENSORRT || is_whole_alone(library, ONNX_CUDA, why, capacity));
@@ -134,7 +134,7 @@ static bool is_whole(const onnx_library *library, onnx_provider provider, char *
 const char *onnx_provider_missing(const onnx_library *library, onnx_provider provider, char *text, size_t capacity)
 {
     snprintf(text, capacity, "%s", all[provider].get);
-    (void)is_whole(library, provider, text, capacity);
+    (void)provider_is_whole(library, provider, text, capacity);
     return text;
 }
 
@@ -144,7 +144,7 @@ static weir_status check_apart(const onnx_library *library)
 {
     char path[640];
     Dl_info owner;
-    beside(library, FILE_OF("shared"), path, sizeof path);
+    provider_beside(library, FILE_OF("shared"), path, sizeof path);
     void *own = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *ours = own ? dlsym(own, "Provider_GetHost") : NULL, *first = dlsym(RTLD_DEFAULT, "Provider_GetHost");
     bool apart = !ours || !first || ours == first;
@@ -166,13 +166,14 @@ weir_status onnx_provider_check(const onnx_library *library, onnx_provider provi
     const onnx_provider_kind *kind = &all[provider].kinds[0];
     char why[512];
     weir_status status = kind->file ? check_apart(library) : WEIR_OK;
-    if (status != WEIR_OK || !kind->also || is_whole(library, provider, why, sizeof why) || !strstr(why, kind->also))
+    if (status != WEIR_OK || !kind->also || provider_is_whole(library, provider, why, sizeof why) ||
+        !strstr(why, kind->also))
         return status;
     return weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s", library->path,
                      library->version, all[provider].name, why);
 }
 
-static void describe(onnx_provider provider, weir_engine_provider *out)
+static void provider_describe(onnx_provider provider, weir_engine_provider *out)
 {
     const onnx_library *library;
     if (onnx_library_look(provider, &library) != WEIR_OK) {
@@ -183,8 +184,9 @@ static void describe(onnx_provider provider, weir_engine_provider *out)
     snprintf(out->library, sizeof out->library, "%s", library->path);
     snprintf(out->version, sizeof out->version, "%s", library->version);
     if (library->has[provider]) {
-        out->state = is_whole(library, provider, out->missing, sizeof out->missing) ? WEIR_PROVIDER_HERE
-                                                                                    : WEIR_PROVIDER_NOT_LOADABLE;
+        out->state = provider_is_whole(library, provider, out->missing, sizeof out->missing)
+                         ? WEIR_PROVIDER_HERE
+                         : WEIR_PROVIDER_NOT_LOADABLE;
     } else {
         out->state = WEIR_PROVIDER_NOT_BUILT;
         snprintf(out->missing, sizeof out->missing, "ONNX Runtime %s (%.200s) has no %s: %s%s%s", library->version,
@@ -201,7 +203,7 @@ weir_status onnx_provider_at(size_t index, weir_engine_provider *out)
         return weir_fail(WEIR_ERR_NOT_FOUND, "the engine onnx has %d providers", ONNX_PROVIDERS);
     weir_engine_provider found = {.struct_size = out->struct_size};
     snprintf(found.name, sizeof found.name, "%s", all[index].name);
-    describe((onnx_provider)index, &found);
+    provider_describe((onnx_provider)index, &found);
     memcpy(out, &found, out->struct_size < sizeof found ? out->struct_size : sizeof found);
     return WEIR_OK;
 }

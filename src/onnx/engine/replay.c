@@ -96,7 +96,7 @@ static void free_parts(weir_engine_model *model, part *parts, size_t count)
     free(parts);
 }
 
-static void unbind(weir_engine_model *model, replay *r)
+static void onnx_replay_unbind(weir_engine_model *model, replay *r)
 {
     if (r->binding)
         model->library->api->ReleaseIoBinding(r->binding);
@@ -105,7 +105,7 @@ static void unbind(weir_engine_model *model, replay *r)
 
 static void free_replay(weir_engine_model *model, replay *r)
 {
-    unbind(model, r);
+    onnx_replay_unbind(model, r);
     free_parts(model, r->inputs, model->inputs.count);
     free_parts(model, r->outputs, model->outputs.count);
     if (weir_capture_pool_destroy(r->memory, model->slots[0].stream) != WEIR_OK)
@@ -115,7 +115,8 @@ static void free_replay(weir_engine_model *model, replay *r)
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-static const weir_tensor *given(const weir_engine_model *model, const weir_inference *inference, size_t port)
+static const weir_tensor *onnx_replay_given(const weir_engine_model *model, const weir_inference *inference,
+                                            size_t port)
 {
     for (size_t i = 0; i < inference->input_count; i++) {
         const char *at = (const char *)inference->inputs + i * inference->inputs[0].struct_size;
@@ -126,10 +127,10 @@ static const weir_tensor *given(const weir_engine_model *model, const weir_infer
     return NULL;
 }
 
-static bool fits(const weir_engine_model *model, const replay *r, const weir_inference *inference)
+static bool onnx_replay_fits(const weir_engine_model *model, const replay *r, const weir_inference *inference)
 {
     for (size_t i = 0; i < model->inputs.count; i++) {
-        const weir_tensor *tensor = given(model, inference, i), *mine = &r->inputs[i].tensor;
+        const weir_tensor *tensor = onnx_replay_given(model, inference, i), *mine = &r->inputs[i].tensor;
         if (!tensor != !r->inputs[i].value)
             return false;
         if (tensor && (tensor->rank != mine->rank ||
@@ -142,7 +143,7 @@ static bool fits(const weir_engine_model *model, const replay *r, const weir_inf
 static weir_status make_inputs(weir_engine_model *model, replay *r, const weir_inference *inference)
 {
     for (size_t i = 0; i < model->inputs.count; i++) {
-        const weir_tensor *tensor = given(model, inference, i);
+        const weir_tensor *tensor = onnx_replay_given(model, inference, i);
         if (!tensor)
             continue;
         part *p = &r->inputs[i];
@@ -159,11 +160,11 @@ static weir_status make_inputs(weir_engine_model *model, replay *r, const weir_i
     return WEIR_OK;
 }
 
-static weir_status copy_in(weir_engine_model *model, const replay *r, const weir_inference *inference)
+static weir_status onnx_replay_copy_in(weir_engine_model *model, const replay *r, const weir_inference *inference)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < model->inputs.count; i++) {
-        const weir_tensor *tensor = given(model, inference, i);
+        const weir_tensor *tensor = onnx_replay_given(model, inference, i);
         if (tensor && tensor->bytes)
             status = weir_copy(model->runtime, r->inputs[i].tensor.data, tensor->data, tensor->bytes,
                                model->slots[0].stream);
@@ -173,7 +174,7 @@ static weir_status copy_in(weir_engine_model *model, const replay *r, const weir
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-static void release(weir_engine_model *model, onnx_results *results)
+static void onnx_replay_release(weir_engine_model *model, onnx_results *results)
 {
     for (size_t i = 0; i < results->count; i++)
         if (results->values[i])
@@ -201,7 +202,7 @@ void onnx_results_free(weir_engine_model *model, onnx_results *results)
     onnx_replays *all = results && results->on_device ? model->replays : NULL;
     if (!results || (all && !may_release(all, results)))
         return;
-    release(model, results);
+    onnx_replay_release(model, results);
     if (!all)
         return;
     pthread_mutex_lock(&all->lock);
@@ -237,7 +238,7 @@ void onnx_capture_end(weir_engine_model *model)
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 /* `number` -1: as it is, neither captured nor launched. */
-static weir_status run_graph(weir_engine_model *model, const replay *r, int number)
+static weir_status onnx_replay_run_graph(weir_engine_model *model, const replay *r, int number)
 {
     const ort_api *api = model->library->api;
     attempt a = {0};
@@ -257,7 +258,7 @@ static weir_status bind(weir_engine_model *model, replay *r, bool outputs_known)
 {
     const ort_api *api = model->library->api;
     attempt a = {0};
-    unbind(model, r);
+    onnx_replay_unbind(model, r);
     bool good = !FAILED(model, &a, api->CreateIoBinding(model->slots[0].session, &r->binding));
     for (size_t i = 0; good && i < model->inputs.count; i++)
         if (r->inputs[i].value)
@@ -277,7 +278,7 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
     ort_value **values = NULL;
     size_t count = 0;
     attempt a = {0};
-    weir_status status = run_graph(model, r, -1);
+    weir_status status = onnx_replay_run_graph(model, r, -1);
     if (status == WEIR_OK &&
         FAILED(model, &a, api->GetBoundOutputValues(r->binding, model->library->plain, &values, &count)))
         status = weir_fail(WEIR_ERR_ENGINE, "%s: %s", model->name, a.text);
@@ -302,13 +303,13 @@ static weir_status capture_run(weir_engine_model *model, replay *r)
     weir_status status = weir_capture_begin(stream, r->memory);
     if (status != WEIR_OK)
         return status;
-    status = run_graph(model, r, r->number);
+    status = onnx_replay_run_graph(model, r, r->number);
     weir_status ended = weir_capture_end(stream, r->memory);
     r->captured = status == WEIR_OK && ended == WEIR_OK;
     return status == WEIR_OK ? ended : status;
 }
 
-static weir_status capture(weir_engine_model *model, replay *r)
+static weir_status onnx_replay_capture(weir_engine_model *model, replay *r)
 {
     weir_status status = weir_stream_synchronize(model->slots[0].stream);
     if (status != WEIR_OK)
@@ -319,13 +320,13 @@ static weir_status capture(weir_engine_model *model, replay *r)
     return status;
 }
 
-static weir_status prepare(weir_engine_model *model, replay *r, const weir_inference *inference)
+static weir_status onnx_replay_prepare(weir_engine_model *model, replay *r, const weir_inference *inference)
 {
     weir_status status = weir_capture_pool_create(model->client, &r->memory);
     if (status == WEIR_OK)
         status = make_inputs(model, r, inference);
     if (status == WEIR_OK)
-        status = copy_in(model, r, inference);
+        status = onnx_replay_copy_in(model, r, inference);
     if (status == WEIR_OK)
         status = bind(model, r, false);
     if (status == WEIR_OK)
@@ -346,7 +347,7 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a graph", model->name);
     }
     *r = (replay){.number = ++all->last, .inputs = inputs, .outputs = outputs, .next = all->list};
-    weir_status status = prepare(model, r, inference);
+    weir_status status = onnx_replay_prepare(model, r, inference);
     if (status != WEIR_OK) {
         free_replay(model, r);
         return status;
@@ -359,7 +360,7 @@ static weir_status make_replay(weir_engine_model *model, const weir_inference *i
 
 /* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
-static weir_status copy_out(weir_engine_model *model, const replay *r, const job *j)
+static weir_status onnx_replay_copy_out(weir_engine_model *model, const replay *r, const job *j)
 {
     const ort_api *api = model->library->api;
     ort_allocator *device = (ort_allocator *)onnx_session_stats(&model->slots[0]).allocators[WEIR_KIND_DEVICE];
@@ -383,7 +384,7 @@ static weir_status copy_out(weir_engine_model *model, const replay *r, const job
 /* ONNX Runtime takes a graph for captured once its capture has ended, in whichever way: then another run would launch
  * what there is of it. So its number is used no more. Its place stays taken, so that there is an end to trying, unless
  * memory was short. */
-static weir_status give_up(weir_engine_model *model, replay *r, weir_status why)
+static weir_status onnx_replay_give_up(weir_engine_model *model, replay *r, weir_status why)
 {
     onnx_replays *all = model->replays;
     replay **at = &all->list;
@@ -397,20 +398,20 @@ static weir_status give_up(weir_engine_model *model, replay *r, weir_status why)
     return weir_fail(why, "%s", words);
 }
 
-static weir_status launch(weir_engine_model *model, replay *r)
+static weir_status onnx_replay_launch(weir_engine_model *model, replay *r)
 {
     if (r->captured)
-        return run_graph(model, r, r->number);
-    weir_status status = capture(model, r);
-    return status == WEIR_OK ? WEIR_OK : give_up(model, r, status);
+        return onnx_replay_run_graph(model, r, r->number);
+    weir_status status = onnx_replay_capture(model, r);
+    return status == WEIR_OK ? WEIR_OK : onnx_replay_give_up(model, r, status);
 }
 
-static weir_status serve(weir_engine_model *model, job *j)
+static weir_status onnx_replay_serve(weir_engine_model *model, job *j)
 {
     onnx_replays *all = model->replays;
     weir_status status = WEIR_OK;
     replay *r = all->list;
-    while (r && !fits(model, r, j->inference))
+    while (r && !onnx_replay_fits(model, r, j->inference))
         r = r->next;
     j->served = r || all->count < ONNX_REPLAYS_MOST;
     if (!j->served)
@@ -419,19 +420,19 @@ static weir_status serve(weir_engine_model *model, job *j)
     if (status == WEIR_OK && !r)
         status = make_replay(model, j->inference, &r);
     if (status == WEIR_OK)
-        status = copy_in(model, r, j->inference);
+        status = onnx_replay_copy_in(model, r, j->inference);
     if (status == WEIR_OK)
         status = onnx_check_cancelled(model, j->its);
     if (status == WEIR_OK)
-        status = launch(model, r);
+        status = onnx_replay_launch(model, r);
     if (status == WEIR_OK)
         status = onnx_check_cancelled(model, j->its);
-    return status == WEIR_OK ? copy_out(model, r, j) : status;
+    return status == WEIR_OK ? onnx_replay_copy_out(model, r, j) : status;
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-static void *work(void *user)
+static void *onnx_replay_work(void *user)
 {
     weir_engine_model *model = user;
     onnx_replays *all = model->replays;
@@ -444,7 +445,7 @@ static void *work(void *user)
         if (!j)
             break;
         pthread_mutex_unlock(&all->lock);
-        j->status = serve(model, j);
+        j->status = onnx_replay_serve(model, j);
         snprintf(j->detail, sizeof j->detail, "%s", j->status == WEIR_OK ? "" : weir_detail());
         /* What a run that failed has queued reads its inputs and writes its results, which are the caller's again. */
         if (j->status != WEIR_OK && weir_stream_synchronize(model->slots[0].stream) != WEIR_OK)
@@ -482,7 +483,7 @@ weir_status onnx_replays_begin(weir_engine_model *model)
     pthread_mutex_init(&all->lock, NULL);
     pthread_cond_init(&all->changed, NULL);
     model->replays = all;
-    if (pthread_create(&all->thread, NULL, work, model) == 0)
+    if (pthread_create(&all->thread, NULL, onnx_replay_work, model) == 0)
         return WEIR_OK;
     onnx_replays_end(model);
     return weir_fail(WEIR_ERR_SYSTEM, "%s: no thread for graphs", model->name);
@@ -499,7 +500,7 @@ void onnx_replays_stop(weir_engine_model *model)
     pthread_mutex_unlock(&all->lock);
     pthread_join(all->thread, NULL);
     for (replay *r = all->list; r; r = r->next)
-        unbind(model, r);
+        onnx_replay_unbind(model, r);
 }
 
 void onnx_replays_end(weir_engine_model *model)

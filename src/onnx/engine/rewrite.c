@@ -36,7 +36,7 @@ static void find_readers(rewrite *r)
     }
 }
 
-static uint32_t *take(rewrite *r, const uint32_t *from, uint32_t count)
+static uint32_t *rewrite_take(rewrite *r, const uint32_t *from, uint32_t count)
 {
     uint32_t *ids = r->ids + r->used;
     for (uint32_t i = 0; i < count; i++)
@@ -47,7 +47,7 @@ static uint32_t *take(rewrite *r, const uint32_t *from, uint32_t count)
 
 /* Room for three times as many nodes, a value more for each and, as each is joined a few times at the most, for all their inputs
  * again. */
-static bool copy(const graph *g, rewrite *r)
+static bool rewrite_copy(const graph *g, rewrite *r)
 {
     size_t edges = 0;
     for (size_t i = 0; i < g->node_count; i++)
@@ -69,9 +69,9 @@ static bool copy(const graph *g, rewrite *r)
     for (size_t i = 0; i < g->node_count; i++) {
         graph_node *node = &r->g.nodes[i];
         *node = g->nodes[i];
-        node->inputs = take(r, node->inputs, node->input_count);
-        node->outputs = take(r, node->outputs, node->output_count);
-        node->captured = take(r, node->captured, node->captured_count);
+        node->inputs = rewrite_take(r, node->inputs, node->input_count);
+        node->outputs = rewrite_take(r, node->outputs, node->output_count);
+        node->captured = rewrite_take(r, node->captured, node->captured_count);
     }
     return true;
 }
@@ -89,7 +89,7 @@ void rewrite_clear(rewrite *r)
 
 /* ---- nodes that are left out ------------------------------------------------------------------------------------------ */
 
-static void leave_out(graph_node *node)
+static void rewrite_leave_out(graph_node *node)
 {
     node->input_count = node->output_count = node->captured_count = 0;
     node->folded = true;
@@ -129,7 +129,7 @@ static bool same_node(const graph_node *a, const graph_node *b)
 }
 
 /* Not where a body may do anything, or numbers are drawn, or somebody outside has its outputs. */
-static bool may_go(const graph *g, const graph_node *node)
+static bool rewrite_may_go(const graph *g, const graph_node *node)
 {
     if (node->folded || !node->known || node->captured_count > 0 || node->branches.scratch != GRAPH_NONE ||
         node->input_count == 0 || node->inputs[0] == GRAPH_NONE || onnx_text_is(node->op, "Dropout") ||
@@ -184,7 +184,7 @@ static bool takes_all(graph *file, const graph_node *node)
 }
 
 /* The input that the node's output is a copy of: there is nothing to add, or it is multiplied with 1. GRAPH_NONE: there is none. */
-static uint32_t original(graph *file, const graph_node *node)
+static uint32_t rewrite_original(graph *file, const graph_node *node)
 {
     static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
     if (node->output_count != 1 || node->outputs[0] == GRAPH_NONE)
@@ -210,18 +210,18 @@ static void look_for_twin(graph *file, graph *g, twins *t, uint32_t number)
             node->inputs[k] = t->same[node->inputs[k]];
     for (uint32_t k = 0; k < node->captured_count; k++)
         node->captured[k] = t->same[node->captured[k]];
-    if (!may_go(g, node))
+    if (!rewrite_may_go(g, node))
         return;
     const graph_node *twin = find_twin(g, t, node);
-    uint32_t same = original(file, node);
+    uint32_t same = rewrite_original(file, node);
     if (same != GRAPH_NONE) {
         t->same[node->outputs[0]] = same;
-        leave_out(node);
+        rewrite_leave_out(node);
     } else if (twin) {
         for (uint32_t k = 0; k < node->output_count; k++)
             if (node->outputs[k] != GRAPH_NONE && twin->outputs[k] != GRAPH_NONE)
                 t->same[node->outputs[k]] = twin->outputs[k];
-        leave_out(node);
+        rewrite_leave_out(node);
     } else {
         t->next[number] = t->head[node->inputs[0]];
         t->head[node->inputs[0]] = number;
@@ -248,7 +248,7 @@ static bool leave_twins_out(graph *file, graph *g)
 
 /* ---- nodes that run all the same -------------------------------------------------------------------------------------- */
 
-static bool is_number(const rewrite *r, const uint32_t *known, uint32_t id)
+static bool rewrite_is_number(const rewrite *r, const uint32_t *known, uint32_t id)
 {
     bool all = true;
     for (uint32_t i = 0; i < r->g.values[id].shape.rank; i++)
@@ -262,7 +262,7 @@ static void run_what_depends(rewrite *r, const uint32_t *known)
     for (size_t i = 0; i < r->g.node_count; i++) {
         graph_node *node = &r->g.nodes[i];
         bool measures = onnx_text_is(node->op, "Shape") || onnx_text_is(node->op, "Size"); /* one input, if folded */
-        bool runs = node->folded && measures && !is_number(r, known, node->inputs[0]);
+        bool runs = node->folded && measures && !rewrite_is_number(r, known, node->inputs[0]);
         for (uint32_t k = 0; node->folded && !measures && k < node->input_count; k++)
             runs |= rewrite_maker(r, node->inputs[k]) != GRAPH_NONE;
         if (runs)
@@ -294,7 +294,7 @@ static void spell_out(rewrite *r, uint32_t number)
     if (between == GRAPH_NONE)
         return;
     uint32_t ids[] = {x, between, x, between};
-    uint32_t *kept = take(r, ids, 4);
+    uint32_t *kept = rewrite_take(r, ids, 4);
     r->g.nodes[first] = *node;
     r->g.nodes[first].op = (onnx_text){"HardSigmoid", 11};
     r->g.nodes[first].inputs = kept;
@@ -305,13 +305,13 @@ static void spell_out(rewrite *r, uint32_t number)
     r->g.nodes[last].input_count = 2;
     r->g.values[out].maker = last;
     r->g.node_count += 2;
-    leave_out(node);
+    rewrite_leave_out(node);
 }
 
 bool rewrite_begin(graph *g, const uint32_t *known, bool optimized, rewrite *out)
 {
     *out = (rewrite){.used = 0};
-    bool good = copy(g, out);
+    bool good = rewrite_copy(g, out);
     if (good && known)
         run_what_depends(out, known);
     good = good && (!optimized || leave_twins_out(g, &out->g));
@@ -372,7 +372,7 @@ bool rewrite_put(rewrite *r, uint32_t id)
     return true;
 }
 
-static bool among(const uint32_t *list, uint32_t count, uint32_t id)
+static bool rewrite_among(const uint32_t *list, uint32_t count, uint32_t id)
 {
     for (uint32_t i = 0; i < count; i++)
         if (list[i] == id)
@@ -387,16 +387,16 @@ static uint32_t members(const rewrite *r, uint32_t first, uint32_t last, uint32_
     out[count++] = first;
     for (uint32_t i = 0; i < r->count; i++) {
         uint32_t maker = r->g.values[r->inside[i]].maker;
-        if (maker != GRAPH_NONE && !among(out, count, maker))
+        if (maker != GRAPH_NONE && !rewrite_among(out, count, maker))
             out[count++] = maker;
     }
-    if (!among(out, count, last))
+    if (!rewrite_among(out, count, last))
         out[count++] = last;
     return count;
 }
 
 /* The inputs of the node that is to be, which nobody else reads any more by the others. */
-static uint32_t gather(rewrite *r, const uint32_t *nodes, uint32_t count, uint32_t *inputs)
+static uint32_t rewrite_gather(rewrite *r, const uint32_t *nodes, uint32_t count, uint32_t *inputs)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -406,7 +406,7 @@ static uint32_t gather(rewrite *r, const uint32_t *nodes, uint32_t count, uint32
             if (id == GRAPH_NONE)
                 continue;
             r->readers[id]--;
-            if (!among(r->inside, r->count, id) && !among(inputs, found, id))
+            if (!rewrite_among(r->inside, r->count, id) && !rewrite_among(inputs, found, id))
                 inputs[found++] = id;
         }
     }
@@ -424,13 +424,13 @@ void rewrite_join(rewrite *r, const char *op, uint32_t first, uint32_t last, boo
     uint32_t at = stays ? first : (uint32_t)r->g.node_count++;
     graph_node joined = r->g.nodes[first];
     joined.inputs = inputs;
-    joined.input_count = gather(r, nodes, count, inputs);
+    joined.input_count = rewrite_gather(r, nodes, count, inputs);
     joined.outputs = r->g.nodes[last].outputs;
     joined.output_count = r->g.nodes[last].output_count;
     joined.op = op ? (onnx_text){op, strlen(op)} : joined.op;
     r->used += joined.input_count;
     for (uint32_t i = 0; i < count; i++)
-        leave_out(&r->g.nodes[nodes[i]]);
+        rewrite_leave_out(&r->g.nodes[nodes[i]]);
     for (uint32_t i = 0; i < r->count; i++)
         r->g.values[r->inside[i]].maker = GRAPH_NONE;
     r->g.nodes[at] = joined;
@@ -448,31 +448,31 @@ void rewrite_merge(rewrite *r, const char *op, const uint32_t *nodes, uint32_t c
     uint32_t at = (uint32_t)r->g.node_count++, id = r->g.nodes[nodes[0]].inputs[0];
     graph_node merged = r->g.nodes[nodes[0]];
     merged.op = (onnx_text){op, strlen(op)};
-    merged.inputs = take(r, &id, 1);
+    merged.inputs = rewrite_take(r, &id, 1);
     merged.input_count = 1;
     merged.outputs = r->ids + r->used;
     merged.output_count = count;
     for (uint32_t i = 0; i < count; i++) {
         graph_node *node = &r->g.nodes[nodes[i]];
-        take(r, node->outputs, 1);
+        rewrite_take(r, node->outputs, 1);
         r->g.values[node->outputs[0]].maker = at;
         for (uint32_t k = 0; k < node->input_count; k++)
             if (node->inputs[k] != GRAPH_NONE)
                 r->readers[node->inputs[k]]--;
-        leave_out(node);
+        rewrite_leave_out(node);
     }
     r->g.nodes[at] = merged;
     read_once(r, id, at);
 }
 
 /* Nobody reads its output any more. */
-static void drop(rewrite *r, uint32_t node)
+static void rewrite_drop(rewrite *r, uint32_t node)
 {
     graph_node *it = &r->g.nodes[node];
     for (uint32_t k = 0; k < it->input_count; k++)
         if (it->inputs[k] != GRAPH_NONE)
             r->readers[it->inputs[k]]--;
-    leave_out(it);
+    rewrite_leave_out(it);
 }
 
 void rewrite_redirect(rewrite *r, uint32_t node, uint32_t input, uint32_t id)
@@ -483,5 +483,5 @@ void rewrite_redirect(rewrite *r, uint32_t node, uint32_t input, uint32_t id)
     r->g.nodes[node].inputs[input] = id;
     read_once(r, id, node);
     if (--r->readers[before] == 0 && maker != GRAPH_NONE && r->g.nodes[maker].output_count == 1)
-        drop(r, maker);
+        rewrite_drop(r, maker);
 }

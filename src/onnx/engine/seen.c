@@ -21,7 +21,7 @@ void onnx_seen_begin(onnx_seen *it)
     dl_iterate_phdr(read_counts, it);
 }
 
-static bool grow(onnx_seen *it)
+static bool seen_grow(onnx_seen *it)
 {
     if (it->count < it->room)
         return true;
@@ -37,7 +37,7 @@ static bool grow(onnx_seen *it)
 void onnx_seen_note(onnx_seen *it, const char *path)
 {
     struct stat about;
-    char *copy = it->whole && *path == '/' && grow(it) ? strdup(path) : NULL;
+    char *copy = it->whole && *path == '/' && seen_grow(it) ? strdup(path) : NULL;
     if (!copy) {
         it->whole = false;
         return;
@@ -50,7 +50,7 @@ void onnx_seen_note(onnx_seen *it, const char *path)
     }
 }
 
-static bool is_same(const onnx_seen_path *noted)
+static bool seen_is_same(const onnx_seen_path *noted)
 {
     struct stat about;
     if (stat(noted->path, &about) != 0)
@@ -65,7 +65,7 @@ bool onnx_seen_holds(const onnx_seen *it)
     onnx_seen_begin(&now);
     bool holds = it->whole && now.opened == it->opened && now.closed == it->closed;
     for (size_t i = 0; holds && i < it->count; i++)
-        holds = is_same(&it->paths[i]);
+        holds = seen_is_same(&it->paths[i]);
     return holds;
 }
 

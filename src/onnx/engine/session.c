@@ -57,7 +57,7 @@ static bool is_placed(const onnx_graph *graph, const bool *packed, size_t index)
     return onnx_moved(&graph->weights[index]) && !(packed && packed[index]);
 }
 
-static weir_status begin_list(weir_engine_model *model, size_t most)
+static weir_status session_begin_list(weir_engine_model *model, size_t most)
 {
     model->weights = calloc(most + 1, sizeof *model->weights);
     return model->weights ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
@@ -86,7 +86,7 @@ static weir_status list_weight(weir_engine_model *model, const onnx_file *file, 
 
 static weir_status list_weights(weir_engine_model *model, const onnx_file *file, const onnx_graph *graph, bool *packed)
 {
-    weir_status status = begin_list(model, graph->weight_count + graph->inner_count);
+    weir_status status = session_begin_list(model, graph->weight_count + graph->inner_count);
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
         status = list_weight(model, file, &graph->weights[i], &packed[i]);
     for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
@@ -94,7 +94,7 @@ static weir_status list_weights(weir_engine_model *model, const onnx_file *file,
     return status;
 }
 
-static weir_status hand_over(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
+static weir_status session_hand_over(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
 {
     const onnx_library *library = model->library;
     int code;
@@ -117,7 +117,7 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
                                  const weir_engine_load *load)
 {
     uint64_t total = 1, done = 0;
-    weir_status status = begin_list(model, graph->weight_count);
+    weir_status status = session_begin_list(model, graph->weight_count);
     for (size_t i = 0; i < graph->weight_count; i++)
         total += is_placed(graph, packed, i) ? graph->weights[i].bytes : 0;
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++) {
@@ -125,7 +125,7 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
             continue;
         status = onnx_goes_on(model, load);
         if (status == WEIR_OK)
-            status = hand_over(model, &graph->weights[i], &model->weights[model->weight_count++]);
+            status = session_hand_over(model, &graph->weights[i], &model->weights[model->weight_count++]);
         done += graph->weights[i].bytes;
         if (status == WEIR_OK && load->progress)
             load->progress(0.1 + 0.6 * (double)done / (double)total, load->progress_user);
@@ -164,7 +164,8 @@ static bool set_waiting(weir_engine_model *model, ort_session_options *options, 
            !FAILED(model, a, api->AddSessionConfigEntry(options, "session.intra_op.spin_duration_us", "50"));
 }
 
-static bool set_options(weir_engine_model *model, const onnx_file *file, ort_session_options *options, attempt *a)
+static bool session_set_options(weir_engine_model *model, const onnx_file *file, ort_session_options *options,
+                                attempt *a)
 {
     const ort_api *api = model->library->api;
     const onnx_settings *s = &model->settings;
@@ -203,8 +204,9 @@ static bool set_options(weir_engine_model *model, const onnx_file *file, ort_ses
 }
 
 /* `stripped` has data when the weights are ours; `file` is for when they are not, or are mapped. */
-static weir_status create(weir_engine_model *model, onnx_slot *slot, const onnx_file *file, const onnx_buffer *stripped,
-                          const weir_engine_load *load, const ort_session_options *options, ort_session **out)
+static weir_status session_create(weir_engine_model *model, onnx_slot *slot, const onnx_file *file,
+                                  const onnx_buffer *stripped, const weir_engine_load *load,
+                                  const ort_session_options *options, ort_session **out)
 {
     const ort_api *api = model->library->api;
     ort_env *env = model->library->env;
@@ -233,18 +235,18 @@ static weir_status create(weir_engine_model *model, onnx_slot *slot, const onnx_
     return made ? WEIR_OK : onnx_session_failed(model, slot, before, a.code, a.text, "loading");
 }
 
-static weir_status make_session(weir_engine_model *model, onnx_slot *slot, const onnx_file *file,
-                                const onnx_buffer *stripped, const weir_engine_load *load)
+static weir_status session_make_session(weir_engine_model *model, onnx_slot *slot, const onnx_file *file,
+                                        const onnx_buffer *stripped, const weir_engine_load *load)
 {
     const ort_api *api = model->library->api;
     ort_session_options *options = NULL;
     attempt a = {0};
-    bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && set_options(model, file, options, &a);
+    bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && session_set_options(model, file, options, &a);
     weir_status status =
         set ? onnx_device_provide(model->library, &model->device, slot->stream, &model->settings, load, options)
             : onnx_session_failed(model, slot, UINT64_MAX, a.code, a.text, "loading");
     if (status == WEIR_OK)
-        status = create(model, slot, file, stripped, load, options, &slot->session);
+        status = session_create(model, slot, file, stripped, load, options, &slot->session);
     if (status == WEIR_OK && model->settings.buckets > 1)
         slot->options = options;
     else if (options)
@@ -271,7 +273,7 @@ weir_status onnx_session_another(weir_engine_model *model, onnx_slot *slot, ort_
     *out = NULL;
     weir_status status = check_origins(model, out);
     if (status == WEIR_OK)
-        status = create(model, slot, NULL, &model->stripped, NULL, slot->options, out);
+        status = session_create(model, slot, NULL, &model->stripped, NULL, slot->options, out);
     return status == WEIR_OK ? check_origins(model, out) : status; /* also while they were read */
 }
 
@@ -283,7 +285,7 @@ static weir_status begin_slot(weir_engine_model *model, onnx_slot *slot, const o
         return status;
     status = check_origins(model, &slot->session);
     if (status == WEIR_OK)
-        status = make_session(model, slot, file, stripped, load);
+        status = session_make_session(model, slot, file, stripped, load);
     if (status == WEIR_OK)
         status = check_origins(model, &slot->session);
     if (status != WEIR_OK)
@@ -332,7 +334,7 @@ static weir_status try_session(weir_engine_model *model, const onnx_file *file, 
                                const bool *packed, const onnx_buffer *stripped, const weir_engine_load *load)
 {
     weir_status status = stripped->data ? place_weights(model, graph, packed, load) : WEIR_OK;
-    return status == WEIR_OK ? make_session(model, &model->slots[0], file, stripped, load) : status;
+    return status == WEIR_OK ? session_make_session(model, &model->slots[0], file, stripped, load) : status;
 }
 
 /* A model without weights to move, as trees are, is handed over as it is mapped, which may be the bulk of it. */
@@ -366,7 +368,7 @@ static weir_status begin_mapped(weir_engine_model *model, const onnx_file *file,
         uint64_t gone = 0, before = onnx_session_stats(&model->slots[0]).reserved;
         status = list_weights(model, file, graph, packed);
         if (status == WEIR_OK)
-            status = make_session(model, &model->slots[0], file, stripped, load);
+            status = session_make_session(model, &model->slots[0], file, stripped, load);
         if (status == WEIR_OK)
             status = check_read(model, file);
         left = status == WEIR_OK ? onnx_weights_settle(model, &gone) : 0;

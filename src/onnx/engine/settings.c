@@ -37,7 +37,7 @@ static const choice levels[] = {{"disable", 0}, {"0", 0},    {"basic", 1}, {"1",
 static const choice places[] = {{"host", 0}, {"device", 1}, {NULL, 0}};
 
 /* In any case, as manifests and the choice take words. */
-static bool choose(const choice *choices, const char *value, int *out)
+static bool onnx_settings_choose(const choice *choices, const char *value, int *out)
 {
     for (; choices->word; choices++)
         if (strcasecmp(choices->word, value) == 0) {
@@ -47,7 +47,7 @@ static bool choose(const choice *choices, const char *value, int *out)
     return false;
 }
 
-static bool read_number(const char *value, int least, int most, int *out)
+static bool onnx_settings_read_number(const char *value, int least, int most, int *out)
 {
     char *end;
     long number = strtol(value, &end, 10);
@@ -129,14 +129,14 @@ static weir_status check_option(const weir_setting *setting, onnx_provider owner
         return weir_fail(WEIR_ERR_INVALID, "setting %s: the provider cpu has no options of its own; known: " KNOWN,
                          setting->key);
     if (owner == ONNX_DIRECTML &&
-        (strcmp(option, "device_id") != 0 || !read_number(setting->value, 0, INT_MAX, &ordinal)))
+        (strcmp(option, "device_id") != 0 || !onnx_settings_read_number(setting->value, 0, INT_MAX, &ordinal)))
         return weir_fail(WEIR_ERR_INVALID, "setting %s: directml has the option device_id alone, a number from 0",
                          setting->key);
     return WEIR_OK;
 }
 
 /* An option of a provider that does not run the model would do nothing. */
-static weir_status check_owner(const weir_setting *setting, bool cuda, onnx_provider runs, bool *taken)
+static weir_status onnx_settings_check_owner(const weir_setting *setting, bool cuda, onnx_provider runs, bool *taken)
 {
     *taken = false;
     for (int i = 0; i < ONNX_PROVIDERS; i++) {
@@ -159,7 +159,7 @@ static weir_status check_owner(const weir_setting *setting, bool cuda, onnx_prov
 
 /* ---- which provider ---------------------------------------------------------------------------------------------- */
 
-static weir_status find_provider(const char *name, onnx_provider *out)
+static weir_status onnx_settings_find_provider(const char *name, onnx_provider *out)
 {
     return onnx_provider_find(name, out)
                ? WEIR_OK
@@ -179,10 +179,10 @@ static weir_status choose_provider(const weir_setting *settings, size_t count, b
     for (size_t i = 0; i < count; i++)
         if (settings[i].key && settings[i].value && strcmp(settings[i].key, "provider") == 0)
             set = settings[i].value;
-    weir_status status = set ? find_provider(set, out) : WEIR_OK;
+    weir_status status = set ? onnx_settings_find_provider(set, out) : WEIR_OK;
     other = *out;
     if (status == WEIR_OK && asked)
-        status = find_provider(asked, out);
+        status = onnx_settings_find_provider(asked, out);
     if (status != WEIR_OK)
         return status;
     if (set && asked && other != *out)
@@ -245,12 +245,12 @@ static const struct key {
     [BATCH_DELAY] = {"max_queue_delay_microseconds", NULL, 0, 60000000},
 };
 
-static weir_status read_one(const weir_setting *setting, bool cuda, onnx_provider runs, int *values)
+static weir_status onnx_settings_read_one(const weir_setting *setting, bool cuda, onnx_provider runs, int *values)
 {
     if (!setting->key || !setting->value)
         return weir_fail(WEIR_ERR_INVALID, "a setting without key or value; known: " KNOWN);
     bool taken;
-    weir_status status = check_owner(setting, cuda, runs, &taken);
+    weir_status status = onnx_settings_check_owner(setting, cuda, runs, &taken);
     if (taken || strcmp(setting->key, "provider") == 0)
         return status;
     if (strcmp(setting->key, "dims") == 0) /* of predictions alone */
@@ -264,8 +264,8 @@ static weir_status read_one(const weir_setting *setting, bool cuda, onnx_provide
         const struct key *key = &keys[i];
         if (strcmp(key->name, setting->key) != 0)
             continue;
-        bool good = key->choices ? choose(key->choices, setting->value, &values[i])
-                                 : read_number(setting->value, key->least, key->most, &values[i]);
+        bool good = key->choices ? onnx_settings_choose(key->choices, setting->value, &values[i])
+                                 : onnx_settings_read_number(setting->value, key->least, key->most, &values[i]);
         return good ? WEIR_OK
                     : weir_fail(WEIR_ERR_INVALID, "setting %s: \"%s\" is no value of it; known: " KNOWN, setting->key,
                                 setting->value);
@@ -273,26 +273,28 @@ static weir_status read_one(const weir_setting *setting, bool cuda, onnx_provide
     return weir_fail(WEIR_ERR_INVALID, "the engine onnx has no setting \"%s\"; known: " KNOWN, setting->key);
 }
 
-static weir_status nothing(int key, const char *why)
+static weir_status onnx_settings_nothing(int key, const char *why)
 {
     return weir_fail(WEIR_ERR_INVALID, "setting %s: %s", keys[key].name, why);
 }
 
 /* On cuda each run at a time takes a session of its own. */
-static weir_status check_slots(const int *values, onnx_provider runs)
+static weir_status onnx_settings_check_slots(const int *values, onnx_provider runs)
 {
     if (values[CONCURRENCY] > ONNX_SLOTS_MOST)
         return weir_fail(WEIR_ERR_INVALID,
                          "setting %s: on cuda each run at a time has a session of its own, and %d are the most",
                          keys[CONCURRENCY].name, ONNX_SLOTS_MOST);
     if (runs != ONNX_CUDA)
-        return nothing(CONCURRENCY, "the provider compiles the weights into each session, so that they cannot be "
-                                    "shared; on its device runs are served one after another");
+        return onnx_settings_nothing(CONCURRENCY,
+                                     "the provider compiles the weights into each session, so that they cannot be "
+                                     "shared; on its device runs are served one after another");
     if (values[GRAPH])
-        return nothing(CONCURRENCY, "with cuda_graph=on one thread launches the model's graphs, one after another; "
-                                    "leave one of them out");
+        return onnx_settings_nothing(CONCURRENCY,
+                                     "with cuda_graph=on one thread launches the model's graphs, one after another; "
+                                     "leave one of them out");
     if (values[OURS] == 0)
-        return nothing(CONCURRENCY, "with weights=engine each session would have weights of its own");
+        return onnx_settings_nothing(CONCURRENCY, "with weights=engine each session would have weights of its own");
     return WEIR_OK;
 }
 
@@ -302,32 +304,34 @@ static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
     bool several = values[BUCKETS] > 1;
     weir_status status = WEIR_OK;
     if (values[GRAPH] && !cuda)
-        return nothing(GRAPH, "the model is on host; known: " KNOWN);
+        return onnx_settings_nothing(GRAPH, "the model is on host; known: " KNOWN);
     if (values[ARENA] == 1)
-        return nothing(ARENA, "there is no arena to turn on: the client's memory is in its place");
+        return onnx_settings_nothing(ARENA, "there is no arena to turn on: the client's memory is in its place");
     if (values[FALLBACK] == 0 && runs == ONNX_CPU)
-        return nothing(FALLBACK, "the provider is the CPU itself");
+        return onnx_settings_nothing(FALLBACK, "the provider is the CPU itself");
     if (runs != ONNX_CPU && !cuda && values[OURS] == 1)
-        return nothing(OURS, "the provider takes copies of its own; only weights=engine is possible");
+        return onnx_settings_nothing(OURS, "the provider takes copies of its own; only weights=engine is possible");
     if (cuda && values[CONCURRENCY] > 1)
-        status = check_slots(values, runs);
+        status = onnx_settings_check_slots(values, runs);
     if (status != WEIR_OK)
         return status;
     if (several && runs != ONNX_CPU && runs != ONNX_CUDA)
-        return nothing(BUCKETS, "the provider compiles the weights into each session, so that they cannot be shared; "
-                                "sessions by shape are for cpu and cuda");
+        return onnx_settings_nothing(
+            BUCKETS, "the provider compiles the weights into each session, so that they cannot be shared; "
+                     "sessions by shape are for cpu and cuda");
     if (several && values[GRAPH])
-        return nothing(BUCKETS, "with cuda_graph=on each set of shapes has a graph of its own already");
+        return onnx_settings_nothing(BUCKETS, "with cuda_graph=on each set of shapes has a graph of its own already");
     if (several && values[PREPACK] == 1 && !cuda)
-        return nothing(BUCKETS, "with prepack=on each session would have weights of its own");
+        return onnx_settings_nothing(BUCKETS, "with prepack=on each session would have weights of its own");
     if (several && values[OURS] == 0)
-        return nothing(BUCKETS, "with weights=engine each session would have weights of its own");
+        return onnx_settings_nothing(BUCKETS, "with weights=engine each session would have weights of its own");
     if (values[BATCH] > 1 && values[GRAPH])
-        return nothing(BATCH, "with cuda_graph=on each size of a batch would take a graph of its own");
+        return onnx_settings_nothing(BATCH, "with cuda_graph=on each size of a batch would take a graph of its own");
     if (values[BATCH] <= 1 && values[BATCH_DELAY] != UNSET)
-        return nothing(BATCH_DELAY, "it takes max_batch_size=2 or more");
+        return onnx_settings_nothing(BATCH_DELAY, "it takes max_batch_size=2 or more");
     if (!several && (values[GRANULARITY] != UNSET || values[BUCKET_DIMS] != UNSET))
-        return nothing(values[GRANULARITY] != UNSET ? GRANULARITY : BUCKET_DIMS, "it takes buckets=2 or more");
+        return onnx_settings_nothing(values[GRANULARITY] != UNSET ? GRANULARITY : BUCKET_DIMS,
+                                     "it takes buckets=2 or more");
     return WEIR_OK;
 }
 
@@ -348,7 +352,7 @@ static int either(int value, int usual)
  * runs at once on the stream that the provider was given share its handle of cuBLAS, and come out now and then with
  * another precision (seen with 1.31.1 and TF32); the device would do their work one after the other anyway. So each has
  * a session, with a stream, of its own. */
-static void fill_in(const int *values, bool cuda, onnx_provider runs, onnx_settings *out)
+static void onnx_settings_fill_in(const int *values, bool cuda, onnx_provider runs, onnx_settings *out)
 {
     int level = either(values[LEVEL], cuda ? 99 : 2);
     *out = (onnx_settings){
@@ -386,11 +390,11 @@ weir_status onnx_settings_read(const weir_setting *settings, size_t count, bool 
     if (status == WEIR_OK)
         status = choose_provider(settings, count, cuda, provider, &runs);
     for (size_t i = 0; status == WEIR_OK && i < count; i++)
-        status = read_one(&settings[i], cuda, runs, values);
+        status = onnx_settings_read_one(&settings[i], cuda, runs, values);
     if (status == WEIR_OK)
         status = check_sense(values, cuda, runs);
     if (status == WEIR_OK)
-        fill_in(values, cuda, runs, out);
+        onnx_settings_fill_in(values, cuda, runs, out);
     return status;
 }
 
@@ -407,7 +411,7 @@ static weir_status read_run_setting(const weir_setting *setting, int *outputs)
 {
     const char *key = setting->key ? setting->key : "", *value = setting->value ? setting->value : "";
     if (strcmp(key, "outputs") == 0)
-        return choose(places, value, outputs)
+        return onnx_settings_choose(places, value, outputs)
                    ? WEIR_OK
                    : weir_fail(WEIR_ERR_INVALID, "setting outputs: \"%s\" is no value of it; " KNOWN_OF_RUNS, value);
     /* It would fail every run: ONNX Runtime looks for an arena of its own. There is nothing to shrink, weir keeps no

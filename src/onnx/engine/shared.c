@@ -102,7 +102,7 @@ typedef struct attempt {
 
 #define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
 
-static bool note(elsewhere *to, const char *kind)
+static bool shared_note(elsewhere *to, const char *kind)
 {
     for (size_t i = 0; i < to->count; i++)
         if (strcmp(to->operators[i], kind) == 0)
@@ -125,7 +125,7 @@ static bool read_nodes(const weir_engine_model *model, const ort_subgraph *subgr
     bool here = onnx_provider_of(provider) == ONNX_CUDA, good = true;
     for (size_t i = 0; good && !here && i < count; i++) {
         const char *kind = "";
-        good = !FAILED(model, a, api->EpAssignedNode_GetOperatorType(list[i], &kind)) && note(out, kind);
+        good = !FAILED(model, a, api->EpAssignedNode_GetOperatorType(list[i], &kind)) && shared_note(out, kind);
     }
     return good;
 }
@@ -177,8 +177,8 @@ static void note_place(const weir_segment *segment, const weir_span *span, void 
 }
 
 /* Whether the bytes are there; `chunk` has room for CHUNK of them. */
-static weir_status compare(const weir_engine_model *model, const place *at, const onnx_tensor *tensor, char *chunk,
-                           bool *same)
+static weir_status shared_compare(const weir_engine_model *model, const place *at, const onnx_tensor *tensor,
+                                  char *chunk, bool *same)
 {
     weir_status status = WEIR_OK;
     *same = true;
@@ -192,8 +192,8 @@ static weir_status compare(const weir_engine_model *model, const place *at, cons
     return status;
 }
 
-static weir_status find(const weir_engine_model *model, const places *all, const onnx_tensor *tensor, char *chunk,
-                        void **out)
+static weir_status shared_find(const weir_engine_model *model, const places *all, const onnx_tensor *tensor,
+                               char *chunk, void **out)
 {
     weir_status status = WEIR_OK;
     bool same = false;
@@ -201,7 +201,7 @@ static weir_status find(const weir_engine_model *model, const places *all, const
     for (size_t i = 0; status == WEIR_OK && !same && i < all->count; i++) {
         if (all->list[i].bytes < tensor->bytes || all->list[i].bytes - tensor->bytes >= ALIGNED)
             continue;
-        status = compare(model, &all->list[i], tensor, chunk, &same);
+        status = shared_compare(model, &all->list[i], tensor, chunk, &same);
         *out = same ? (void *)(uintptr_t)all->list[i].data : NULL;
     }
     return status;
@@ -210,7 +210,7 @@ static weir_status find(const weir_engine_model *model, const places *all, const
 /* ---- handing them on --------------------------------------------------------------------------------------------- */
 
 /* Zeros, or another value throughout, as an optimizer may compute them. */
-static bool is_plain(const onnx_tensor *its)
+static bool shared_is_plain(const onnx_tensor *its)
 {
     enum { WIDEST = 8 };
     return its->bytes > WIDEST && memcmp(its->data, its->data + WIDEST, its->bytes - WIDEST) == 0;
@@ -224,7 +224,7 @@ static uint64_t block_of(const onnx_tensor *its)
 bool onnx_shared_unlike(const onnx_graph *graph, size_t index)
 {
     const onnx_tensor *its = &graph->weights[index];
-    bool unlike = !is_plain(its);
+    bool unlike = !shared_is_plain(its);
     for (size_t i = 0; unlike && i < graph->weight_count; i++) {
         const onnx_tensor *other = &graph->weights[i];
         uint64_t least = other->bytes < its->bytes ? other->bytes : its->bytes;
@@ -253,8 +253,8 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
     return WEIR_OK;
 }
 
-static weir_status share(weir_engine_model *model, const onnx_graph *graph, const onnx_uses *uses,
-                         const elsewhere *others, const places *all)
+static weir_status shared_share(weir_engine_model *model, const onnx_graph *graph, const onnx_uses *uses,
+                                const elsewhere *others, const places *all)
 {
     char *chunk = malloc(CHUNK);
     free(model->weights); /* none were placed */
@@ -268,7 +268,7 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
         bool unlike = !uses->constants && onnx_shared_unlike(graph, i);
         if (!onnx_moved(tensor) || !onnx_shared_allowed(&uses->of[i], unlike, others->operators, others->count))
             continue;
-        status = find(model, all, tensor, chunk, &data);
+        status = shared_find(model, all, tensor, chunk, &data);
         if (data)
             status = hand_on(model, tensor, data);
     }
@@ -276,7 +276,7 @@ static weir_status share(weir_engine_model *model, const onnx_graph *graph, cons
     return status;
 }
 
-static const char *wanted_by(const weir_engine_model *model)
+static const char *shared_wanted_by(const weir_engine_model *model)
 {
     return model->settings.buckets > 1 ? "buckets" : "concurrency";
 }
@@ -290,15 +290,15 @@ weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "setting %s: on cuda it takes ONNX Runtime 1.%d, which tells who runs a node, and %s is "
                          "%s; without that the weights cannot be shared",
-                         wanted_by(model), ORT_API_ASSIGNMENTS, model->library->path, model->library->version);
+                         shared_wanted_by(model), ORT_API_ASSIGNMENTS, model->library->path, model->library->version);
     if (!read_elsewhere(model, &others))
         return weir_fail(WEIR_ERR_UNSUPPORTED, "setting %s: ONNX Runtime %s does not tell which nodes of %s cuda runs",
-                         wanted_by(model), model->library->version, model->name);
+                         shared_wanted_by(model), model->library->version, model->name);
     weir_status status = onnx_uses_read(graph, &uses);
     if (status == WEIR_OK)
         status = weir_layout_walk(model->runtime, note_place, &all, NULL);
     if (status == WEIR_OK)
-        status = share(model, graph, &uses, &others, &all);
+        status = shared_share(model, graph, &uses, &others, &all);
     free(uses.of);
     free(all.list);
     return status;

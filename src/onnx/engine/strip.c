@@ -23,7 +23,7 @@ static bool rewritten(const onnx_tensor *tensor)
     return onnx_moved(tensor) || tensor->beside;
 }
 
-static void put_entry(onnx_buffer *out, const char *key, const char *value)
+static void strip_put_entry(onnx_buffer *out, const char *key, const char *value)
 {
     onnx_buffer entry = {0};
     onnx_put_data(&entry, KEY, key, strlen(key));
@@ -37,15 +37,15 @@ static void put_place(const onnx_file *file, const onnx_tensor *tensor, onnx_buf
 {
     char number[32];
     const uint8_t *start = tensor->side ? tensor->side->data : file->data;
-    put_entry(out, "location", onnx_file_inside(file, tensor->side));
+    strip_put_entry(out, "location", onnx_file_inside(file, tensor->side));
     snprintf(number, sizeof number, "%zu", (size_t)(tensor->data - start));
-    put_entry(out, "offset", number);
+    strip_put_entry(out, "offset", number);
     snprintf(number, sizeof number, "%" PRIu64, tensor->bytes);
-    put_entry(out, "length", number);
+    strip_put_entry(out, "length", number);
     onnx_put_varint(out, LOCATION, IN_OTHER_FILE);
 }
 
-static void put_tensor(const onnx_file *file, const onnx_tensor *tensor, onnx_buffer *out)
+static void strip_put_tensor(const onnx_file *file, const onnx_tensor *tensor, onnx_buffer *out)
 {
     for (uint32_t i = 0; i < tensor->rank; i++)
         onnx_put_varint(out, DIMS, (uint64_t)tensor->shape[i]);
@@ -64,13 +64,13 @@ typedef struct rewriting {
     size_t count, next;
 } rewriting;
 
-static int by_place(const void *a, const void *b)
+static int strip_by_place(const void *a, const void *b)
 {
     const onnx_tensor *x = *(const onnx_tensor *const *)a, *y = *(const onnx_tensor *const *)b;
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-static void gather(rewriting *r, const onnx_tensor *tensors, size_t count)
+static void strip_gather(rewriting *r, const onnx_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (rewritten(&tensors[i]))
@@ -91,7 +91,7 @@ static void rewrite(rewriting *r, const uint8_t *data, size_t size,
         onnx_buffer body = {0};
         onnx_put_bytes(out, from, (size_t)(field.begin - from));
         if (tensor->begin == field.begin) {
-            put_tensor(r->file, tensor, &body);
+            strip_put_tensor(r->file, tensor, &body);
             r->next++;
         } else {
             rewrite(r, field.data, field.size, &body);
@@ -120,9 +120,9 @@ weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buff
     r.list = calloc(graph->weight_count + graph->inner_count + 1, sizeof *r.list);
     out->failed |= !r.list;
     if (r.list) {
-        gather(&r, graph->weights, graph->weight_count);
-        gather(&r, graph->inner, graph->inner_count);
-        qsort(r.list, r.count, sizeof(const onnx_tensor *), by_place);
+        strip_gather(&r, graph->weights, graph->weight_count);
+        strip_gather(&r, graph->inner, graph->inner_count);
+        qsort(r.list, r.count, sizeof(const onnx_tensor *), strip_by_place);
         rewrite(&r, file->data, file->size, out);
     }
     free(r.list);

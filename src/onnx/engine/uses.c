@@ -35,7 +35,7 @@ typedef struct reading {
     bool plain; /* no attribute is looked into */
 } reading;
 
-static int by_name(const void *a, const void *b)
+static int onnx_uses_by_name(const void *a, const void *b)
 {
     const onnx_text *x = &((const named *)a)->name, *y = &((const named *)b)->name;
     if (x->size != y->size)
@@ -43,17 +43,18 @@ static int by_name(const void *a, const void *b)
     return x->size ? memcmp(x->text, y->text, x->size) : 0;
 }
 
-static onnx_use *find(const reading *r, onnx_text name)
+static onnx_use *onnx_uses_find(const reading *r, onnx_text name)
 {
-    named key = {.name = name}, *found = name.size ? bsearch(&key, r->list, r->count, sizeof key, by_name) : NULL;
+    named key = {.name = name},
+          *found = name.size ? bsearch(&key, r->list, r->count, sizeof key, onnx_uses_by_name) : NULL;
     if (!found && name.size && r->copy_count)
-        found = bsearch(&key, r->copies, r->copy_count, sizeof key, by_name);
+        found = bsearch(&key, r->copies, r->copy_count, sizeof key, onnx_uses_by_name);
     return found ? found->use : NULL;
 }
 
-static void use(const reading *r, const onnx_field *name, unsigned kind, bool valued)
+static void onnx_uses_use(const reading *r, const onnx_field *name, unsigned kind, bool valued)
 {
-    onnx_use *found = find(r, (onnx_text){(const char *)name->data, name->size});
+    onnx_use *found = onnx_uses_find(r, (onnx_text){(const char *)name->data, name->size});
     if (!found)
         return;
     found->kinds |= kind;
@@ -78,7 +79,8 @@ static void read_copies(reading *r, const onnx_graph *graph)
     onnx_text from, to;
     onnx_wire_open(&wire, graph->data, graph->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        onnx_use *its = field.number == GRAPH_NODE && read_identity(&field, &from, &to) ? find(r, from) : NULL;
+        onnx_use *its =
+            field.number == GRAPH_NODE && read_identity(&field, &from, &to) ? onnx_uses_find(r, from) : NULL;
         if (!its)
             continue;
         if (r->copy_count == r->copy_room) {
@@ -93,15 +95,15 @@ static void read_copies(reading *r, const onnx_graph *graph)
     }
 }
 
-static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph);
+static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph);
 
-static void read_attribute(reading *r, const onnx_field *attribute)
+static void onnx_uses_read_attribute(reading *r, const onnx_field *attribute)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, attribute->data, attribute->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
-            read_graph(r, field.data, field.size, false);
+            onnx_uses_read_graph(r, field.data, field.size, false);
 }
 
 /* What a node does: the kinds of its inputs, in their order, the last one of all that follow. */
@@ -143,7 +145,7 @@ static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
 }
 
 /* `*own` gets the name of one of ONNX's own operators, and no text for another. */
-static const operation *operation_of(reading *r, const onnx_field *node, onnx_text *own)
+static const operation *onnx_uses_operation_of(reading *r, const onnx_field *node, onnx_text *own)
 {
     onnx_node its = onnx_node_read(node);
     onnx_text name = its.kind, domain = its.domain;
@@ -175,21 +177,21 @@ static unsigned computes_from(onnx_text name)
     return UINT_MAX;
 }
 
-static void read_node(reading *r, const onnx_field *node, bool main_graph)
+static void onnx_uses_read_node(reading *r, const onnx_field *node, bool main_graph)
 {
     onnx_text name, from, to;
-    const operation *its = operation_of(r, node, &name);
+    const operation *its = onnx_uses_operation_of(r, node, &name);
     unsigned input = 0, at = 0, computes = computes_from(name);
     onnx_wire wire;
-    if (main_graph && read_identity(node, &from, &to) && find(r, to))
+    if (main_graph && read_identity(node, &from, &to) && onnx_uses_find(r, to))
         return;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == NODE_ATTRIBUTE && !r->plain)
-            read_attribute(r, &field);
+            onnx_uses_read_attribute(r, &field);
         if (field.number != NODE_INPUT)
             continue;
-        use(r, &field, main_graph ? its->kinds[input] : ONNX_USE_OTHER, at++ < computes);
+        onnx_uses_use(r, &field, main_graph ? its->kinds[input] : ONNX_USE_OTHER, at++ < computes);
         input += input < 3;
     }
 }
@@ -202,16 +204,16 @@ static void use_named(const reading *r, const onnx_field *message, uint32_t numb
     onnx_wire_open(&wire, message->data, message->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == number)
-            use(r, &field, kind, false);
+            onnx_uses_use(r, &field, kind, false);
 }
 
-static void read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph)
+static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, data, size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == GRAPH_NODE) {
-            read_node(r, &field, main_graph);
+            onnx_uses_read_node(r, &field, main_graph);
         } else if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT) {
             use_named(r, &field, VALUE_NAME, ONNX_USE_OTHER);
         } else if (field.number == GRAPH_WEIGHT && !main_graph) {
@@ -240,11 +242,11 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
         else
             r.list[r.count++] = (named){graph->inner[i].name, &out->of[graph->weight_count + i]};
     if (status == WEIR_OK) {
-        qsort(r.list, r.count, sizeof *r.list, by_name);
+        qsort(r.list, r.count, sizeof *r.list, onnx_uses_by_name);
         read_copies(&r, graph);
         if (r.copy_count)
-            qsort(r.copies, r.copy_count, sizeof *r.copies, by_name);
-        read_graph(&r, graph->data, graph->size, true);
+            qsort(r.copies, r.copy_count, sizeof *r.copies, onnx_uses_by_name);
+        onnx_uses_read_graph(&r, graph->data, graph->size, true);
         out->transposes = r.transposes;
         out->constants = r.constants;
     }
@@ -253,7 +255,7 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     return status;
 }
 
-static bool is_whole(int32_t type)
+static bool onnx_uses_is_whole(int32_t type)
 {
     return type == ONNX_INT32 || type == ONNX_INT64;
 }
@@ -266,7 +268,8 @@ weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over
     bool turned = optimization > 0 && (uses.transposes || optimization >= LAYOUTS);
     unsigned kinds = !handed_over ? 0 : ONNX_USE_HIDDEN | (turned ? ONNX_USE_OTHER : 0);
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
-        graph->weights[i].stays = uses.of[i].kinds & kinds || (uses.of[i].valued && is_whole(graph->weights[i].type));
+        graph->weights[i].stays =
+            uses.of[i].kinds & kinds || (uses.of[i].valued && onnx_uses_is_whole(graph->weights[i].type));
     free(uses.of);
     return status;
 }

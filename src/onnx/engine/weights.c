@@ -21,7 +21,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_pointer_map mapped; /* by `base`, of all models: the first onnx_weight of a list */
 
-static bool note(onnx_weight *weight, void *base, size_t length)
+static bool weights_note(onnx_weight *weight, void *base, size_t length)
 {
     uint64_t first = 0;
     pthread_mutex_lock(&lock);
@@ -38,7 +38,7 @@ static bool note(onnx_weight *weight, void *base, size_t length)
 
 /* Takes the weight out that is mapped there; NULL: it is none. `base` lies up to a page before a block, so that there may be two with
  * one base: then one is shorter than the other. */
-static onnx_weight *forget(const void *base, size_t length)
+static onnx_weight *weights_forget(const void *base, size_t length)
 {
     uint64_t first = 0;
     pthread_mutex_lock(&lock);
@@ -59,7 +59,7 @@ static onnx_weight *forget(const void *base, size_t length)
     return found;
 }
 
-static bool is_mapped(const onnx_weight *weight)
+static bool weights_is_mapped(const onnx_weight *weight)
 {
     pthread_mutex_lock(&lock);
     bool is = weight->base != NULL;
@@ -87,7 +87,7 @@ weir_status onnx_weight_place(const weir_engine_model *model, const onnx_tensor 
     return WEIR_OK;
 }
 
-static void give_back(onnx_weight *weight)
+static void weights_give_back(onnx_weight *weight)
 {
     if (weight->data && weir_free(weight->client, weight->data, WEIR_STREAM_HOST) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnx: tensor \"%s\" could not be freed: %s", weight->name, weir_detail());
@@ -137,7 +137,8 @@ static bool is_there(const onnx_weight *weight, const struct stat *file, uint64_
 
 /* The weight whose bytes end there, of what is mapped from the page of its first byte on. Of several that begin at different
  * places in that page nobody knows which is meant: none. */
-static onnx_weight *find(const weir_engine_model *model, const struct stat *file, uint64_t offset, uint64_t length)
+static onnx_weight *weights_find(const weir_engine_model *model, const struct stat *file, uint64_t offset,
+                                 uint64_t length)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), end = offset + length, bytes = 0;
     size_t low = 0, high = model->weight_count;
@@ -156,15 +157,15 @@ static onnx_weight *find(const weir_engine_model *model, const struct stat *file
         if (bytes && weight->tensor->bytes != bytes)
             return NULL;
         bytes = weight->tensor->bytes;
-        found = !found && !is_mapped(weight) ? weight : found;
+        found = !found && !weights_is_mapped(weight) ? weight : found;
     }
     return found;
 }
 
-static onnx_weight *wanted(int fd, uint64_t offset, size_t length)
+static onnx_weight *weights_wanted(int fd, uint64_t offset, size_t length)
 {
     struct stat file;
-    return fd >= 0 && fstat(fd, &file) == 0 ? find(here.model, &file, offset, length) : NULL;
+    return fd >= 0 && fstat(fd, &file) == 0 ? weights_find(here.model, &file, offset, length) : NULL;
 }
 
 weir_status onnx_goes_on(const weir_engine_model *model, const weir_engine_load *load)
@@ -175,14 +176,14 @@ weir_status onnx_goes_on(const weir_engine_model *model, const weir_engine_load 
                : WEIR_OK;
 }
 
-static void report(uint64_t bytes)
+static void weights_report(uint64_t bytes)
 {
     here.done += bytes;
     if (here.load->progress && here.done <= here.total)
         here.load->progress(0.1 + 0.6 * (double)here.done / (double)here.total, here.load->progress_user);
 }
 
-static void *serve(onnx_weight *weight, size_t length)
+static void *weights_serve(onnx_weight *weight, size_t length)
 {
     weir_status status = here.status == WEIR_OK ? onnx_goes_on(here.model, here.load) : here.status;
     if (status == WEIR_OK)
@@ -190,12 +191,12 @@ static void *serve(onnx_weight *weight, size_t length)
     size_t before = length - (size_t)weight->tensor->bytes;
     void *base = status == WEIR_OK ? (void *)((uintptr_t)weight->data - before)
                                    : MAP_FAILED; // NOLINT(performance-no-int-to-ptr)
-    if (status == WEIR_OK && !note(weight, base, length)) {
-        give_back(weight);
+    if (status == WEIR_OK && !weights_note(weight, base, length)) {
+        weights_give_back(weight);
         status = weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its weights", here.model->name);
     }
     if (status == WEIR_OK) {
-        report(weight->tensor->bytes);
+        weights_report(weight->tensor->bytes);
         return base;
     }
     if (here.status == WEIR_OK)
@@ -209,21 +210,22 @@ static void *serve(onnx_weight *weight, size_t length)
 
 static void *on_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
-    onnx_weight *weight = here.model && !address && length && offset >= 0 ? wanted(fd, (uint64_t)offset, length) : NULL;
+    onnx_weight *weight =
+        here.model && !address && length && offset >= 0 ? weights_wanted(fd, (uint64_t)offset, length) : NULL;
     if (weight && !weight->left)
-        return serve(weight, length);
+        return weights_serve(weight, length);
     void *base = mmap(address, length, protection, flags, fd, offset);
     if (weight && base != MAP_FAILED)
-        (void)note(weight, base, length);
+        (void)weights_note(weight, base, length);
     return base;
 }
 
 static int on_munmap(void *address, size_t length)
 {
-    onnx_weight *weight = forget(address, length);
+    onnx_weight *weight = weights_forget(address, length);
     if (!weight || weight->left)
         return munmap(address, length);
-    give_back(weight);
+    weights_give_back(weight);
     return 0;
 }
 
@@ -307,11 +309,11 @@ size_t onnx_weights_settle(weir_engine_model *model, uint64_t *gone)
     *gone = 0;
     for (size_t i = 0; i < model->weight_count; i++) {
         onnx_weight *weight = &model->weights[i];
-        bool still = weight->left && is_mapped(weight);
+        bool still = weight->left && weights_is_mapped(weight);
         if (still)
             *weight->left = false;
         left += still;
-        *gone += is_mapped(weight) ? 0 : weight->tensor->bytes;
+        *gone += weights_is_mapped(weight) ? 0 : weight->tensor->bytes;
         weight->tensor = NULL;
         weight->file = NULL;
     }
@@ -326,12 +328,12 @@ void onnx_weights_free(weir_engine_model *model)
         if (weight->value)
             model->library->api->ReleaseValue(weight->value);
         weight->value = NULL;
-        if (is_mapped(weight)) { /* whoever unmaps it later finds it here */
+        if (weights_is_mapped(weight)) { /* whoever unmaps it later finds it here */
             weir_log(WEIR_LOG_WARNING, "onnx: ONNX Runtime still has tensor \"%s\" mapped, which stays", weight->name);
             all = false;
             continue;
         }
-        give_back(weight);
+        weights_give_back(weight);
         free(weight->name);
     }
     if (all)

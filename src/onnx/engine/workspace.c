@@ -6,7 +6,7 @@
 
 enum { MOST_DIM = 1 << 20 };
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t workspace_add(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
@@ -51,14 +51,14 @@ typedef struct recurrence {
     bool reversed, biased, quantized, resets; /* a GRU that multiplies before its reset gate */
 } recurrence;
 
-static bool is_given(const graph_node *node, uint32_t input)
+static bool workspace_is_given(const graph_node *node, uint32_t input)
 {
     return node->input_count > input && node->inputs[input] != GRAPH_NONE;
 }
 
 static bool read_recurrence(const graph *g, const graph_node *node, recurrence *out)
 {
-    if (!is_given(node, 0) || !is_given(node, 2))
+    if (!workspace_is_given(node, 0) || !workspace_is_given(node, 2))
         return false;
     const graph_shape *x = &g->values[node->inputs[0]].shape, *r = &g->values[node->inputs[2]].shape;
     if (x->rank != 3 || r->rank != 3)
@@ -75,7 +75,7 @@ static bool read_recurrence(const graph *g, const graph_node *node, recurrence *
                         .gates = (uint64_t)r->dims[turned ? 1 : 2],
                         .directions = (uint64_t)r->dims[0],
                         .reversed = onnx_text_is(direction, "reverse") || onnx_text_is(direction, "bidirectional"),
-                        .biased = is_given(node, 3),
+                        .biased = workspace_is_given(node, 3),
                         .quantized = onnx_text_is(node->op, "DynamicQuantizeLSTM"),
                         .resets = graph_int(node, "linear_before_reset", 0) != 0};
     return out->directions > 0 && out->directions <= 2;
@@ -86,7 +86,7 @@ static uint64_t floats(uint64_t numbers)
     return onnx_charge(numbers > UINT64_MAX / 8 ? UINT64_MAX / 2 : numbers * sizeof(float), false);
 }
 
-static uint64_t times(uint64_t count, uint64_t bytes)
+static uint64_t workspace_times(uint64_t count, uint64_t bytes)
 {
     uint64_t all;
     return __builtin_mul_overflow(count, bytes, &all) ? UINT64_MAX : all;
@@ -96,27 +96,27 @@ static uint64_t times(uint64_t count, uint64_t bytes)
 static uint64_t states_of_lstm(const recurrence *r)
 {
     uint64_t of_batch = floats(r->batch * r->hidden), of_one = floats(r->hidden);
-    return add(times(3, of_batch), times(r->biased ? 6 : 2, of_one));
+    return workspace_add(workspace_times(3, of_batch), workspace_times(r->biased ? 6 : 2, of_one));
 }
 
 static uint64_t states_of_gru(const recurrence *r)
 {
     uint64_t count = 2 + r->resets + (r->biased ? 3 + r->resets : 0);
-    return times(count, floats(r->batch * r->hidden));
+    return workspace_times(count, floats(r->batch * r->hidden));
 }
 
 /* The sequence and its outputs the other way round. */
 static uint64_t turned_round(const recurrence *r)
 {
     uint64_t cells = r->steps * r->batch;
-    return r->reversed ? add(floats(cells * r->width), floats(cells * r->hidden)) : 0;
+    return r->reversed ? workspace_add(floats(cells * r->width), floats(cells * r->hidden)) : 0;
 }
 
 /* The input as whole numbers, and their products. */
 static uint64_t as_bytes(const recurrence *r)
 {
     uint64_t all = r->steps * r->batch * r->width, one = r->batch * r->hidden;
-    return add(onnx_charge(all > one ? all : one, false), floats(r->batch * r->gates));
+    return workspace_add(onnx_charge(all > one ? all : one, false), floats(r->batch * r->gates));
 }
 
 /* Of the last states, which are computed whether they are wanted or not: outputs number 1 and, of an LSTM, 2. */
@@ -125,7 +125,7 @@ static uint64_t unwanted(const graph_node *node, const recurrence *r, bool lstm)
     uint64_t bytes = 0, one = floats(r->directions * r->batch * r->hidden);
     for (uint32_t i = 1; i <= (lstm ? 2u : 1u); i++)
         if (node->output_count <= i || node->outputs[i] == GRAPH_NONE)
-            bytes = add(bytes, one);
+            bytes = workspace_add(bytes, one);
     return bytes;
 }
 
@@ -136,23 +136,23 @@ static uint64_t recurrent(const graph *g, const graph_node *node)
     bool lstm = !onnx_text_is(node->op, "GRU");
     if (!read_recurrence(g, node, &r))
         return 0;
-    uint64_t gates = floats(times(r.steps * r.batch, r.gates));
-    uint64_t one = add(add(lstm ? states_of_lstm(&r) : states_of_gru(&r), gates), floats(r.batch));
+    uint64_t gates = floats(workspace_times(r.steps * r.batch, r.gates));
+    uint64_t one = workspace_add(workspace_add(lstm ? states_of_lstm(&r) : states_of_gru(&r), gates), floats(r.batch));
     if (r.quantized)
-        one = add(one, as_bytes(&r));
-    return add(add(times(r.directions, one), turned_round(&r)), unwanted(node, &r, lstm));
+        one = workspace_add(one, as_bytes(&r));
+    return workspace_add(workspace_add(workspace_times(r.directions, one), turned_round(&r)), unwanted(node, &r, lstm));
 }
 
 /* ---- element by element -------------------------------------------------------------------------------------------- */
 
 /* What is chosen of each side, repeated as the condition is, before both come together. */
-static uint64_t chosen(const graph *g, const graph_node *node)
+static uint64_t workspace_chosen(const graph *g, const graph_node *node)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 1; i < 3; i++) {
         const graph_value *side = &g->values[node->inputs[i]], *condition = &g->values[node->inputs[0]];
         uint64_t numbers = side->elements > condition->elements ? side->elements : condition->elements;
-        bytes = add(bytes, onnx_charge(times(numbers, onnx_type_bits(side->type) / 8), false));
+        bytes = workspace_add(bytes, onnx_charge(workspace_times(numbers, onnx_type_bits(side->type) / 8), false));
     }
     return bytes;
 }
@@ -161,14 +161,15 @@ static uint64_t chosen(const graph *g, const graph_node *node)
 
 uint64_t onnx_workspace(const graph *g, const graph_node *node, int threads)
 {
-    if (onnx_text_is(node->op, "Where") && is_given(node, 0) && is_given(node, 1) && is_given(node, 2))
-        return chosen(g, node);
-    if (onnx_text_is(node->op, "DynamicQuantizeMatMul") && is_given(node, 0)) /* a byte for each number */
+    if (onnx_text_is(node->op, "Where") && workspace_is_given(node, 0) && workspace_is_given(node, 1) &&
+        workspace_is_given(node, 2))
+        return workspace_chosen(g, node);
+    if (onnx_text_is(node->op, "DynamicQuantizeMatMul") && workspace_is_given(node, 0)) /* a byte for each number */
         return onnx_charge(g->values[node->inputs[0]].elements, false);
     if (onnx_is_recurrent(node) || onnx_text_is(node->op, "DynamicQuantizeLSTM"))
         return recurrent(g, node);
-    if (!onnx_text_is(node->op, "Conv") || !is_given(node, 0) || !is_given(node, 1) || node->output_count < 1 ||
-        node->outputs[0] == GRAPH_NONE)
+    if (!onnx_text_is(node->op, "Conv") || !workspace_is_given(node, 0) || !workspace_is_given(node, 1) ||
+        node->output_count < 1 || node->outputs[0] == GRAPH_NONE)
         return 0;
     return convolution(&g->values[node->inputs[1]], &g->values[node->outputs[0]], threads);
 }

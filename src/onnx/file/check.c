@@ -19,7 +19,7 @@ typedef struct checker {
     bool bodies;
 } checker;
 
-static weir_status WEIR_PRINTF(3, 4) bad(const checker *c, const uint8_t *at, const char *format, ...)
+static weir_status WEIR_PRINTF(3, 4) onnx_file_check_bad(const checker *c, const uint8_t *at, const char *format, ...)
 {
     char text[500];
     va_list arguments;
@@ -44,7 +44,7 @@ typedef struct names {
     bool failed;
 } names;
 
-static void add_name(names *n, const uint8_t *data, size_t size, int what)
+static void onnx_file_check_add_name(names *n, const uint8_t *data, size_t size, int what)
 {
     if (size == 0 || n->failed)
         return;
@@ -61,7 +61,7 @@ static void add_name(names *n, const uint8_t *data, size_t size, int what)
     n->list[n->count++].what = what;
 }
 
-static int by_name(const void *a, const void *b)
+static int onnx_file_check_by_name(const void *a, const void *b)
 {
     const name *x = a, *y = b;
     if (x->text.size != y->text.size)
@@ -71,7 +71,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The field `number` of the message, or no text. */
-static onnx_text text_in(const onnx_field *message, uint32_t number)
+static onnx_text onnx_file_check_text_in(const onnx_field *message, uint32_t number)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, message->data, message->size);
@@ -87,7 +87,7 @@ static void add_results(names *n, const onnx_field *node)
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == 2 && field.type == PB_WT_STRING)
-            add_name(n, field.data, field.size, RESULT);
+            onnx_file_check_add_name(n, field.data, field.size, RESULT);
 }
 
 static void collect_names(onnx_message kind, const uint8_t *data, size_t size, names *n)
@@ -98,17 +98,17 @@ static void collect_names(onnx_message kind, const uint8_t *data, size_t size, n
         onnx_text text = {0};
         if (kind == ONNX_FUNCTION) {
             if (field.number == 4)
-                add_name(n, field.data, field.size, INPUT);
+                onnx_file_check_add_name(n, field.data, field.size, INPUT);
             else if (field.number == 7)
                 add_results(n, &field);
             continue;
         }
         if (field.number == 1)
             add_results(n, &field);
-        else if (field.number == 5 && (text = text_in(&field, 8)).size)
-            add_name(n, (const uint8_t *)text.text, text.size, WEIGHT);
-        else if (field.number == 11 && (text = text_in(&field, 1)).size)
-            add_name(n, (const uint8_t *)text.text, text.size, INPUT);
+        else if (field.number == 5 && (text = onnx_file_check_text_in(&field, 8)).size)
+            onnx_file_check_add_name(n, (const uint8_t *)text.text, text.size, WEIGHT);
+        else if (field.number == 11 && (text = onnx_file_check_text_in(&field, 1)).size)
+            onnx_file_check_add_name(n, (const uint8_t *)text.text, text.size, INPUT);
     }
 }
 
@@ -121,11 +121,12 @@ static weir_status look_names(const checker *c, onnx_message kind, const uint8_t
     if (n.failed)
         status = weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", c->file->name);
     else if (n.count)
-        qsort(n.list, n.count, sizeof *n.list, by_name);
+        qsort(n.list, n.count, sizeof *n.list, onnx_file_check_by_name);
     for (size_t i = 1; status == WEIR_OK && i < n.count; i++) {
         const name *a = &n.list[i - 1], *b = &n.list[i];
         if (onnx_text_same(a->text, b->text) && !(a->what == INPUT && b->what == WEIGHT))
-            status = bad(c, (const uint8_t *)b->text.text, "\"%.*s\" is defined twice", ONNX_SHOW(b->text));
+            status =
+                onnx_file_check_bad(c, (const uint8_t *)b->text.text, "\"%.*s\" is defined twice", ONNX_SHOW(b->text));
     }
     free(n.list);
     return status;
@@ -147,22 +148,22 @@ static weir_status look_attribute(const checker *c, const uint8_t *at, const sum
     /* The field that holds the value, by AttributeProto.type; a 0 stands for one that may be left out when empty. */
     static const uint8_t holder[] = {0, 0, 0, 0, 5, 6, 0, 0, 0, 0, 0, 22, 0, 14, 0};
     if (!s->sizes[1])
-        return bad(c, at, "an attribute without a name");
+        return onnx_file_check_bad(c, at, "an attribute without a name");
     uint64_t type = s->numbers[20];
     if (type >= sizeof holder)
-        return bad(c, at, "attribute type %" PRIu64 " is none", type);
+        return onnx_file_check_bad(c, at, "attribute type %" PRIu64 " is none", type);
     if (holder[type] && !HAS(s, holder[type]) && !s->sizes[21])
-        return bad(c, at, "an attribute of type %" PRIu64 " without its value", type);
+        return onnx_file_check_bad(c, at, "an attribute of type %" PRIu64 " without its value", type);
     return WEIR_OK;
 }
 
 static weir_status look_model(const checker *c, const uint8_t *at, const summary *s)
 {
     if (!HAS(s, 7))
-        return bad(c, at, "no graph: this is no ONNX model");
+        return onnx_file_check_bad(c, at, "no graph: this is no ONNX model");
     if (s->numbers[1] == 0 || s->numbers[1] > 1000)
-        return bad(c, at, "IR version %" PRIu64 " is none", s->numbers[1]);
-    return HAS(s, 8) ? WEIR_OK : bad(c, at, "the model names no operator set");
+        return onnx_file_check_bad(c, at, "IR version %" PRIu64 " is none", s->numbers[1]);
+    return HAS(s, 8) ? WEIR_OK : onnx_file_check_bad(c, at, "the model names no operator set");
 }
 
 /* The value of a Constant that is no tensor. */
@@ -172,11 +173,11 @@ static bool is_constant_text(const uint8_t *data, size_t size, const summary *s)
     const onnx_field attribute = {.data = data, .size = size};
     if (s->numbers[20] != TEXT && s->numbers[20] != TEXTS)
         return false;
-    onnx_text its = text_in(&attribute, 1);
+    onnx_text its = onnx_file_check_text_in(&attribute, 1);
     return onnx_text_is(its, "value_string") || onnx_text_is(its, "value_strings");
 }
 
-static void note_tensor(const checker *c, const onnx_tensor *tensor)
+static void onnx_file_check_note_tensor(const checker *c, const onnx_tensor *tensor)
 {
     bool two = tensor->type == ONNX_UINT2 || tensor->type == ONNX_INT2;
     c->file->texts |= tensor->type == ONNX_STRING;
@@ -184,7 +185,8 @@ static void note_tensor(const checker *c, const onnx_tensor *tensor)
     c->file->two_bits |= two && tensor->rank > 1 && tensor->shape[tensor->rank - 1] % 4 != 0;
 }
 
-static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size_t size, const summary *s)
+static weir_status onnx_file_check_look(checker *c, onnx_message kind, const uint8_t *data, size_t size,
+                                        const summary *s)
 {
     onnx_tensor tensor;
     weir_status status;
@@ -195,7 +197,7 @@ static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size
     case ONNX_FUNCTION:
         return look_names(c, kind, data, size);
     case ONNX_NODE:
-        return s->sizes[4] ? WEIR_OK : bad(c, data, "a node without an operator");
+        return s->sizes[4] ? WEIR_OK : onnx_file_check_bad(c, data, "a node without an operator");
     case ONNX_ATTRIBUTE:
         c->file->texts |= is_constant_text(data, size, s);
         c->bodies |= HAS(s, 6) || HAS(s, 11);
@@ -203,15 +205,17 @@ static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size
     case ONNX_TENSOR:
         status = onnx_tensor_read(c->file, data, size, &tensor);
         if (status == WEIR_OK)
-            note_tensor(c, &tensor);
+            onnx_file_check_note_tensor(c, &tensor);
         return status;
     case ONNX_SPARSE:
-        return HAS(s, 1) && HAS(s, 2) ? WEIR_OK : bad(c, data, "a sparse tensor without values or indices");
+        return HAS(s, 1) && HAS(s, 2) ? WEIR_OK
+                                      : onnx_file_check_bad(c, data, "a sparse tensor without values or indices");
     case ONNX_VALUE:
-        return s->sizes[1] ? WEIR_OK : bad(c, data, "a value without a name");
+        return s->sizes[1] ? WEIR_OK : onnx_file_check_bad(c, data, "a value without a name");
     case ONNX_TYPE_TENSOR:
-        return s->numbers[1] < ONNX_TYPE_COUNT ? WEIR_OK
-                                               : bad(c, data, "element type %" PRIu64 " is none", s->numbers[1]);
+        return s->numbers[1] < ONNX_TYPE_COUNT
+                   ? WEIR_OK
+                   : onnx_file_check_bad(c, data, "element type %" PRIu64 " is none", s->numbers[1]);
     default:
         return WEIR_OK;
     }
@@ -219,21 +223,22 @@ static weir_status look(checker *c, onnx_message kind, const uint8_t *data, size
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
-static weir_status walk(checker *c, onnx_message kind, const uint8_t *data, size_t size);
+static weir_status onnx_file_check_walk(checker *c, onnx_message kind, const uint8_t *data, size_t size);
 
 /* A list of numbers in one field must end where the field ends. */
 static weir_status walk_packed(const checker *c, onnx_kind kind, const onnx_field *field)
 {
     if (kind == ONNX_FIX32 || kind == ONNX_FIX64)
-        return field->size % (kind == ONNX_FIX32 ? 4 : 8) == 0 ? WEIR_OK
-                                                               : bad(c, field->begin, "a list of numbers is cut short");
+        return field->size % (kind == ONNX_FIX32 ? 4 : 8) == 0
+                   ? WEIR_OK
+                   : onnx_file_check_bad(c, field->begin, "a list of numbers is cut short");
     onnx_wire wire;
     onnx_wire_open(&wire, field->data, field->size);
     int more;
     uint64_t value;
     while ((more = onnx_wire_varint(&wire, &value)) == 1) {
     }
-    return more == 0 ? WEIR_OK : bad(c, onnx_wire_at(&wire), "a list of numbers is cut short");
+    return more == 0 ? WEIR_OK : onnx_file_check_bad(c, onnx_wire_at(&wire), "a list of numbers is cut short");
 }
 
 static weir_status walk_field(checker *c, onnx_message parent, const onnx_field *field)
@@ -247,11 +252,11 @@ static weir_status walk_field(checker *c, onnx_message parent, const onnx_field 
     if (rule->repeated && number && field->type == PB_WT_STRING)
         return walk_packed(c, rule->kind, field);
     if (field->type != wires[rule->kind])
-        return bad(c, field->begin, "field %u of a %s has the wrong wire type", (unsigned)field->number,
-                   onnx_schema_names[parent]);
+        return onnx_file_check_bad(c, field->begin, "field %u of a %s has the wrong wire type", (unsigned)field->number,
+                                   onnx_schema_names[parent]);
     if (rule->kind == ONNX_TEXT && !onnx_text_valid((onnx_text){(const char *)field->data, field->size}))
-        return bad(c, field->begin, "a text of a %s is not UTF-8", onnx_schema_names[parent]);
-    return rule->kind == ONNX_MESSAGE ? walk(c, rule->message, field->data, field->size) : WEIR_OK;
+        return onnx_file_check_bad(c, field->begin, "a text of a %s is not UTF-8", onnx_schema_names[parent]);
+    return rule->kind == ONNX_MESSAGE ? onnx_file_check_walk(c, rule->message, field->data, field->size) : WEIR_OK;
 }
 
 /* Of numbers or bytes, one by one: there is nothing to be said of each. */
@@ -270,8 +275,8 @@ static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *dat
         if (field.number >= ONNX_SCHEMA_FIELDS || onnx_schema[kind][field.number].kind == ONNX_ANY)
             continue; /* a later version's field */
         if (!onnx_schema[kind][field.number].repeated && HAS(s, field.number))
-            return bad(c, field.begin, "field %u of a %s appears twice", (unsigned)field.number,
-                       onnx_schema_names[kind]);
+            return onnx_file_check_bad(c, field.begin, "field %u of a %s appears twice", (unsigned)field.number,
+                                       onnx_schema_names[kind]);
         s->seen |= 1u << field.number;
         s->numbers[field.number] = field.value;
         s->sizes[field.number] = field.size;
@@ -283,18 +288,20 @@ static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *dat
         if (more < 0)
             break;
     }
-    return more == 0 ? WEIR_OK : bad(c, onnx_wire_at(&wire), "a %s is cut short or malformed", onnx_schema_names[kind]);
+    return more == 0
+               ? WEIR_OK
+               : onnx_file_check_bad(c, onnx_wire_at(&wire), "a %s is cut short or malformed", onnx_schema_names[kind]);
 }
 
-static weir_status walk(checker *c, onnx_message kind, const uint8_t *data, size_t size)
+static weir_status onnx_file_check_walk(checker *c, onnx_message kind, const uint8_t *data, size_t size)
 {
     if (c->depth == MAX_DEPTH)
-        return bad(c, data, "more than %d messages inside one another", MAX_DEPTH);
+        return onnx_file_check_bad(c, data, "more than %d messages inside one another", MAX_DEPTH);
     c->depth++;
     summary s = {0};
     weir_status status = walk_fields(c, kind, data, size, &s);
     if (status == WEIR_OK)
-        status = look(c, kind, data, size, &s);
+        status = onnx_file_check_look(c, kind, data, size, &s);
     c->depth--;
     return status;
 }
@@ -306,7 +313,7 @@ weir_status onnx_check(onnx_file *file)
                          "%s: %zu bytes, and an ONNX file ends below 2 GiB (larger weights lie in files beside it)",
                          file->name, file->size);
     checker c = {.file = file};
-    weir_status status = walk(&c, ONNX_MODEL, file->data, file->size);
+    weir_status status = onnx_file_check_walk(&c, ONNX_MODEL, file->data, file->size);
     file->plain = status == WEIR_OK && !c.bodies;
     return status;
 }

@@ -25,7 +25,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept *files[KEPT]; /* guarded by the lock, as what they point to */
 static size_t next_place;
 
-static void forget(kept *it)
+static void onnx_file_checked_forget(kept *it)
 {
     for (size_t i = 0; it && i < it->count; i++)
         free(it->sides[i].location);
@@ -64,7 +64,7 @@ static bool was_checked(onnx_file *file)
     return found;
 }
 
-static kept *describe(const onnx_file *file)
+static kept *onnx_file_checked_describe(const onnx_file *file)
 {
     size_t most = 0;
     bool good = file->stamp.settled;
@@ -88,13 +88,13 @@ static kept *describe(const onnx_file *file)
     }
     if (good)
         return it;
-    forget(it);
+    onnx_file_checked_forget(it);
     return NULL;
 }
 
-static void keep(const onnx_file *file)
+static void onnx_file_checked_keep(const onnx_file *file)
 {
-    kept *it = describe(file);
+    kept *it = onnx_file_checked_describe(file);
     if (!it)
         return;
     pthread_mutex_lock(&lock);
@@ -105,7 +105,7 @@ static void keep(const onnx_file *file)
     kept *before = files[place];
     files[place] = it;
     pthread_mutex_unlock(&lock);
-    forget(before);
+    onnx_file_checked_forget(before);
 }
 
 weir_status onnx_check_once(onnx_file *file)
@@ -114,6 +114,6 @@ weir_status onnx_check_once(onnx_file *file)
         return WEIR_OK;
     weir_status status = onnx_check(file);
     if (status == WEIR_OK)
-        keep(file);
+        onnx_file_checked_keep(file);
     return status;
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Maps a regular file; 0, or an errno value. An empty file has data NULL. */
-static int map_file(const char *path, const uint8_t **data, size_t *size, wi_stamp *stamp)
+static int onnx_file_file_map_file(const char *path, const uint8_t **data, size_t *size, wi_stamp *stamp)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -49,7 +49,7 @@ static void cut_to_folder(char *path)
 }
 
 /* The folder of a path, without links; NULL: errno says why. */
-static char *home_of(const char *path)
+static char *onnx_file_file_home_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
@@ -60,7 +60,7 @@ static char *home_of(const char *path)
 }
 
 /* The file without links: most often it is none itself, and its folder's links are known. NULL: errno says why. */
-static char *real_of(const char *path, const char *home)
+static char *onnx_file_file_real_of(const char *path, const char *home)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     bool ordinary = *name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
@@ -80,14 +80,14 @@ static char *real_of(const char *path, const char *home)
 weir_status onnx_file_open(const char *path, onnx_file *file)
 {
     memset(file, 0, sizeof *file);
-    file->home = home_of(path);
-    file->real = file->home ? real_of(path, file->home) : NULL;
+    file->home = onnx_file_file_home_of(path);
+    file->real = file->home ? onnx_file_file_real_of(path, file->home) : NULL;
     if (!file->real) {
         int why = errno;
         onnx_file_close(file);
         return named_failure(path, why);
     }
-    int error = map_file(file->real, &file->data, &file->size, &file->stamp);
+    int error = onnx_file_file_map_file(file->real, &file->data, &file->size, &file->stamp);
     if (!error && (!(file->named = strdup(path)) || !(file->folder = strdup(file->real))))
         error = ENOMEM;
     if (error) {
@@ -157,7 +157,7 @@ static size_t folder_length(const char *path)
 }
 
 /* In or below the folder of the path that was given, or of the file to which it leads. */
-static bool allowed(const onnx_file *file, const char *path)
+static bool onnx_file_file_allowed(const onnx_file *file, const char *path)
 {
     return below(file->home, strlen(file->home), path) || below(file->real, folder_length(file->real), path);
 }
@@ -206,9 +206,9 @@ static onnx_side_file *open_side(const onnx_file *file, onnx_text location, char
     }
     if (leaves)
         snprintf(why, capacity, "it leaves the model's folder");
-    else if (!error && !allowed(file, side->real))
+    else if (!error && !onnx_file_file_allowed(file, side->real))
         snprintf(why, capacity, "it is a link that leaves the model's folder");
-    else if (!error && (error = map_file(side->real, &side->data, &side->size, &side->stamp)) == 0)
+    else if (!error && (error = onnx_file_file_map_file(side->real, &side->data, &side->size, &side->stamp)) == 0)
         return side;
     if (error)
         snprintf(why, capacity, "%s", strerror(error));
@@ -217,7 +217,7 @@ static onnx_side_file *open_side(const onnx_file *file, onnx_text location, char
 }
 
 /* Raises the folder until the file lies below it, too. */
-static void take_in(onnx_file *file, const onnx_side_file *side)
+static void onnx_file_file_take_in(onnx_file *file, const onnx_side_file *side)
 {
     while (!below(file->folder, strlen(file->folder), side->real))
         cut_to_folder(file->folder);
@@ -236,7 +236,7 @@ const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *
     if (side) {
         side->next = file->sides;
         file->sides = side;
-        take_in(file, side);
+        onnx_file_file_take_in(file, side);
     }
     return side;
 }
@@ -285,7 +285,7 @@ void onnx_origins_free(onnx_origins *origins)
 }
 
 /* Another name or mode does not matter here. */
-static bool is_same(const wi_stamp *a, const wi_stamp *b)
+static bool onnx_file_file_is_same(const wi_stamp *a, const wi_stamp *b)
 {
     return a->device == b->device && a->number == b->number && a->size == b->size &&
            wi_stamp_same_time(&a->written, &b->written);
@@ -297,7 +297,7 @@ weir_status onnx_origins_check(const onnx_origins *origins)
         const origin *its = &origins->list[i];
         struct stat st;
         wi_stamp now = stat(its->path, &st) == 0 ? wi_stamp_of(&st) : (wi_stamp){.size = -1};
-        if (!is_same(&its->stamp, &now))
+        if (!onnx_file_file_is_same(&its->stamp, &now))
             return weir_fail(WEIR_ERR_CONFLICT,
                              "%s is not the file any more that the model was loaded from; load the model again",
                              its->named);

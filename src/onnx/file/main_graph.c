@@ -25,7 +25,7 @@ enum {
     DIM_VALUE = 1
 };
 
-static void read_dimension(const onnx_field *dim, int64_t *extent)
+static void main_graph_read_dimension(const onnx_field *dim, int64_t *extent)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, dim->data, dim->size);
@@ -35,7 +35,7 @@ static void read_dimension(const onnx_field *dim, int64_t *extent)
             *extent = (int64_t)field.value;
 }
 
-static void read_shape(const onnx_field *shape, onnx_value *value)
+static void main_graph_read_shape(const onnx_field *shape, onnx_value *value)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, shape->data, shape->size);
@@ -44,7 +44,7 @@ static void read_shape(const onnx_field *shape, onnx_value *value)
         if (field.number != SHAPE_DIM)
             continue;
         if (value->rank < ONNX_MAX_RANK)
-            read_dimension(&field, &value->shape[value->rank]);
+            main_graph_read_dimension(&field, &value->shape[value->rank]);
         value->rank++;
     }
 }
@@ -58,11 +58,11 @@ static void read_tensor_type(const onnx_field *type, onnx_value *value)
         if (field.number == TENSOR_ELEMENT)
             value->type = (int32_t)field.value;
         else if (field.number == TENSOR_SHAPE)
-            read_shape(&field, value);
+            main_graph_read_shape(&field, value);
     }
 }
 
-static void read_type(const onnx_field *type, onnx_value *value)
+static void main_graph_read_type(const onnx_field *type, onnx_value *value)
 {
     static const char *const others[] = {
         [4] = "a sequence", [5] = "a map", [7] = "an opaque type", [8] = "a sparse tensor", [9] = "an optional"};
@@ -78,7 +78,7 @@ static void read_type(const onnx_field *type, onnx_value *value)
     }
 }
 
-static void read_value(const onnx_field *info, onnx_value *value)
+static void main_graph_read_value(const onnx_field *info, onnx_value *value)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, info->data, info->size);
@@ -89,7 +89,7 @@ static void read_value(const onnx_field *info, onnx_value *value)
         if (field.number == VALUE_NAME)
             value->name = (onnx_text){(const char *)field.data, field.size};
         else if (field.number == VALUE_TYPE)
-            read_type(&field, value);
+            main_graph_read_type(&field, value);
     }
 }
 
@@ -129,9 +129,9 @@ static weir_status read_fields(onnx_file *file, onnx_graph *graph)
     onnx_wire_open(&wire, graph->data, graph->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == GRAPH_INPUT) {
-            read_value(&field, &graph->inputs[inputs++]);
+            main_graph_read_value(&field, &graph->inputs[inputs++]);
         } else if (field.number == GRAPH_OUTPUT) {
-            read_value(&field, &graph->outputs[outputs++]);
+            main_graph_read_value(&field, &graph->outputs[outputs++]);
         } else if (field.number == GRAPH_WEIGHT) {
             onnx_tensor *weight = &graph->weights[weights++];
             status = onnx_tensor_read(file, field.data, field.size, weight);
@@ -196,7 +196,7 @@ static bool may_be_shape(int32_t type)
     return type == ONNX_INT32 || type == ONNX_INT64 || type == ONNX_UINT32 || type == ONNX_UINT64 || type == ONNX_BOOL;
 }
 
-static void keep(inner_reading *r, const onnx_tensor *tensor)
+static void main_graph_keep(inner_reading *r, const onnx_tensor *tensor)
 {
     if (r->graph->inner_count == r->capacity) {
         size_t capacity = r->capacity ? 2 * r->capacity : 32;
@@ -223,12 +223,13 @@ static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name,
     tensor.begin = field->begin;
     tensor.end = field->end;
     tensor.deep = deep;
-    keep(r, &tensor);
+    main_graph_keep(r, &tensor);
 }
 
 static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph);
 
-static void read_attribute(inner_reading *r, const onnx_field *attribute, bool constant, onnx_text output, bool deep)
+static void main_graph_read_attribute(inner_reading *r, const onnx_field *attribute, bool constant, onnx_text output,
+                                      bool deep)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, attribute->data, attribute->size);
@@ -264,7 +265,7 @@ bool onnx_node_is_standard(const onnx_node *node)
     return node->domain.size == 0 || onnx_text_is(node->domain, "ai.onnx");
 }
 
-static void read_node(inner_reading *r, const onnx_field *node, bool deep)
+static void main_graph_read_node(inner_reading *r, const onnx_field *node, bool deep)
 {
     onnx_wire wire;
     onnx_node its = onnx_node_read(node);
@@ -274,7 +275,7 @@ static void read_node(inner_reading *r, const onnx_field *node, bool deep)
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_ATTRIBUTE)
-            read_attribute(r, &field, constant, its.output, deep);
+            main_graph_read_attribute(r, &field, constant, its.output, deep);
 }
 
 static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph)
@@ -283,7 +284,7 @@ static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool
     onnx_wire_open(&wire, data, size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == GRAPH_NODE && field.size >= r->least)
-            read_node(r, &field, !main_graph);
+            main_graph_read_node(r, &field, !main_graph);
         else if (field.number == GRAPH_WEIGHT && !main_graph)
             add_inner(r, &field, (onnx_text){0}, true);
     }
@@ -296,7 +297,7 @@ weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t l
     return r.status;
 }
 
-static bool is_kept(const onnx_graph *graph, const onnx_field *field)
+static bool main_graph_is_kept(const onnx_graph *graph, const onnx_field *field)
 {
     for (size_t i = 0; i < graph->inner_count; i++)
         if (graph->inner[i].begin == field->begin)
@@ -308,12 +309,12 @@ static void add_beside(inner_reading *r, const onnx_field *field)
 {
     onnx_tensor tensor = {0};
     r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
-    if (r->status != WEIR_OK || !tensor.beside || is_kept(r->graph, field))
+    if (r->status != WEIR_OK || !tensor.beside || main_graph_is_kept(r->graph, field))
         return;
     tensor.begin = field->begin;
     tensor.end = field->end;
     tensor.deep = tensor.stays = true;
-    keep(r, &tensor);
+    main_graph_keep(r, &tensor);
 }
 
 /* All tensors inside a message of that kind, but for the initializers of the main graph. */

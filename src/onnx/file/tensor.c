@@ -41,24 +41,24 @@ static const struct {
     [ONNX_FLOAT6E3M2] = {"float6e3m2", 6, WEIR_TYPE_NONE},
 };
 
-static bool known(int32_t type)
+static bool tensor_known(int32_t type)
 {
     return type > 0 && type < ONNX_TYPE_COUNT && types[type].name;
 }
 
 const char *onnx_type_name(int32_t type)
 {
-    return known(type) ? types[type].name : "?";
+    return tensor_known(type) ? types[type].name : "?";
 }
 
 unsigned onnx_type_bits(int32_t type)
 {
-    return known(type) ? types[type].bits : 0;
+    return tensor_known(type) ? types[type].bits : 0;
 }
 
 weir_type onnx_type_to_weir(int32_t type)
 {
-    return known(type) ? types[type].weir : WEIR_TYPE_NONE;
+    return tensor_known(type) ? types[type].weir : WEIR_TYPE_NONE;
 }
 
 int32_t onnx_type_from_weir(weir_type type)
@@ -101,8 +101,8 @@ typedef struct found {
     uint64_t offset, length;
 } found;
 
-#define BAD(f, ...) bad(f, WEIR_ERR_CORRUPT, __VA_ARGS__)
-static weir_status WEIR_PRINTF(3, 4) bad(const found *f, weir_status status, const char *format, ...)
+#define BAD(f, ...) tensor_bad(f, WEIR_ERR_CORRUPT, __VA_ARGS__)
+static weir_status WEIR_PRINTF(3, 4) tensor_bad(const found *f, weir_status status, const char *format, ...)
 {
     char text[400];
     va_list arguments;
@@ -125,7 +125,7 @@ static weir_status add_dim(found *f, uint64_t value)
     return WEIR_OK;
 }
 
-static weir_status read_dims(found *f, const onnx_field *field)
+static weir_status tensor_read_dims(found *f, const onnx_field *field)
 {
     if (field->type == PB_WT_VARINT)
         return add_dim(f, field->value);
@@ -189,17 +189,17 @@ static void count_typed(found *f, const onnx_field *field)
         *count += field->data[i] < 0x80;
 }
 
-static weir_status read_field(found *f, const onnx_field *field)
+static weir_status tensor_read_field(found *f, const onnx_field *field)
 {
     onnx_tensor *t = f->tensor;
     switch (field->number) {
     case DIMS:
-        return read_dims(f, field);
+        return tensor_read_dims(f, field);
     case TYPE:
         t->type = field->value <= INT32_MAX ? (int32_t)field->value : -1;
         break;
     case SEGMENT:
-        return bad(f, WEIR_ERR_UNSUPPORTED, "data in segments");
+        return tensor_bad(f, WEIR_ERR_UNSUPPORTED, "data in segments");
     case NAME:
         t->name = (onnx_text){(const char *)field->data, field->size};
         break;
@@ -229,7 +229,7 @@ static weir_status read_field(found *f, const onnx_field *field)
     return WEIR_OK;
 }
 
-static weir_status measure(found *f)
+static weir_status tensor_measure(found *f)
 {
     onnx_tensor *t = f->tensor;
     t->elements = 1;
@@ -239,16 +239,17 @@ static weir_status measure(found *f)
     for (uint32_t i = 0; i < t->rank && t->elements; i++)
         if (__builtin_mul_overflow(t->elements, (uint64_t)t->shape[i], &t->elements) || t->elements > INT64_MAX / 16)
             return BAD(f, "its dimensions multiply beyond what can be addressed");
-    if (!known(t->type))
+    if (!tensor_known(t->type))
         return BAD(f, "its element type %" PRId32 " is none", t->type);
     if (t->type == ONNX_FLOAT6E2M3 || t->type == ONNX_FLOAT6E3M2)
-        return bad(f, WEIR_ERR_UNSUPPORTED, "it is of %s, which ONNX Runtime does not know", types[t->type].name);
+        return tensor_bad(f, WEIR_ERR_UNSUPPORTED, "it is of %s, which ONNX Runtime does not know",
+                          types[t->type].name);
     t->bytes = (t->elements * types[t->type].bits + 7) / 8;
     return WEIR_OK;
 }
 
 /* How many elements the list for this type must have. */
-static uint64_t expected(const onnx_tensor *t, unsigned *list)
+static uint64_t tensor_expected(const onnx_tensor *t, unsigned *list)
 {
     switch (t->type) {
     case ONNX_FLOAT:
@@ -279,7 +280,7 @@ static weir_status settle_typed(found *f)
 {
     onnx_tensor *t = f->tensor;
     unsigned list;
-    uint64_t wanted = expected(t, &list);
+    uint64_t wanted = tensor_expected(t, &list);
     if (f->counts[list] != wanted)
         return BAD(f, "%" PRIu64 " values are there, its shape and type (%s) need %" PRIu64, f->counts[list],
                    onnx_type_name(t->type), wanted);
@@ -315,7 +316,7 @@ static weir_status settle_beside(found *f)
     return WEIR_OK;
 }
 
-static weir_status settle(found *f)
+static weir_status tensor_settle(found *f)
 {
     onnx_tensor *t = f->tensor;
     if (f->beside)
@@ -342,8 +343,8 @@ weir_status onnx_tensor_read(onnx_file *file, const uint8_t *data, size_t size, 
     onnx_wire_open(&wire, data, size);
     weir_status status = WEIR_OK;
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
-        status = read_field(&f, &field);
+        status = tensor_read_field(&f, &field);
     if (status == WEIR_OK)
-        status = measure(&f);
-    return status == WEIR_OK ? settle(&f) : status;
+        status = tensor_measure(&f);
+    return status == WEIR_OK ? tensor_settle(&f) : status;
 }

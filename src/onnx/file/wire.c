@@ -30,7 +30,7 @@ static inline bool take_varint(onnx_wire *wire, uint64_t *value)
     return false;
 }
 
-static inline bool take_bytes(onnx_wire *wire, uint64_t size, onnx_field *field)
+static inline bool wire_take_bytes(onnx_wire *wire, uint64_t size, onnx_field *field)
 {
     if (size > (uint64_t)(wire->end - wire->at))
         return false;
@@ -40,18 +40,18 @@ static inline bool take_bytes(onnx_wire *wire, uint64_t size, onnx_field *field)
     return true;
 }
 
-static inline bool take_value(onnx_wire *wire, onnx_field *field)
+static inline bool wire_take_value(onnx_wire *wire, onnx_field *field)
 {
     uint64_t length;
     switch (field->type) {
     case PB_WT_VARINT:
         return take_varint(wire, &field->value);
     case PB_WT_32BIT:
-        return take_bytes(wire, 4, field);
+        return wire_take_bytes(wire, 4, field);
     case PB_WT_64BIT:
-        return take_bytes(wire, 8, field);
+        return wire_take_bytes(wire, 8, field);
     case PB_WT_STRING:
-        return take_varint(wire, &length) && take_bytes(wire, length, field);
+        return take_varint(wire, &length) && wire_take_bytes(wire, length, field);
     default: /* groups: no ONNX file has them */
         return false;
     }
@@ -67,7 +67,7 @@ int onnx_wire_next_any(onnx_wire *wire, onnx_field *field)
         return -1;
     field->number = (uint32_t)tag >> 3;
     field->type = (pb_wire_type_t)(tag & 7);
-    if (!take_value(wire, field))
+    if (!wire_take_value(wire, field))
         return -1;
     field->end = wire->at;
     return 1;
@@ -97,7 +97,7 @@ bool onnx_wire_skip_alike(onnx_wire *wire, const onnx_field *field)
         skip_short(wire, *field->begin);
     while (wire->at < wire->end && *wire->at == *field->begin) {
         wire->at++;
-        if (!take_value(wire, &next)) {
+        if (!wire_take_value(wire, &next)) {
             wire->at--;
             return false;
         }
@@ -172,7 +172,7 @@ void onnx_put_bytes(onnx_buffer *buffer, const void *bytes, size_t size)
     buffer->size += size;
 }
 
-static void put(onnx_buffer *buffer, uint32_t field, pb_wire_type_t type, uint64_t value)
+static void wire_put(onnx_buffer *buffer, uint32_t field, pb_wire_type_t type, uint64_t value)
 {
     uint8_t bytes[32];
     pb_ostream_t out = pb_ostream_from_buffer(bytes, sizeof bytes);
@@ -184,12 +184,12 @@ static void put(onnx_buffer *buffer, uint32_t field, pb_wire_type_t type, uint64
 
 void onnx_put_varint(onnx_buffer *buffer, uint32_t field, uint64_t value)
 {
-    put(buffer, field, PB_WT_VARINT, value);
+    wire_put(buffer, field, PB_WT_VARINT, value);
 }
 
 void onnx_put_head(onnx_buffer *buffer, uint32_t field, size_t size)
 {
-    put(buffer, field, PB_WT_STRING, size);
+    wire_put(buffer, field, PB_WT_STRING, size);
 }
 
 void onnx_put_data(onnx_buffer *buffer, uint32_t field, const void *bytes, size_t size)

@@ -18,7 +18,7 @@ enum {
 };
 
 /* Opens the attribute of that name. */
-static bool find(const graph_node *node, const char *name, onnx_wire *out)
+static bool attributes_find(const graph_node *node, const char *name, onnx_wire *out)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, node->proto, node->proto_size);
@@ -41,7 +41,7 @@ static bool find_field(const graph_node *node, const char *name, uint32_t number
 {
     onnx_wire wire;
     bool found = false;
-    if (find(node, name, &wire))
+    if (attributes_find(node, name, &wire))
         for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
             if (field.number == number) {
                 *out = field;
@@ -97,7 +97,7 @@ bool graph_body(const graph_node *node, const char *name, onnx_text *out)
 bool graph_has(const graph_node *node, const char *name)
 {
     onnx_wire wire;
-    return find(node, name, &wire);
+    return attributes_find(node, name, &wire);
 }
 
 /* Adds the numbers of one field, a single one or a packed list. False: too many. */
@@ -121,7 +121,7 @@ int graph_ints(const graph_node *node, const char *name, int64_t *out, int capac
 {
     onnx_wire wire;
     int count = 0;
-    if (!find(node, name, &wire))
+    if (!attributes_find(node, name, &wire))
         return -1;
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == INTS && !add_ints(&field, out, capacity, &count))
@@ -133,7 +133,7 @@ int graph_floats(const graph_node *node, const char *name, double *out, int capa
 {
     onnx_wire wire;
     int count = 0;
-    if (!find(node, name, &wire))
+    if (!attributes_find(node, name, &wire))
         return -1;
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number != FLOATS)
@@ -151,7 +151,7 @@ int64_t graph_length(const graph_node *node, const char *name)
 {
     onnx_wire wire, packed;
     int64_t count = 0;
-    if (!find(node, name, &wire))
+    if (!attributes_find(node, name, &wire))
         return 0;
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         bool listed = field.type == PB_WT_STRING;

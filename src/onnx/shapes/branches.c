@@ -23,7 +23,7 @@ enum {
     VALUE_NAME = 1
 };
 
-static onnx_text text_of(const onnx_field *field)
+static onnx_text branches_text_of(const onnx_field *field)
 {
     return (onnx_text){(const char *)field->data, field->size};
 }
@@ -40,7 +40,7 @@ typedef struct looking {
 } looking;
 
 /* Names that the body's nodes take and that it hands out, its own ones too. */
-static void capture(looking *it, onnx_text name)
+static void branches_capture(looking *it, onnx_text name)
 {
     uint32_t id = name.size ? graph_find(it->g, name) : GRAPH_NONE;
     if (id != GRAPH_NONE && it->status == WEIR_OK)
@@ -59,7 +59,7 @@ static void look_at_attribute(looking *it, const onnx_field *field, bool outermo
     for (onnx_field part; onnx_wire_next(&wire, &part) == 1;)
         if (part.number == ATTRIBUTE_BODY || part.number == ATTRIBUTE_BODIES) {
             it->found.count += outermost;
-            look_at_body(it, text_of(&part));
+            look_at_body(it, branches_text_of(&part));
         }
 }
 
@@ -69,7 +69,7 @@ static void look_at_node(looking *it, onnx_text node)
     open_text(&wire, node);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_INPUT)
-            capture(it, text_of(&field));
+            branches_capture(it, branches_text_of(&field));
         else if (field.number == NODE_OUTPUT)
             it->found.made += field.size > 0;
         else if (field.number == NODE_ATTRIBUTE)
@@ -82,11 +82,11 @@ static void look_at_body(looking *it, onnx_text body)
     open_text(&wire, body);
     for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == GRAPH_NODE)
-            look_at_node(it, text_of(&field));
+            look_at_node(it, branches_text_of(&field));
         onnx_wire_open(&inner, field.data, field.number == GRAPH_OUTPUT ? field.size : 0);
         while (onnx_wire_next(&inner, &part) == 1)
             if (part.number == VALUE_NAME)
-                capture(it, text_of(&part));
+                branches_capture(it, branches_text_of(&part));
     }
 }
 
@@ -107,7 +107,7 @@ weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out)
 /* Branches --------------------------------------------------------------------------------------------------------- */
 
 /* The arena of its plan. */
-static weir_status arena_of(graph *body, const graph_memory *memory, uint64_t *bytes)
+static weir_status branches_arena_of(graph *body, const graph_memory *memory, uint64_t *bytes)
 {
     weir_plan *plan = NULL;
     weir_plan_details summary = WEIR_INIT(weir_plan_details);
@@ -136,7 +136,7 @@ static weir_status taken_by(graph *body, uint64_t *most)
 }
 
 /* What one branch takes beside its outputs. Whoever finds that out by itself has no use for the weights. */
-static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
+static weir_status branches_measure(graph *body, graph_branches *sum, uint64_t *most)
 {
     graph_memory memory;
     uint64_t bytes = 0;
@@ -145,7 +145,7 @@ static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
     weir_status status = graph_memory_make(body, !body->apart, NULL, &memory);
     if (status != WEIR_OK)
         return status;
-    status = arena_of(body, &memory, &bytes);
+    status = branches_arena_of(body, &memory, &bytes);
     if (status == WEIR_OK) {
         *most = bytes > *most ? bytes : *most;
         sum->weights += memory.weights;
@@ -156,7 +156,7 @@ static weir_status measure(graph *body, graph_branches *sum, uint64_t *most)
     return status;
 }
 
-static bool look_into(step *s, const char *name, graph *body, graph_branches *sum, uint64_t *most)
+static bool branches_look_into(step *s, const char *name, graph *body, graph_branches *sum, uint64_t *most)
 {
     onnx_text text;
     if (!graph_body(s->node, name, &text))
@@ -165,7 +165,7 @@ static bool look_into(step *s, const char *name, graph *body, graph_branches *su
     if (status == WEIR_OK) {
         status = graph_infer(body);
         if (status == WEIR_OK)
-            status = measure(body, sum, most);
+            status = branches_measure(body, sum, most);
         s->g->effort = body->effort;
     }
     return status == WEIR_OK || step_unknown(s, "its %s is not known: %s", name, weir_detail());
@@ -191,21 +191,21 @@ static bool add_scratch(step *s, uint64_t bytes, graph_branches *sum)
 }
 
 /* The node's bodies are looked at; those inside them that are not stay to be told. */
-static void count(step *s, const graph *yes, const graph *no)
+static void branches_count(step *s, const graph *yes, const graph *no)
 {
     s->g->bodies += yes->bodies + no->bodies - 1;
     s->g->inside += yes->inside + no->inside - s->node->inside;
     s->g->branched += yes->branched + no->branched + 1;
 }
 
-static bool alike(const graph_value *a, const graph_value *b)
+static bool branches_alike(const graph_value *a, const graph_value *b)
 {
     return a->type == b->type && a->shape.rank == b->shape.rank &&
            memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof *a->shape.dims) == 0;
 }
 
 /* Outputs are what both branches make. */
-static bool give(step *s, const graph *yes, const graph *no)
+static bool branches_give(step *s, const graph *yes, const graph *no)
 {
     char one[GRAPH_SHAPE_TEXT], other[GRAPH_SHAPE_TEXT];
     if (s->node->output_count > yes->output_count || s->node->output_count > no->output_count)
@@ -215,7 +215,7 @@ static bool give(step *s, const graph *yes, const graph *no)
         graph_value *out = step_out(s, i);
         if (out && a->type == b->type)
             out->type = a->type;
-        if (!alike(a, b))
+        if (!branches_alike(a, b))
             return step_unknown(s, "one branch makes %s of %s, the other %s of %s",
                                 graph_shape_text(&a->shape, one, sizeof one), onnx_type_name(a->type),
                                 graph_shape_text(&b->shape, other, sizeof other), onnx_type_name(b->type));
@@ -240,13 +240,13 @@ static bool one_branch(step *s, const char *name)
     graph body = {.file = NULL};
     graph_branches sum = {.scratch = GRAPH_NONE};
     uint64_t most = 0;
-    bool good = look_into(s, name, &body, &sum, &most) && add_scratch(s, most, &sum);
+    bool good = branches_look_into(s, name, &body, &sum, &most) && add_scratch(s, most, &sum);
     if (good) {
         s->g->bodies += body.bodies - 1;
         s->g->inside += body.inside - s->node->inside;
         s->g->branched += body.branched + 1;
     }
-    good = good && give(s, &body, &body);
+    good = good && branches_give(s, &body, &body);
     graph_clear(&body);
     return good;
 }
@@ -273,12 +273,13 @@ static bool both_branches(step *s)
     graph yes = {.file = NULL}, no = {.file = NULL};
     graph_branches sum = {.scratch = GRAPH_NONE};
     uint64_t most = 0;
-    bool first = look_into(s, "then_branch", &yes, &sum, &most), fails = !first && s->g->takes && takes_both(s);
-    bool second = !fails && look_into(s, "else_branch", &no, &sum, &most);
+    bool first = branches_look_into(s, "then_branch", &yes, &sum, &most),
+         fails = !first && s->g->takes && takes_both(s);
+    bool second = !fails && branches_look_into(s, "else_branch", &no, &sum, &most);
     bool good = (first || second) && add_scratch(s, most, &sum) && first && second;
     if (good)
-        count(s, &yes, &no);
-    good = good && give(s, &yes, &no);
+        branches_count(s, &yes, &no);
+    good = good && branches_give(s, &yes, &no);
     graph_clear(&yes);
     graph_clear(&no);
     return good;

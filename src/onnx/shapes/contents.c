@@ -118,7 +118,7 @@ static uint32_t list_of(int32_t type)
     }
 }
 
-static void read_list(graph_value *value, const onnx_field *field, uint64_t *at)
+static void shapes_contents_read_list(graph_value *value, const onnx_field *field, uint64_t *at)
 {
     size_t each = field->number == F32S ? 4 : field->number == F64S ? 8 : 0;
     onnx_wire wire;
@@ -155,7 +155,7 @@ void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, siz
     onnx_wire_open(&wire, proto, size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == list_of(value->type))
-            read_list(value, &field, &at);
+            shapes_contents_read_list(value, &field, &at);
 }
 
 const graph_number *graph_contents(graph *g, uint32_t id)

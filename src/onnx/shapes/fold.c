@@ -200,7 +200,7 @@ static const char *const names[] = {
 };
 
 /* -1: none of them. */
-static int operation_of(const graph_node *node)
+static int fold_operation_of(const graph_node *node)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (i != TWO && onnx_text_is(node->op, names[i]))
@@ -210,7 +210,7 @@ static int operation_of(const graph_node *node)
 
 static bool fold_is_each(const graph_node *node)
 {
-    return operation_of(node) >= 0;
+    return fold_operation_of(node) >= 0;
 }
 
 /* Two numbers ------------------------------------------------------------------------------------------------------ */
@@ -230,7 +230,7 @@ static int64_t whole_rest(int64_t a, int64_t b, bool fmod_like)
     return rest != 0 && !fmod_like && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-static bool whole(operation op, bool fmod_like, int64_t a, int64_t b, int64_t *out)
+static bool fold_whole(operation op, bool fmod_like, int64_t a, int64_t b, int64_t *out)
 {
     switch (op) {
     case ADD:
@@ -262,7 +262,7 @@ static bool whole(operation op, bool fmod_like, int64_t a, int64_t b, int64_t *o
     }
 }
 
-static bool real(operation op, double a, double b, double *out)
+static bool fold_real(operation op, double a, double b, double *out)
 {
     switch (op) {
     case ADD:
@@ -334,8 +334,8 @@ static bool pair(step *s, operation op, graph_number a, graph_number b, graph_nu
         return true;
     }
     if (!is_real)
-        return whole(op, fmod_like, a.i, b.i, &out->i);
-    bool good = real(op, a.f, b.f, &value);
+        return fold_whole(op, fmod_like, a.i, b.i, &out->i);
+    bool good = fold_real(op, a.f, b.f, &value);
     *out = stored(type, value);
     return good;
 }
@@ -359,7 +359,7 @@ static bool fold_pairs(step *s, operation op)
 
 /* One number ------------------------------------------------------------------------------------------------------- */
 
-static bool one(operation op, int32_t type, graph_number a, graph_number *out)
+static bool fold_one(operation op, int32_t type, graph_number a, graph_number *out)
 {
     double value = 0;
     bool is_real = graph_real(type);
@@ -396,7 +396,7 @@ static bool one(operation op, int32_t type, graph_number a, graph_number *out)
 
 static bool fold_each(step *s)
 {
-    operation op = (operation)operation_of(s->node);
+    operation op = (operation)fold_operation_of(s->node);
     if (op < TWO)
         return fold_pairs(s, op);
     const graph_number *in = step_contents(s, 0);
@@ -405,7 +405,7 @@ static bool fold_each(step *s)
         return false;
     const graph_value *value = step_out(s, 0);
     for (uint64_t i = 0; i < value->elements; i++)
-        if (!one(op, value->type, in[i], &out[i]))
+        if (!fold_one(op, value->type, in[i], &out[i]))
             return false;
     return true;
 }
@@ -480,7 +480,7 @@ static bool fold_clip(step *s)
 /* Known numbers picked, cut, put together and summed up ------------------------------------------------------------ */
 
 /* Copies by a walk whose strides and start have been set. */
-static void copy(const graph_value *value, fold_walk *w, const graph_number *in, graph_number *out)
+static void shapes_fold_copy(const graph_value *value, fold_walk *w, const graph_number *in, graph_number *out)
 {
     w->shape = value->shape;
     for (uint64_t i = 0; i < value->elements; i++, fold_next(w))
@@ -523,7 +523,7 @@ static bool fold_slice(step *s)
         w.at += strides[i] * slices.begin[i];
         w.strides[i] = slices.count[i] > 1 ? strides[i] * slices.by[i] : 0;
     }
-    copy(step_out(s, 0), &w, in, out);
+    shapes_fold_copy(step_out(s, 0), &w, in, out);
     return true;
 }
 
@@ -564,7 +564,7 @@ static bool fold_split(step *s)
             return false;
         w = (fold_walk){.at = begin * strides[axis]};
         memcpy(w.strides, strides, sizeof strides);
-        copy(step_out(s, i), &w, in, out);
+        shapes_fold_copy(step_out(s, i), &w, in, out);
         begin += step_out(s, i)->shape.dims[axis];
     }
     return true;
@@ -586,7 +586,7 @@ static bool fold_transpose(step *s)
             return false;
         w.strides[i] = strides[from];
     }
-    copy(step_out(s, 0), &w, in, out);
+    shapes_fold_copy(step_out(s, 0), &w, in, out);
     return true;
 }
 
@@ -597,7 +597,7 @@ static bool fold_expand(step *s)
     if (!out)
         return false;
     fold_walk w = fold_broadcast(&step_out(s, 0)->shape, &step_in(s, 0)->shape);
-    copy(step_out(s, 0), &w, in, out);
+    shapes_fold_copy(step_out(s, 0), &w, in, out);
     return true;
 }
 
@@ -622,7 +622,7 @@ static bool fold_tile(step *s)
 
 /* Reductions ------------------------------------------------------------------------------------------------------- */
 
-static void reduce(const graph_node *node, bool is_real, graph_number more, bool first, graph_number *sum)
+static void shapes_fold_reduce(const graph_node *node, bool is_real, graph_number more, bool first, graph_number *sum)
 {
     char kind = node->op.text[sizeof "Reduce" - 1]; /* Sum, Prod, Max, Min */
     bool least = kind == 'M' && node->op.text[sizeof "Reduce"] == 'i';
@@ -655,7 +655,7 @@ static bool fold_reduce(step *s)
         stride *= gone[i] ? 1 : x->shape.dims[i];
     }
     for (uint64_t i = 0; i < x->elements; i++, fold_next(&w)) {
-        reduce(s->node, graph_real(x->type), in[i], !begun[w.at], &out[w.at]);
+        shapes_fold_reduce(s->node, graph_real(x->type), in[i], !begun[w.at], &out[w.at]);
         begun[w.at] = true;
     }
     return true;
@@ -702,7 +702,7 @@ static const struct entry {
     {"NonZero", fold_nonzero},
 };
 
-static graph_folder *folder_of(const graph_node *node)
+static graph_folder *fold_folder_of(const graph_node *node)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (onnx_text_is(node->op, table[i].op))
@@ -710,7 +710,7 @@ static graph_folder *folder_of(const graph_node *node)
     return fold_is_each(node) ? fold_each : NULL;
 }
 
-static void forget(graph_value *value)
+static void fold_forget(graph_value *value)
 {
     free(value->data);
     value->data = NULL;
@@ -719,12 +719,12 @@ static void forget(graph_value *value)
 
 void graph_fold(step *s)
 {
-    graph_folder *fold = folder_of(s->node);
+    graph_folder *fold = fold_folder_of(s->node);
     bool good = fold && fold(s);
     for (uint32_t i = 0; i < s->node->output_count; i++) {
         graph_value *value = step_out(s, i);
         if (value && !good)
-            forget(value);
+            fold_forget(value);
         good &= !value || value->data || value->proto;
     }
     s->node->folded = good;

@@ -172,7 +172,7 @@ static bool closed(const graph_shape *shape)
 }
 
 /* What the user says of the value; NULL: nothing. */
-static const graph_shape *told(const graph *g, graph_value *value)
+static const graph_shape *shapes_infer_told(const graph *g, graph_value *value)
 {
     for (size_t i = 0; i < g->given->shape_count; i++) {
         graph_given *given = &g->given->shapes[i];
@@ -241,7 +241,7 @@ static weir_status refuse_open(const graph *g, const graph_value *first)
 }
 
 /* Takes the shape that is said, unless it is open. */
-static bool take(graph *g, graph_value *value, const graph_shape *shape)
+static bool shapes_infer_take(graph *g, graph_value *value, const graph_shape *shape)
 {
     graph_node nobody = {.outputs = &(uint32_t){(uint32_t)(value - g->values)}, .output_count = 1};
     step s = {.g = g, .node = &nobody};
@@ -258,11 +258,13 @@ static weir_status shape_inputs(graph *g)
         if (onnx_type_bits(value->type) == 0)
             return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: input \"%.*s\" is no tensor of numbers", g->file->name,
                              ONNX_SHOW(value->name));
-        const graph_shape *user = told(g, value), *said = user ? user : value->declared ? &value->said : NULL;
+        const graph_shape *user = shapes_infer_told(g, value), *said = user              ? user
+                                                                       : value->declared ? &value->said
+                                                                                         : NULL;
         if (said && closed(said) && !graph_addressable(said))
             return weir_fail(WEIR_ERR_INVALID, "%s: input \"%.*s\" has dimensions beyond what can be addressed",
                              g->file->name, ONNX_SHOW(value->name));
-        if (!take(g, value, said) && !open)
+        if (!shapes_infer_take(g, value, said) && !open)
             open = value;
     }
     return open ? refuse_open(g, open) : WEIR_OK;
@@ -282,7 +284,7 @@ static weir_status WEIR_PRINTF(4, 5)
                      ONNX_SHOW(node->name), ONNX_SHOW(node->op), text);
 }
 
-static weir_status check_inputs(const graph *g, const graph_node *node)
+static weir_status shapes_infer_check_inputs(const graph *g, const graph_node *node)
 {
     for (uint32_t i = 0; i < node->input_count; i++) {
         const graph_value *value = node->inputs[i] == GRAPH_NONE ? NULL : &g->values[node->inputs[i]];
@@ -293,7 +295,7 @@ static weir_status check_inputs(const graph *g, const graph_node *node)
     return WEIR_OK;
 }
 
-static weir_status refuse_unknown(const graph *g, const step *s, const graph_value *value)
+static weir_status shapes_infer_refuse_unknown(const graph *g, const step *s, const graph_value *value)
 {
     return refuse(g, s->node, WEIR_ERR_INVALID,
                   "no shape for its output \"%.*s\": %s; give --shape %.*s=NxN…%s, or have the shapes written into "
@@ -302,7 +304,7 @@ static weir_status refuse_unknown(const graph *g, const step *s, const graph_val
 }
 
 /* What is said of an output has to be as many elements, of the same type, as its operator says. */
-static weir_status check_kept(const graph *g, const step *s, const graph_value *value)
+static weir_status shapes_infer_check_kept(const graph *g, const step *s, const graph_value *value)
 {
     char from[GRAPH_SHAPE_TEXT], to[GRAPH_SHAPE_TEXT];
     const graph_value *x = step_in(s, 0);
@@ -325,15 +327,16 @@ static weir_status take_what_is_said(graph *g, step *s)
         bool keeps = s->keeps && i == 0;
         if (keeps && !value->type)
             value->type = step_in(s, 0)->type;
-        if (!take(g, value, told(g, value)) && !take(g, value, value->declared ? &value->said : NULL))
-            return refuse_unknown(g, s, value);
-        status = keeps ? check_kept(g, s, value) : WEIR_OK;
+        if (!shapes_infer_take(g, value, shapes_infer_told(g, value)) &&
+            !shapes_infer_take(g, value, value->declared ? &value->said : NULL))
+            return shapes_infer_refuse_unknown(g, s, value);
+        status = keeps ? shapes_infer_check_kept(g, s, value) : WEIR_OK;
     }
     return status;
 }
 
 /* Does the file say something else of the value than its operator? What the operator says is what will happen. */
-static void compare(graph *g, uint32_t id)
+static void shapes_infer_compare(graph *g, uint32_t id)
 {
     const graph_value *value = &g->values[id];
     bool other = value->declared && value->said.rank != value->shape.rank;
@@ -344,7 +347,7 @@ static void compare(graph *g, uint32_t id)
 }
 
 /* Is it the same in every run? Weights that are unpacked on the way are not: nobody wants to keep them so. */
-static bool is_constant(const graph *g, const graph_node *node)
+static bool shapes_infer_is_constant(const graph *g, const graph_node *node)
 {
     static const char *const never[] = {"DequantizeLinear",  "RandomNormal", "RandomNormalLike", "RandomUniform",
                                         "RandomUniformLike", "Bernoulli",    "Multinomial",      "If"};
@@ -359,7 +362,7 @@ static bool is_constant(const graph *g, const graph_node *node)
 
 static void mark_constant(graph *g, graph_node *node)
 {
-    if (!is_constant(g, node))
+    if (!shapes_infer_is_constant(g, node))
         return;
     node->folded = true;
     for (uint32_t i = 0; i < node->output_count; i++)
@@ -382,7 +385,7 @@ static bool no_rule(step *s)
 static weir_status infer_node(graph *g, graph_node *node)
 {
     step s = {.g = g, .node = node};
-    weir_status status = check_inputs(g, node);
+    weir_status status = shapes_infer_check_inputs(g, node);
     if (status != WEIR_OK)
         return status;
     graph_rule *rule = graph_rule_of(node);
@@ -395,7 +398,7 @@ static weir_status infer_node(graph *g, graph_node *node)
     status = take_what_is_said(g, &s);
     for (uint32_t i = 0; status == WEIR_OK && i < node->output_count; i++)
         if (node->outputs[i] != GRAPH_NONE)
-            compare(g, node->outputs[i]);
+            shapes_infer_compare(g, node->outputs[i]);
     if (status == WEIR_OK && good)
         graph_fold(&s);
     if (status == WEIR_OK && rule) /* of an unknown operator nothing is known */

@@ -29,13 +29,13 @@ typedef struct maker {
     const uint32_t *nodes; /* in their order; NULL: as in the file */
 } maker;
 
-static uint32_t node_at(const maker *m, uint32_t place)
+static uint32_t shapes_memory_node_at(const maker *m, uint32_t place)
 {
     return m->nodes ? m->nodes[place] : place;
 }
 
 /* An operator that has no rule here may share its name with one of them, in another domain, and nothing else. */
-static bool among(const graph_node *node, const char *const *names, size_t count)
+static bool shapes_memory_among(const graph_node *node, const char *const *names, size_t count)
 {
     for (size_t i = 0; node->known && i < count; i++)
         if (onnx_text_is(node->op, names[i]))
@@ -43,10 +43,10 @@ static bool among(const graph_node *node, const char *const *names, size_t count
     return false;
 }
 
-#define AMONG(node, names) among(node, names, sizeof(names) / sizeof *(names))
+#define AMONG(node, names) shapes_memory_among(node, names, sizeof(names) / sizeof *(names))
 
 /* Is the first output the first input's very bytes? Dropout is meant as it runs, not as it trains. */
-static bool is_view(const graph *g, const graph_node *node)
+static bool shapes_memory_is_view(const graph *g, const graph_node *node)
 {
     static const char *const views[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"};
     static const char *const casts[] = {"Cast", "CastLike"};
@@ -145,14 +145,14 @@ static const char *const in_place_names[] = {
     "QuantizeLinear",
 };
 
-static bool is_in_place(const graph_node *node)
+static bool shapes_memory_is_in_place(const graph_node *node)
 {
     return AMONG(node, in_place_names);
 }
 
 /* Lives ------------------------------------------------------------------------------------------------------------ */
 
-static void use(maker *m, uint32_t id, uint64_t step)
+static void shapes_memory_use(maker *m, uint32_t id, uint64_t step)
 {
     life *l = &m->lives[id];
     l->read = true;
@@ -163,50 +163,50 @@ static void use(maker *m, uint32_t id, uint64_t step)
     root->root_end = l->end > root->root_end ? l->end : root->root_end;
 }
 
-static void begin(maker *m, uint32_t id, uint64_t step, uint32_t root)
+static void shapes_memory_begin(maker *m, uint32_t id, uint64_t step, uint32_t root)
 {
     m->lives[id].begin = step;
     m->lives[id].root = root;
-    use(m, id, step);
+    shapes_memory_use(m, id, step);
     m->lives[id].read = false;
 }
 
 /* A view takes no step: it is there as soon as what it looks at. */
-static void look(maker *m, const graph_node *node)
+static void shapes_memory_look(maker *m, const graph_node *node)
 {
     const life *in = &m->lives[node->inputs[0]];
     uint32_t id = node->outputs[0];
     m->lives[id].outside = in->outside;
     m->lives[node->inputs[0]].read = true; /* or a weight that is only looked at would not count */
-    begin(m, id, in->begin, in->root);
+    shapes_memory_begin(m, id, in->begin, in->root);
 }
 
 static void run_node(maker *m, uint32_t number)
 {
     const graph_node *node = &m->g->nodes[number];
     uint64_t step = m->out->steps;
-    if (is_view(m->g, node)) {
-        look(m, node);
+    if (shapes_memory_is_view(m->g, node)) {
+        shapes_memory_look(m, node);
         return;
     }
     for (uint32_t i = 0; i < node->input_count; i++)
         if (node->inputs[i] != GRAPH_NONE)
-            use(m, node->inputs[i], step);
+            shapes_memory_use(m, node->inputs[i], step);
     for (uint32_t i = 0; i < node->captured_count; i++)
-        use(m, node->captured[i], step);
+        shapes_memory_use(m, node->captured[i], step);
     for (uint32_t i = 0; i < node->output_count; i++) {
         uint32_t id = node->outputs[i];
         if (id == GRAPH_NONE)
             continue;
-        begin(m, id, step, id);
+        shapes_memory_begin(m, id, step, id);
     }
     if (node->branches.scratch != GRAPH_NONE)
-        begin(m, node->branches.scratch, step, node->branches.scratch);
+        shapes_memory_begin(m, node->branches.scratch, step, node->branches.scratch);
     m->out->order[m->out->steps++] = number;
 }
 
 /* Weights are unpacked where they are read: it depends on nothing, and what it makes is several times as large. */
-static bool waits(const maker *m, const graph_node *node)
+static bool shapes_memory_waits(const maker *m, const graph_node *node)
 {
     static const char *const names[] = {"DequantizeLinear"};
     if (!AMONG(node, names) || node->folded)
@@ -224,7 +224,7 @@ static void run_waiting(maker *m, const graph_node *node)
         uint32_t id = i < node->input_count ? node->inputs[i] : node->captured[i - node->input_count];
         uint32_t made_by = id == GRAPH_NONE ? GRAPH_NONE : m->g->values[id].maker;
         if (made_by != GRAPH_NONE && m->lives[id].end == 0 && !m->g->nodes[made_by].folded &&
-            waits(m, &m->g->nodes[made_by]))
+            shapes_memory_waits(m, &m->g->nodes[made_by]))
             run_node(m, made_by);
     }
 }
@@ -234,7 +234,7 @@ static void run_rest(maker *m)
 {
     for (uint32_t i = 0; i < m->g->node_count; i++) {
         const graph_node *node = &m->g->nodes[i];
-        if (waits(m, node) && node->outputs[0] != GRAPH_NONE && m->lives[node->outputs[0]].end == 0)
+        if (shapes_memory_waits(m, node) && node->outputs[0] != GRAPH_NONE && m->lives[node->outputs[0]].end == 0)
             run_node(m, i);
     }
 }
@@ -247,9 +247,9 @@ static void keep_outputs(maker *m)
         life *l = &m->lives[m->g->outputs[i]];
         if (l->outside) {
             l->outside = false;
-            begin(m, m->g->outputs[i], last, m->g->outputs[i]);
+            shapes_memory_begin(m, m->g->outputs[i], last, m->g->outputs[i]);
         }
-        use(m, m->g->outputs[i], last);
+        shapes_memory_use(m, m->g->outputs[i], last);
         m->lives[l->root].kept = true;
     }
 }
@@ -275,13 +275,13 @@ static void live(maker *m)
         m->lives[i].outside =
             value->weight || value->around || (value->maker != GRAPH_NONE && g->nodes[value->maker].folded);
         if (value->input)
-            begin(m, i, 0, i);
+            shapes_memory_begin(m, i, 0, i);
     }
     for (uint32_t i = 0; i < g->node_count; i++) {
-        uint32_t number = node_at(m, i);
+        uint32_t number = shapes_memory_node_at(m, i);
         if (g->nodes[number].folded) {
             m->out->folded++;
-        } else if (!waits(m, &g->nodes[number])) {
+        } else if (!shapes_memory_waits(m, &g->nodes[number])) {
             run_waiting(m, &g->nodes[number]);
             run_node(m, number);
         }
@@ -300,7 +300,7 @@ static uint32_t written_over(const maker *m, uint32_t id)
 {
     const graph_value *value = &m->g->values[id];
     const graph_node *node = value->maker == GRAPH_NONE ? NULL : &m->g->nodes[value->maker];
-    if (!m->in_place || !node || node->outputs[0] != id || node->folded || !is_in_place(node))
+    if (!m->in_place || !node || node->outputs[0] != id || node->folded || !shapes_memory_is_in_place(node))
         return GRAPH_NONE;
     for (uint32_t i = 0; i < node->input_count; i++) {
         uint32_t in = node->inputs[i];
@@ -314,7 +314,7 @@ static uint32_t written_over(const maker *m, uint32_t id)
     return GRAPH_NONE;
 }
 
-static weir_status add(maker *m, uint32_t id)
+static weir_status shapes_memory_add(maker *m, uint32_t id)
 {
     life *l = &m->lives[id];
     const graph_value *value = &m->g->values[id];
@@ -342,19 +342,19 @@ static weir_status add(maker *m, uint32_t id)
 }
 
 /* In the order of their making, so that whatever is shared was added before. */
-static weir_status add_all(maker *m)
+static weir_status shapes_memory_add_all(maker *m)
 {
     const graph *g = m->g;
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; status == WEIR_OK && i < g->value_count; i++)
         if (g->values[i].maker == GRAPH_NONE && m->lives[i].end > 0)
-            status = add(m, i);
+            status = shapes_memory_add(m, i);
     for (uint32_t i = 0; status == WEIR_OK && i < g->node_count; i++) {
-        const graph_node *node = &g->nodes[node_at(m, i)];
+        const graph_node *node = &g->nodes[shapes_memory_node_at(m, i)];
         for (uint32_t k = 0; status == WEIR_OK && k <= node->output_count; k++) {
             uint32_t id = k < node->output_count ? node->outputs[k] : node->branches.scratch;
             if (id != GRAPH_NONE && m->lives[id].end > 0)
-                status = add(m, id);
+                status = shapes_memory_add(m, id);
         }
     }
     if (status != WEIR_OK || m->out->steps == 0) /* where nothing runs, there is one step in which all is there */
@@ -391,7 +391,7 @@ weir_status graph_memory_make(const graph *g, bool in_place, const uint32_t *ord
                              : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its buffers", g->file->name);
     if (status == WEIR_OK) {
         live(&m);
-        status = add_all(&m);
+        status = shapes_memory_add_all(&m);
         count_weights(&m);
     }
     free(m.lives);

@@ -15,7 +15,7 @@ static size_t first_slot(const graph_names *names, onnx_text name)
     return (size_t)wi_hash_words(name.text, name.size) & (names->capacity - 1);
 }
 
-static void put(const graph *g, const graph_names *names, uint32_t value)
+static void read_put(const graph *g, const graph_names *names, uint32_t value)
 {
     size_t i = first_slot(names, g->values[value].name);
     while (names->slots[i])
@@ -24,7 +24,7 @@ static void put(const graph *g, const graph_names *names, uint32_t value)
 }
 
 /* Twice the room for all values that have a name so far. */
-static bool grow(graph *g)
+static bool read_grow(graph *g)
 {
     graph_names wider = {.capacity = g->names.capacity ? 2 * g->names.capacity : 512};
     wider.slots = calloc(wider.capacity, sizeof *wider.slots);
@@ -32,7 +32,7 @@ static bool grow(graph *g)
         return false;
     for (size_t i = 0; i < g->names.capacity; i++)
         if (g->names.slots[i])
-            put(g, &wider, g->names.slots[i] - 1);
+            read_put(g, &wider, g->names.slots[i] - 1);
     free(g->names.slots);
     g->names = wider;
     return true;
@@ -40,9 +40,9 @@ static bool grow(graph *g)
 
 static bool graph_names_put(graph *g, uint32_t value)
 {
-    if (2 * (size_t)value >= g->names.capacity && !grow(g))
+    if (2 * (size_t)value >= g->names.capacity && !read_grow(g))
         return false;
-    put(g, &g->names, value);
+    read_put(g, &g->names, value);
     return true;
 }
 
@@ -91,7 +91,7 @@ enum {
     TENSOR_NAME = 8
 };
 
-static onnx_text text_of(const onnx_field *field)
+static onnx_text read_text_of(const onnx_field *field)
 {
     return (onnx_text){(const char *)field->data, field->size};
 }
@@ -124,7 +124,7 @@ static weir_status value_named(graph *g, onnx_text name, uint32_t *out)
 
 /* Types and shapes ------------------------------------------------------------------------------------------------- */
 
-static int64_t read_dimension(graph *g, const onnx_field *dim)
+static int64_t shapes_read_dimension(graph *g, const onnx_field *dim)
 {
     int64_t extent = -1;
     onnx_wire wire;
@@ -133,7 +133,7 @@ static int64_t read_dimension(graph *g, const onnx_field *dim)
         if (field.number == DIM_VALUE && field.value <= INT64_MAX)
             extent = (int64_t)field.value;
         for (size_t i = 0; field.number == DIM_NAME && i < g->given->dim_count; i++)
-            if (onnx_text_is(text_of(&field), g->given->dims[i].name)) {
+            if (onnx_text_is(read_text_of(&field), g->given->dims[i].name)) {
                 extent = g->given->dims[i].size;
                 g->given->dims[i].used = true;
             }
@@ -141,7 +141,7 @@ static int64_t read_dimension(graph *g, const onnx_field *dim)
     return extent;
 }
 
-static bool read_shape(graph *g, const onnx_field *shape, graph_value *value)
+static bool shapes_read_shape(graph *g, const onnx_field *shape, graph_value *value)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, shape->data, shape->size);
@@ -152,13 +152,13 @@ static bool read_shape(graph *g, const onnx_field *shape, graph_value *value)
             continue;
         if (value->said.rank == GRAPH_MAX_RANK)
             return false;
-        value->said.dims[value->said.rank++] = read_dimension(g, &field);
+        value->said.dims[value->said.rank++] = shapes_read_dimension(g, &field);
     }
     return true;
 }
 
 /* False: more dimensions than can be. */
-static bool read_type(graph *g, const onnx_field *type, graph_value *value)
+static bool shapes_read_type(graph *g, const onnx_field *type, graph_value *value)
 {
     onnx_wire outer, wire;
     onnx_wire_open(&outer, type->data, type->size);
@@ -169,32 +169,32 @@ static bool read_type(graph *g, const onnx_field *type, graph_value *value)
         for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
             if (field.number == TENSOR_ELEMENT && field.value < ONNX_TYPE_COUNT)
                 value->type = (int32_t)field.value;
-            else if (field.number == TENSOR_SHAPE && !read_shape(g, &field, value))
+            else if (field.number == TENSOR_SHAPE && !shapes_read_shape(g, &field, value))
                 return false;
         }
     }
     return true;
 }
 
-static onnx_text text_in(const onnx_field *message, uint32_t number)
+static onnx_text read_text_in(const onnx_field *message, uint32_t number)
 {
     onnx_text text = {0};
     onnx_wire wire;
     onnx_wire_open(&wire, message->data, message->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == number)
-            text = text_of(&field);
+            text = read_text_of(&field);
     return text;
 }
 
-static weir_status read_value(graph *g, const onnx_field *info)
+static weir_status shapes_read_value(graph *g, const onnx_field *info)
 {
     uint32_t id;
-    weir_status status = value_named(g, text_in(info, VALUE_NAME), &id);
+    weir_status status = value_named(g, read_text_in(info, VALUE_NAME), &id);
     if (status != WEIR_OK)
         return status;
     graph_value *value = &g->values[id];
-    value->info = text_of(info);
+    value->info = read_text_of(info);
     value->input |= info->number == GRAPH_INPUT;
     if (info->number == GRAPH_OUTPUT) {
         value->output = true;
@@ -203,7 +203,7 @@ static weir_status read_value(graph *g, const onnx_field *info)
     onnx_wire wire;
     onnx_wire_open(&wire, info->data, info->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
-        if (field.number == VALUE_TYPE && !read_type(g, &field, value))
+        if (field.number == VALUE_TYPE && !shapes_read_type(g, &field, value))
             return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: \"%.*s\" has more than %d dimensions", g->file->name,
                              graph_offset(g, info->begin), ONNX_SHOW(value->name), GRAPH_MAX_RANK);
     return WEIR_OK;
@@ -288,38 +288,38 @@ static weir_status read_sparse(graph *g, const onnx_field *proto)
 /* Names of dimensions ---------------------------------------------------------------------------------------------- */
 
 /* The one field of that number inside a message. */
-static onnx_text inside(onnx_text message, uint32_t number)
+static onnx_text shapes_read_inside(onnx_text message, uint32_t number)
 {
     onnx_field field = {.data = (const uint8_t *)message.text, .size = message.size};
-    return text_in(&field, number);
+    return read_text_in(&field, number);
 }
 
-static onnx_text shape_of(onnx_text info)
+static onnx_text read_shape_of(onnx_text info)
 {
-    return inside(inside(inside(info, VALUE_TYPE), TYPE_TENSOR), TENSOR_SHAPE);
+    return shapes_read_inside(shapes_read_inside(shapes_read_inside(info, VALUE_TYPE), TYPE_TENSOR), TENSOR_SHAPE);
 }
 
 uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK])
 {
     uint32_t count = 0, at = 0;
-    onnx_text shape = shape_of(value->info);
+    onnx_text shape = read_shape_of(value->info);
     onnx_wire wire;
     onnx_wire_open(&wire, (const uint8_t *)shape.text, shape.size);
     for (onnx_field dim; at < value->said.rank && onnx_wire_next(&wire, &dim) == 1;)
         if (dim.number == SHAPE_DIM && value->said.dims[at++] < 0)
-            names[count++] = text_in(&dim, DIM_NAME);
+            names[count++] = read_text_in(&dim, DIM_NAME);
     return count;
 }
 
 uint32_t graph_said_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK], bool numbers[GRAPH_MAX_RANK])
 {
     uint32_t count = 0;
-    onnx_text shape = shape_of(value->info);
+    onnx_text shape = read_shape_of(value->info);
     onnx_wire wire;
     onnx_wire_open(&wire, (const uint8_t *)shape.text, shape.size);
     for (onnx_field dim; count < GRAPH_MAX_RANK && onnx_wire_next(&wire, &dim) == 1;)
         if (dim.number == SHAPE_DIM) {
-            names[count] = text_in(&dim, DIM_NAME);
+            names[count] = read_text_in(&dim, DIM_NAME);
             numbers[count] = false;
             onnx_wire inner;
             onnx_wire_open(&inner, dim.data, dim.size);
@@ -331,7 +331,7 @@ uint32_t graph_said_names(const graph_value *value, onnx_text names[GRAPH_MAX_RA
 }
 
 /* Is the word in the text, and not as the begin of a longer one? */
-static bool has_word(const char *text, const char *word)
+static bool read_has_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
     for (const char *at = text; (at = strstr(at, word)) != NULL; at += length)
@@ -345,14 +345,14 @@ size_t graph_dim_names(const graph *g, char *text, size_t capacity)
     size_t count = 0, used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < g->value_count; i++) {
-        onnx_text shape = shape_of(g->values[i].info);
+        onnx_text shape = read_shape_of(g->values[i].info);
         onnx_wire wire;
         onnx_wire_open(&wire, (const uint8_t *)shape.text, g->values[i].input ? shape.size : 0);
         for (onnx_field dim; onnx_wire_next(&wire, &dim) == 1;) {
             char word[100];
-            onnx_text name = text_in(&dim, DIM_NAME);
+            onnx_text name = read_text_in(&dim, DIM_NAME);
             int n = snprintf(word, sizeof word, ", %.*s", ONNX_SHOW(name));
-            if (name.size == 0 || has_word(text, word) || used + (size_t)n >= capacity)
+            if (name.size == 0 || read_has_word(text, word) || used + (size_t)n >= capacity)
                 continue;
             memcpy(text + used, word, (size_t)n + 1);
             used += (size_t)n;
@@ -378,7 +378,7 @@ weir_status graph_id_add(graph *g, uint32_t id)
     return WEIR_OK;
 }
 
-static weir_status read_input(graph *g, onnx_text name)
+static weir_status shapes_read_input(graph *g, onnx_text name)
 {
     uint32_t id = GRAPH_NONE;
     weir_status status = name.size == 0 ? WEIR_OK : value_named(g, name, &id);
@@ -388,7 +388,7 @@ static weir_status read_input(graph *g, onnx_text name)
 /* A value has one maker: onnx_check saw to that. */
 static weir_status read_output(graph *g, onnx_text name, uint32_t node)
 {
-    weir_status status = read_input(g, name);
+    weir_status status = shapes_read_input(g, name);
     if (status == WEIR_OK && g->ids[g->id_count - 1] != GRAPH_NONE)
         g->values[g->ids[g->id_count - 1]].maker = node;
     return status;
@@ -407,7 +407,7 @@ static weir_status read_bodies(graph *g, graph_node *node)
 }
 
 /* Where its values stand is known when all nodes have been read. */
-static weir_status read_node(graph *g, const onnx_field *proto)
+static weir_status shapes_read_node(graph *g, const onnx_field *proto)
 {
     graph_node *node = &g->nodes[g->node_count];
     weir_status status = WEIR_OK;
@@ -416,14 +416,14 @@ static weir_status read_node(graph *g, const onnx_field *proto)
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == NODE_INPUT) {
-            status = read_input(g, text_of(&field));
+            status = shapes_read_input(g, read_text_of(&field));
             node->input_count++;
         } else if (field.number == NODE_NAME) {
-            node->name = text_of(&field);
+            node->name = read_text_of(&field);
         } else if (field.number == NODE_OP) {
-            node->op = text_of(&field);
+            node->op = read_text_of(&field);
         } else if (field.number == NODE_DOMAIN) {
-            node->domain = text_of(&field);
+            node->domain = read_text_of(&field);
         }
     }
     if (status == WEIR_OK && !g->file->plain)
@@ -431,7 +431,7 @@ static weir_status read_node(graph *g, const onnx_field *proto)
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_OUTPUT) {
-            status = read_output(g, text_of(&field), (uint32_t)g->node_count);
+            status = read_output(g, read_text_of(&field), (uint32_t)g->node_count);
             node->output_count++;
         }
     g->node_count++;
@@ -458,7 +458,7 @@ typedef struct tally {
     size_t nodes, outputs;
 } tally;
 
-static void count(const onnx_field *proto, tally *sum)
+static void shapes_read_count(const onnx_field *proto, tally *sum)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, proto->data, proto->size);
@@ -468,7 +468,7 @@ static void count(const onnx_field *proto, tally *sum)
     }
 }
 
-static weir_status make_room(graph *g, const tally *sum)
+static weir_status read_make_room(graph *g, const tally *sum)
 {
     g->nodes = calloc(sum->nodes + 1, sizeof *g->nodes);
     g->outputs = calloc(sum->outputs + 1, sizeof *g->outputs);
@@ -478,16 +478,16 @@ static weir_status make_room(graph *g, const tally *sum)
 }
 
 /* Values first, as nodes only name them. */
-static weir_status read_graph(graph *g, const onnx_field *proto)
+static weir_status shapes_read_graph(graph *g, const onnx_field *proto)
 {
     tally sum = {0};
-    count(proto, &sum);
-    weir_status status = make_room(g, &sum);
+    shapes_read_count(proto, &sum);
+    weir_status status = read_make_room(g, &sum);
     onnx_wire wire;
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT || field.number == GRAPH_VALUE)
-            status = read_value(g, &field);
+            status = shapes_read_value(g, &field);
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == GRAPH_WEIGHT)
@@ -497,7 +497,7 @@ static weir_status read_graph(graph *g, const onnx_field *proto)
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == GRAPH_NODE)
-            status = read_node(g, &field);
+            status = shapes_read_node(g, &field);
     if (status == WEIR_OK)
         place_ids(g);
     return status;
@@ -508,8 +508,8 @@ static onnx_text weight_name(const onnx_field *field)
 {
     enum { VALUES = 1 };
     onnx_text none = {0};
-    return field->number == GRAPH_WEIGHT   ? text_in(field, TENSOR_NAME)
-           : field->number == GRAPH_SPARSE ? inside(text_in(field, VALUES), TENSOR_NAME)
+    return field->number == GRAPH_WEIGHT   ? read_text_in(field, TENSOR_NAME)
+           : field->number == GRAPH_SPARSE ? shapes_read_inside(read_text_in(field, VALUES), TENSOR_NAME)
                                            : none;
 }
 
@@ -521,7 +521,7 @@ static weir_status read_inputs(graph *g, const onnx_field *proto)
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
         if (field.number == GRAPH_INPUT)
-            status = read_value(g, &field);
+            status = shapes_read_value(g, &field);
     onnx_wire_open(&wire, proto->data, proto->size);
     for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
         onnx_text name = weight_name(&field);
@@ -532,8 +532,8 @@ static weir_status read_inputs(graph *g, const onnx_field *proto)
     return status;
 }
 
-static weir_status read_file(onnx_file *file, graph_givens *given, graph *out,
-                             weir_status (*read)(graph *g, const onnx_field *proto))
+static weir_status shapes_read_file(onnx_file *file, graph_givens *given, graph *out,
+                                    weir_status (*read)(graph *g, const onnx_field *proto))
 {
     *out = (graph){.file = file, .given = given, .numbers_left = (size_t)1 << 22, .effort = UINT64_C(1) << 20};
     onnx_field proto = {0};
@@ -552,16 +552,16 @@ static weir_status read_file(onnx_file *file, graph_givens *given, graph *out,
 
 weir_status graph_read(onnx_file *file, graph_givens *given, graph *out)
 {
-    return read_file(file, given, out, read_graph);
+    return shapes_read_file(file, given, out, shapes_read_graph);
 }
 
 weir_status graph_read_inputs(onnx_file *file, graph_givens *given, graph *out)
 {
-    return read_file(file, given, out, read_inputs);
+    return shapes_read_file(file, given, out, read_inputs);
 }
 
 /* What nothing in the body makes is a value of the innermost graph around it that has the name. */
-static void capture(graph *g, graph_value *value)
+static void read_capture(graph *g, graph_value *value)
 {
     for (graph *around = g->outer; around; around = around->outer) {
         uint32_t id = graph_find(around, value->name);
@@ -593,11 +593,11 @@ weir_status graph_read_body(graph *outer, onnx_text body, graph *out)
                    .takes = outer->takes,
                    .user = outer->user};
     onnx_field proto = {.data = (const uint8_t *)body.text, .size = body.size};
-    weir_status status = read_graph(out, &proto);
+    weir_status status = shapes_read_graph(out, &proto);
     for (size_t i = 0; status == WEIR_OK && i < out->value_count; i++) {
         graph_value *value = &out->values[i];
         if (value->maker == GRAPH_NONE && !value->weight && !value->input && value->name.size > 0)
-            capture(out, value);
+            read_capture(out, value);
     }
     if (status != WEIR_OK)
         graph_clear(out);

@@ -268,7 +268,7 @@ static const struct entry {
     {"Xor", rule_compare},
 };
 
-static int by_name(const void *key, const void *item)
+static int shapes_rules_by_name(const void *key, const void *item)
 {
     const onnx_text *op = key;
     const char *other = ((const struct entry *)item)->op;
@@ -283,6 +283,6 @@ graph_rule *graph_rule_of(const graph_node *node)
     bool known = node->domain.size == 0 || onnx_text_is(node->domain, "ai.onnx") ||
                  onnx_text_is(node->domain, "ai.onnx.ml") || onnx_text_is(node->domain, "com.microsoft");
     const struct entry *found =
-        known ? bsearch(&node->op, table, sizeof table / sizeof *table, sizeof *table, by_name) : NULL;
+        known ? bsearch(&node->op, table, sizeof table / sizeof *table, sizeof *table, shapes_rules_by_name) : NULL;
     return found ? found->rule : NULL;
 }

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 /* How many rows there are: one vector is one row. */
-static int64_t rows_of(const graph_shape *shape)
+static int64_t rules_learning_rows_of(const graph_shape *shape)
 {
     return shape->rank > 1 ? shape->dims[0] : 1;
 }
@@ -35,7 +35,7 @@ bool rule_classes(step *s)
     if (!step_need(s, 1))
         return false;
     int64_t count = classes_of(s), binary = count == 2 || count == 0 ? 2 : count;
-    return give_classes(s, rows_of(&step_in(s, 0)->shape), binary);
+    return give_classes(s, rules_learning_rows_of(&step_in(s, 0)->shape), binary);
 }
 
 /* One score for each class; of two classes, one for each, or the one that was trained. */
@@ -48,7 +48,7 @@ bool rule_targets(step *s)
     int64_t targets =
         svm ? 1 : graph_int(s->node, onnx_text_is(s->node->op, "LinearRegressor") ? "targets" : "n_targets", 1);
     int32_t type = x->type == ONNX_DOUBLE && onnx_text_is(s->node->op, "TreeEnsemble") ? ONNX_DOUBLE : ONNX_FLOAT;
-    return step_give(s, 0, type, &(graph_shape){2, {rows_of(&x->shape), targets}});
+    return step_give(s, 0, type, &(graph_shape){2, {rules_learning_rows_of(&x->shape), targets}});
 }
 
 bool rule_same_float(step *s)
@@ -99,7 +99,7 @@ bool rule_feature_vector(step *s)
         if (__builtin_add_overflow(width, x->rank ? x->dims[x->rank - 1] : 1, &width))
             return step_wrong(s, "its inputs are too wide");
     }
-    return step_give(s, 0, ONNX_FLOAT, &(graph_shape){2, {rows_of(&step_in(s, 0)->shape), width}});
+    return step_give(s, 0, ONNX_FLOAT, &(graph_shape){2, {rules_learning_rows_of(&step_in(s, 0)->shape), width}});
 }
 
 bool rule_categories(step *s)

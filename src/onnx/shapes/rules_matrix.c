@@ -14,7 +14,7 @@ static bool no_product(step *s, const graph_shape *a, const graph_shape *b)
 }
 
 /* Swaps the last two dimensions. */
-static void turn(graph_shape *shape)
+static void rules_matrix_turn(graph_shape *shape)
 {
     if (shape->rank < 2)
         return;
@@ -24,7 +24,7 @@ static void turn(graph_shape *shape)
 }
 
 /* A vector is a row on the left and a column on the right, and that dimension goes again. */
-static bool multiply(step *s, graph_shape a, graph_shape b, graph_shape *out)
+static bool rules_matrix_multiply(step *s, graph_shape a, graph_shape b, graph_shape *out)
 {
     if (a.rank == 0 || b.rank == 0)
         return no_product(s, &a, &b);
@@ -56,12 +56,12 @@ bool rule_matmul(step *s)
     const graph_value *x = step_in(s, 0);
     graph_shape a = x->shape, b = step_in(s, quantized ? 3 : 1)->shape, shape;
     if (graph_int(s->node, "transA", 0))
-        turn(&a);
+        rules_matrix_turn(&a);
     if (graph_int(s->node, "transB", 0))
-        turn(&b);
+        rules_matrix_turn(&b);
     bool whole = onnx_text_is(s->node->op, "MatMulInteger") || onnx_text_is(s->node->op, "MatMulInteger16");
     int32_t type = quantized ? step_in(s, 7)->type : whole ? ONNX_INT32 : x->type;
-    return multiply(s, a, b, &shape) && step_give(s, 0, type, &shape);
+    return rules_matrix_multiply(s, a, b, &shape) && step_give(s, 0, type, &shape);
 }
 
 bool rule_gemm(step *s)
@@ -72,9 +72,9 @@ bool rule_gemm(step *s)
     if (a.rank != 2 || b.rank != 2)
         return no_product(s, &a, &b);
     if (graph_int(s->node, "transA", 0))
-        turn(&a);
+        rules_matrix_turn(&a);
     if (graph_int(s->node, "transB", 0))
-        turn(&b);
+        rules_matrix_turn(&b);
     if (a.dims[1] != b.dims[0])
         return no_product(s, &a, &b);
     graph_shape shape = {2, {a.dims[0], b.dims[1]}};

@@ -24,7 +24,7 @@ static bool by_rule(step *s, graph_rule *rule, const unsigned *places, unsigned 
     return step_give(s, 0, type, &shape);
 }
 
-static int32_t type_of(const step *s, unsigned input, int32_t otherwise)
+static int32_t rules_quantized_type_of(const step *s, unsigned input, int32_t otherwise)
 {
     const graph_value *value = step_in(s, input);
     return value ? value->type : otherwise;
@@ -35,12 +35,13 @@ bool rule_quantized_product(step *s)
 {
     bool dynamic = onnx_text_is(s->node->op, "DynamicQuantizeMatMul");
     return by_rule(s, rule_matmul, (const unsigned[]){0, 1}, 2,
-                   dynamic ? type_of(s, 0, ONNX_FLOAT) : type_of(s, 2, ONNX_FLOAT));
+                   dynamic ? rules_quantized_type_of(s, 0, ONNX_FLOAT) : rules_quantized_type_of(s, 2, ONNX_FLOAT));
 }
 
 bool rule_quantized_gemm(step *s)
 {
-    return by_rule(s, rule_gemm, (const unsigned[]){0, 3}, 2, step_has(s, 7) ? type_of(s, 8, ONNX_UINT8) : ONNX_FLOAT);
+    return by_rule(s, rule_gemm, (const unsigned[]){0, 3}, 2,
+                   step_has(s, 7) ? rules_quantized_type_of(s, 8, ONNX_UINT8) : ONNX_FLOAT);
 }
 
 bool rule_quantized_pair(step *s)
@@ -108,7 +109,7 @@ bool rule_quantized_attention(step *s)
     int64_t batch = x->shape.dims[0], length = x->shape.dims[1], width = weights->shape.dims[1] / 3;
     int64_t before = past && past->shape.rank == 5 ? past->shape.dims[3] : 0;
     graph_shape present = {5, {2, batch, heads, before + length, width / heads}};
-    int32_t type = type_of(s, 3, ONNX_FLOAT);
+    int32_t type = rules_quantized_type_of(s, 3, ONNX_FLOAT);
     return step_give(s, 0, type, &(graph_shape){3, {batch, length, width}}) && step_give(s, 1, type, &present);
 }
 

@@ -7,7 +7,7 @@
 /* The same elements in another shape or order ---------------------------------------------------------------------- */
 
 /* Fills in the dimension that is to follow from the others. */
-static bool fill_in(step *s, const graph_value *x, graph_shape *shape, int open)
+static bool rules_shape_fill_in(step *s, const graph_value *x, graph_shape *shape, int open)
 {
     char text[GRAPH_SHAPE_TEXT], from[GRAPH_SHAPE_TEXT];
     if (open >= 0) {
@@ -46,7 +46,7 @@ bool rule_reshape(step *s)
             return step_wrong(s, "dimension %d of its new shape is %" PRId64, i, shape.dims[i]);
         }
     }
-    return fill_in(s, x, &shape, open) && step_give(s, 0, x->type, &shape);
+    return rules_shape_fill_in(s, x, &shape, open) && step_give(s, 0, x->type, &shape);
 }
 
 bool rule_flatten(step *s)
@@ -195,7 +195,7 @@ static int64_t clamp(int64_t value, int64_t least, int64_t most)
 }
 
 /* Negative places count from the end; what lies beyond is cut off. */
-static void cut(int64_t extent, int64_t begin, int64_t end, int64_t by, int64_t *first, int64_t *count)
+static void rules_shape_cut(int64_t extent, int64_t begin, int64_t end, int64_t by, int64_t *first, int64_t *count)
 {
     int64_t low = by > 0 ? 0 : -1, high = by > 0 ? extent : extent - 1;
     begin = clamp(begin < 0 ? begin + extent : begin, extent > 0 ? 0 : low, high);
@@ -233,7 +233,7 @@ bool graph_slices_read(step *s, graph_slices *out)
         if (stride == 0)
             return step_wrong(s, "its step %d is 0", i);
         out->by[axis] = stride;
-        cut(shape->dims[axis], begins[i], ends[i], stride, &out->begin[axis], &out->count[axis]);
+        rules_shape_cut(shape->dims[axis], begins[i], ends[i], stride, &out->begin[axis], &out->count[axis]);
     }
     return true;
 }
@@ -260,7 +260,7 @@ bool rule_concat(step *s)
 }
 
 /* The extent of one part of a Split. */
-static int64_t part_of(int64_t whole, uint32_t parts, uint32_t i)
+static int64_t rules_shape_part_of(int64_t whole, uint32_t parts, uint32_t i)
 {
     int64_t each = whole / parts + (whole % parts > 0), begin = each * i;
     return begin >= whole ? 0 : whole - begin < each ? whole - begin : each;
@@ -283,7 +283,7 @@ bool rule_split(step *s)
         return step_wrong(s, "it has %d sizes for %u outputs", count, parts);
     graph_shape shape = x->shape;
     for (uint32_t i = 0; i < parts; i++) {
-        shape.dims[axis] = count >= 0 ? sizes[i] : part_of(x->shape.dims[axis], parts, i);
+        shape.dims[axis] = count >= 0 ? sizes[i] : rules_shape_part_of(x->shape.dims[axis], parts, i);
         if (shape.dims[axis] < 0 || __builtin_add_overflow(sum, shape.dims[axis], &sum) || sum > x->shape.dims[axis])
             return step_wrong(s, "its parts are more than %" PRId64, x->shape.dims[axis]);
         if (!step_give(s, i, x->type, &shape))
@@ -381,7 +381,8 @@ static int read_scales(step *s, double *scales)
     return (int)value->elements;
 }
 
-static bool scale(step *s, const double *scales, int count, const int64_t *axes, int named, graph_shape *shape)
+static bool rules_shape_scale(step *s, const double *scales, int count, const int64_t *axes, int named,
+                              graph_shape *shape)
 {
     if (count != (named < 0 ? (int)shape->rank : named))
         return step_wrong(s, "it has %d scales for %u dimensions", count, shape->rank);
@@ -452,5 +453,6 @@ bool rule_resize(step *s)
     count = read_scales(s, scales);
     if (count == -1)
         return step_wrong(s, "it has neither scales nor sizes");
-    return count >= 0 && scale(s, scales, count, axes, named, &shape) && step_give(s, 0, step_in(s, 0)->type, &shape);
+    return count >= 0 && rules_shape_scale(s, scales, count, axes, named, &shape) &&
+           step_give(s, 0, step_in(s, 0)->type, &shape);
 }

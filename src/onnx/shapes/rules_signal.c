@@ -6,7 +6,7 @@
 static const graph_shape single = {.rank = 0};
 
 /* One whole number, of an input; false, and why, where only a run knows it. */
-static bool number_of(step *s, int input, int64_t *out)
+static bool rules_signal_number_of(step *s, int input, int64_t *out)
 {
     return step_ints(s, NULL, input, out, 1) == 1 || step_unknown(s, "its input %d is known to a run alone", input);
 }
@@ -19,14 +19,15 @@ static bool plain(step *s, const char *what)
 bool rule_window(step *s)
 {
     graph_shape shape = {.rank = 1};
-    return step_need(s, 1) && number_of(s, 0, &shape.dims[0]) &&
+    return step_need(s, 1) && rules_signal_number_of(s, 0, &shape.dims[0]) &&
            step_give(s, 0, (int32_t)graph_int(s->node, "output_datatype", ONNX_FLOAT), &shape);
 }
 
 bool rule_mel_weights(step *s)
 {
     graph_shape shape = {.rank = 2};
-    if (!step_need(s, 5) || !number_of(s, 1, &shape.dims[0]) || !number_of(s, 0, &shape.dims[1]))
+    if (!step_need(s, 5) || !rules_signal_number_of(s, 1, &shape.dims[0]) ||
+        !rules_signal_number_of(s, 0, &shape.dims[1]))
         return false;
     shape.dims[0] = shape.dims[0] / 2 + 1;
     return step_give(s, 0, (int32_t)graph_int(s->node, "output_datatype", ONNX_FLOAT), &shape);
@@ -42,7 +43,7 @@ bool rule_dft(step *s)
     int64_t axis = graph_int(s->node, "axis", 1), length;
     bool inverse = graph_int(s->node, "inverse", 0), half = graph_int(s->node, "onesided", 0);
     uint32_t at;
-    if (step_has(s, 2) && !number_of(s, 2, &axis))
+    if (step_has(s, 2) && !rules_signal_number_of(s, 2, &axis))
         return false;
     if (shape.rank < 2)
         return plain(s, "input");
@@ -51,7 +52,7 @@ bool rule_dft(step *s)
     if (!step_axis(s, axis, shape.rank, &at))
         return false;
     if (step_has(s, 1)) {
-        if (!number_of(s, 1, &length))
+        if (!rules_signal_number_of(s, 1, &length))
             return false;
         shape.dims[at] = length;
     } else if (inverse && half) {
@@ -66,13 +67,13 @@ bool rule_dft(step *s)
 bool rule_stft(step *s)
 {
     int64_t every, length;
-    if (!step_need(s, 2) || !number_of(s, 1, &every))
+    if (!step_need(s, 2) || !rules_signal_number_of(s, 1, &every))
         return false;
     const graph_value *x = step_in(s, 0), *window = step_in(s, 2);
     if (x->shape.rank < 2 || (window && window->shape.rank != 1))
         return plain(s, "signal or window");
     length = window ? window->shape.dims[0] : x->shape.dims[1];
-    if (step_has(s, 3) && !number_of(s, 3, &length))
+    if (step_has(s, 3) && !rules_signal_number_of(s, 3, &length))
         return false;
     if (every < 1 || length < 1 || length > x->shape.dims[1])
         return step_wrong(s, "frames of %" PRId64 " every %" PRId64 " do not fit into %" PRId64, length, every,

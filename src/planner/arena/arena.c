@@ -54,13 +54,13 @@ static weir_plan_details details_of(const weir_plan *plan)
 }
 
 /* What an arena of the plan has at least. */
-static uint64_t arena_of(const weir_plan *plan, weir_kind kind)
+static uint64_t arena_arena_of(const weir_plan *plan, weir_kind kind)
 {
     return details_of(plan).arena_of[kind];
 }
 
 /* What the start of a kind's block must be a multiple of, for all offsets to be what the plan says. */
-static uint64_t alignment_of(const weir_plan *plan, weir_kind kind)
+static uint64_t arena_alignment_of(const weir_plan *plan, weir_kind kind)
 {
     const weir_plan_details details = details_of(plan);
     uint64_t most = wi_max(details.alignment, 1);
@@ -138,8 +138,8 @@ static weir_status take_blocks(weir_arena *arena, const weir_arena_options *o)
         arena_block *block = &arena->blocks[kind];
         uint64_t alignment = WI_UNIT;
         for (uint32_t i = 0; i < arena->bucket_count; i++) {
-            block->planned = wi_max(block->planned, arena_of(arena->buckets[i].plan, (weir_kind)kind));
-            alignment = wi_max(alignment, alignment_of(arena->buckets[i].plan, (weir_kind)kind));
+            block->planned = wi_max(block->planned, arena_arena_of(arena->buckets[i].plan, (weir_kind)kind));
+            alignment = wi_max(alignment, arena_alignment_of(arena->buckets[i].plan, (weir_kind)kind));
         }
         block->bytes = wi_max(block->planned, kind == WEIR_KIND_DEVICE ? o->room : 0);
         if (block->bytes > WI_LONGEST || alignment > 2 * WI_MIB)
@@ -196,7 +196,7 @@ static void free_arena(weir_arena *arena)
     free(arena);
 }
 
-static weir_status fill_in(weir_arena *arena, const weir_arena_options *o)
+static weir_status arena_fill_in(weir_arena *arena, const weir_arena_options *o)
 {
     weir_status status = make_buckets(arena, o->plans, o->plan_count);
     if (status == WEIR_OK)
@@ -211,7 +211,7 @@ static weir_status fill_in(weir_arena *arena, const weir_arena_options *o)
     return status;
 }
 
-static weir_status check(const weir_client *client, const weir_arena_options *o)
+static weir_status arena_check(const weir_client *client, const weir_arena_options *o)
 {
     if (!o->plans && o->plan_count)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_create: %zu plans at NULL", o->plan_count);
@@ -236,7 +236,7 @@ weir_status weir_arena_create(weir_client *client, const weir_arena_options *opt
     if (status != WEIR_OK)
         return status;
     *out = NULL;
-    status = check(client, &o);
+    status = arena_check(client, &o);
     if (status != WEIR_OK)
         return status;
     weir_arena *arena = calloc(1, sizeof *arena);
@@ -248,7 +248,7 @@ weir_status weir_arena_create(weir_client *client, const weir_arena_options *opt
     arena->parameters = o.parameters;
     arena->memory_class = o.memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_ACTIVATIONS : o.memory_class;
     snprintf(arena->tag, sizeof arena->tag, "%s", o.tag && *o.tag ? o.tag : "arena");
-    status = fill_in(arena, &o);
+    status = arena_fill_in(arena, &o);
     if (status == WEIR_OK && o.parameters)
         status = weir_parameters_acquire(o.parameters);
     if (status != WEIR_OK) {
@@ -290,7 +290,7 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
 {
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++) {
         const arena_block *block = &arena->blocks[kind];
-        uint64_t wanted = arena_of(plan, (weir_kind)kind);
+        uint64_t wanted = arena_arena_of(plan, (weir_kind)kind);
         if (wanted == 0)
             continue;
         if (wanted > WI_LONGEST)
@@ -299,7 +299,7 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
         if (!block->block.pointer)
             return weir_fail(WEIR_ERR_INVALID, "%s has no memory of the kind %s; open it with a plan that has",
                              arena->tag, weir_name_of(WEIR_NAMES_KIND, kind));
-        uint64_t alignment = alignment_of(plan, (weir_kind)kind);
+        uint64_t alignment = arena_alignment_of(plan, (weir_kind)kind);
         if ((uintptr_t)block->block.pointer % alignment != 0)
             return weir_fail(WEIR_ERR_INVALID,
                              "%s lies at %p, and the plan wants multiples of %llu; open it with the plan", arena->tag,
@@ -308,7 +308,7 @@ static weir_status suits(const weir_arena *arena, const weir_plan *plan)
     return WEIR_OK;
 }
 
-static weir_status resize(weir_arena *arena, unsigned kind, uint64_t bytes, weir_stream stream)
+static weir_status arena_resize(weir_arena *arena, unsigned kind, uint64_t bytes, weir_stream stream)
 {
     arena_block *block = &arena->blocks[kind];
     weir_status status =
@@ -319,28 +319,28 @@ static weir_status resize(weir_arena *arena, unsigned kind, uint64_t bytes, weir
 }
 
 /* All kinds or none. */
-static weir_status grow(weir_arena *arena, const weir_plan *plan, weir_stream stream)
+static weir_status arena_grow(weir_arena *arena, const weir_plan *plan, weir_stream stream)
 {
     uint64_t before[WEIR_KIND_COUNT];
     weir_status status = WEIR_OK;
     unsigned kind = 0;
     for (; kind < WEIR_KIND_COUNT && status == WEIR_OK; kind++) {
         before[kind] = arena->blocks[kind].bytes;
-        uint64_t wanted = wi_round_up(arena_of(plan, (weir_kind)kind), WI_UNIT);
-        status = resize(arena, kind, wi_max(wanted, before[kind]), stream);
+        uint64_t wanted = wi_round_up(arena_arena_of(plan, (weir_kind)kind), WI_UNIT);
+        status = arena_resize(arena, kind, wi_max(wanted, before[kind]), stream);
     }
     if (status == WEIR_OK)
         return WEIR_OK;
     wi_kept_detail kept;
     wi_detail_keep(&kept);
     while (kind-- > 0)
-        if (resize(arena, kind, before[kind], stream) != WEIR_OK)
+        if (arena_resize(arena, kind, before[kind], stream) != WEIR_OK)
             continue; /* shrinking always works, and where it does not it is no longer than it was told */
     wi_detail_restore(&kept);
     return status;
 }
 
-static weir_status add(weir_arena *arena, const weir_plan *plan, weir_stream stream)
+static weir_status arena_add(weir_arena *arena, const weir_plan *plan, weir_stream stream)
 {
     plan_bucket bucket;
     weir_status status = make_bucket(plan, &bucket);
@@ -354,14 +354,14 @@ static weir_status add(weir_arena *arena, const weir_plan *plan, weir_stream str
     if (status == WEIR_OK)
         status = suits(arena, plan);
     if (status == WEIR_OK)
-        status = grow(arena, plan, stream);
+        status = arena_grow(arena, plan, stream);
     if (status != WEIR_OK) {
         free(bucket.actual);
         return status;
     }
     arena->buckets[arena->bucket_count++] = bucket;
     for (unsigned kind = 0; kind < WEIR_KIND_COUNT; kind++)
-        arena->blocks[kind].planned = wi_max(arena->blocks[kind].planned, arena_of(plan, (weir_kind)kind));
+        arena->blocks[kind].planned = wi_max(arena->blocks[kind].planned, arena_arena_of(plan, (weir_kind)kind));
     return WEIR_OK;
 }
 
@@ -372,7 +372,7 @@ weir_status weir_arena_add(weir_arena *arena, const weir_plan *plan, weir_stream
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_add: NULL");
     if (atomic_exchange(&arena->running, true))
         return weir_fail(WEIR_ERR_BUSY, "%s is in a run; end that before adding a plan", arena->tag);
-    weir_status status = add(arena, plan, stream);
+    weir_status status = arena_add(arena, plan, stream);
     atomic_store(&arena->running, false);
     if (status == WEIR_OK && bucket)
         *bucket = arena->bucket_count - 1;
@@ -399,8 +399,8 @@ weir_status weir_arena_info(const weir_arena *arena, weir_arena_details *out)
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
 
 /* The tensor's slot; WEIR_ERR_INVALID, naming the call, for NULL and what is none. */
-static weir_status find_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call,
-                             weir_slot *slot)
+static weir_status arena_find_slot(const weir_arena *arena, uint32_t bucket, uint32_t tensor, const char *call,
+                                   weir_slot *slot)
 {
     WI_ENTER();
     if (!arena)
@@ -412,7 +412,7 @@ static weir_status find_slot(const weir_arena *arena, uint32_t bucket, uint32_t 
     return weir_plan_slot(arena->buckets[bucket].plan, tensor, slot);
 }
 
-static void *address(const weir_arena *arena, const weir_slot *slot)
+static void *arena_address(const weir_arena *arena, const weir_slot *slot)
 {
     return slot->length ? (char *)arena->blocks[slot->kind].block.pointer + slot->offset : NULL;
 }
@@ -431,7 +431,7 @@ static weir_status find_quietly(weir_parameters *store, const char *name, weir_p
 
 /* Cuts a tensor's parameter down to the bytes [at, at + bytes) of the tensor's slot, which has `whole` bytes; false
  * where those are no whole elements. */
-static bool cut(weir_parameter *parameter, uint64_t whole, uint64_t at, uint64_t bytes)
+static bool arena_cut(weir_parameter *parameter, uint64_t whole, uint64_t at, uint64_t bytes)
 {
     uint64_t each = parameter->elements ? whole / parameter->elements : 0, stored = wi_type_bytes(parameter->type);
     if (each == 0 || whole % parameter->elements != 0 || at % each != 0 || bytes % each != 0)
@@ -460,17 +460,17 @@ static void find_parameter(const weir_arena *arena, const weir_plan *plan, uint3
         !root.persistent || weir_plan_slot(plan, slot->root, &whole) != WEIR_OK)
         return;
     if (find_quietly(arena->parameters, root.name, &found) == WEIR_OK &&
-        cut(&found, whole.bytes, slot->offset - whole.offset, slot->bytes))
+        arena_cut(&found, whole.bytes, slot->offset - whole.offset, slot->bytes))
         *out = found;
 }
 
 weir_status weir_arena_tensor_info(const weir_arena *arena, uint32_t bucket, uint32_t tensor, weir_arena_tensor *out)
 {
     weir_slot slot;
-    weir_status status = find_slot(arena, bucket, tensor, "weir_arena_tensor_info", &slot);
+    weir_status status = arena_find_slot(arena, bucket, tensor, "weir_arena_tensor_info", &slot);
     if (status != WEIR_OK)
         return status;
-    weir_arena_tensor found = {.pointer = address(arena, &slot),
+    weir_arena_tensor found = {.pointer = arena_address(arena, &slot),
                                .bytes = arena->buckets[bucket].actual[tensor],
                                .length = slot.length,
                                .offset = slot.offset,
@@ -484,7 +484,7 @@ weir_status weir_arena_tensor_info(const weir_arena *arena, uint32_t bucket, uin
 
 /* Lengths and copies ----------------------------------------------------------------------------------------------- */
 
-static const char *name_of(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
+static const char *arena_name_of(const weir_arena *arena, uint32_t bucket, uint32_t tensor)
 {
     weir_buffer buffer = {.struct_size = sizeof buffer};
     return weir_buffer_info(details_of(arena->buckets[bucket].plan).list, tensor, &buffer) == WEIR_OK ? buffer.name
@@ -494,12 +494,12 @@ static const char *name_of(const weir_arena *arena, uint32_t bucket, uint32_t te
 weir_status weir_arena_set_length(weir_arena *arena, uint32_t bucket, uint32_t tensor, uint64_t bytes)
 {
     weir_slot slot;
-    weir_status status = find_slot(arena, bucket, tensor, "weir_arena_set_length", &slot);
+    weir_status status = arena_find_slot(arena, bucket, tensor, "weir_arena_set_length", &slot);
     if (status != WEIR_OK)
         return status;
     if (bytes > slot.length)
         return weir_fail(WEIR_ERR_INVALID, "\"%.200s\" cannot have %llu bytes: its slot in %s has %llu",
-                         name_of(arena, bucket, tensor), (unsigned long long)bytes, arena->tag,
+                         arena_name_of(arena, bucket, tensor), (unsigned long long)bytes, arena->tag,
                          (unsigned long long)slot.length);
     arena->buckets[bucket].actual[tensor] = bytes;
     return WEIR_OK;
@@ -510,19 +510,19 @@ static weir_status open_copy(const weir_arena *arena, uint32_t bucket, uint32_t 
                              weir_stream stream, const char *call, char **pointer)
 {
     weir_slot slot;
-    weir_status status = find_slot(arena, bucket, tensor, call, &slot);
+    weir_status status = arena_find_slot(arena, bucket, tensor, call, &slot);
     if (status != WEIR_OK)
         return status;
     if (!atomic_load(&arena->running) || arena->bucket != bucket || arena->stream.id != stream.id)
         return weir_fail(WEIR_ERR_STREAM_MISUSE,
                          "%s: \"%.200s\" is of bucket %u of %s, which no run on this stream is of", call,
-                         name_of(arena, bucket, tensor), bucket, arena->tag);
+                         arena_name_of(arena, bucket, tensor), bucket, arena->tag);
     uint64_t has = arena->buckets[bucket].actual[tensor];
     if (at > has || bytes > has - at)
         return weir_fail(WEIR_ERR_INVALID, "%s: %llu bytes from %llu on are not in \"%.200s\", which has %llu", call,
-                         (unsigned long long)bytes, (unsigned long long)at, name_of(arena, bucket, tensor),
+                         (unsigned long long)bytes, (unsigned long long)at, arena_name_of(arena, bucket, tensor),
                          (unsigned long long)has);
-    *pointer = bytes ? (char *)address(arena, &slot) + at : NULL;
+    *pointer = bytes ? (char *)arena_address(arena, &slot) + at : NULL;
     return WEIR_OK;
 }
 
@@ -545,7 +545,7 @@ weir_status weir_arena_read(weir_arena *arena, uint32_t bucket, uint32_t tensor,
 /* Runs ------------------------------------------------------------------------------------------------------------- */
 
 /* A run is one launch, which writes the arena's blocks and reads the parameters'. */
-static weir_status begin(weir_arena *arena, weir_stream stream)
+static weir_status arena_begin(weir_arena *arena, weir_stream stream)
 {
     weir_use *uses;
     size_t own = 0, count;
@@ -574,7 +574,7 @@ weir_status weir_arena_begin(weir_arena *arena, uint32_t bucket, weir_stream str
         return weir_fail(WEIR_ERR_BUSY, "%s is in a run already; it has one at a time", arena->tag);
     arena->bucket = bucket;
     arena->stream = stream;
-    weir_status status = begin(arena, stream);
+    weir_status status = arena_begin(arena, stream);
     if (status != WEIR_OK)
         atomic_store(&arena->running, false);
     return status;

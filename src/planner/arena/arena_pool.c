@@ -62,7 +62,7 @@ static wi_idle unlink_idle(weir_arena_pool *pool, uint32_t i)
 }
 
 /* At the old or the new end. */
-static void come_back(weir_arena_pool *pool, const wi_idle *idle, bool old)
+static void arena_pool_come_back(weir_arena_pool *pool, const wi_idle *idle, bool old)
 {
     pool->away--;
     insert(pool, idle, old);
@@ -115,15 +115,15 @@ static weir_status free_idle(weir_arena_pool *pool, const wi_idle *idle, uint64_
         pool->away--;
     } else {
         *counter -= 1;
-        come_back(pool, idle, true);
+        arena_pool_come_back(pool, idle, true);
     }
     unlock(pool);
     return status;
 }
 
 /* Frees until at most `keep` bytes of the client's, or of all clients', are left. */
-static weir_status trim(weir_arena_pool *pool, const weir_client *client, uint64_t keep, uint64_t *freed,
-                        uint64_t *counter)
+static weir_status arena_pool_trim(weir_arena_pool *pool, const weir_client *client, uint64_t keep, uint64_t *freed,
+                                   uint64_t *counter)
 {
     for (;;) {
         pthread_mutex_lock(&pool->lock);
@@ -146,7 +146,7 @@ static weir_status trim(weir_arena_pool *pool, const weir_client *client, uint64
 }
 
 /* Whose request it is gives first: that helps also where its own maximum is what is short. */
-static void on_pressure(const weir_pressure *pressure, void *user)
+static void arena_pool_on_pressure(const weir_pressure *pressure, void *user)
 {
     weir_arena_pool *pool = user;
     const weir_client *whose = pressure->client;
@@ -171,7 +171,7 @@ static void on_pressure(const weir_pressure *pressure, void *user)
 
 /* Taking and giving ------------------------------------------------------------------------------------------------ */
 
-static bool serves(const weir_arena_pool *pool, const wi_idle *idle, const weir_request *request)
+static bool arena_pool_serves(const weir_arena_pool *pool, const wi_idle *idle, const weir_request *request)
 {
     if (idle->bytes < request->bytes || (uintptr_t)idle->block.pointer % request->alignment != 0 ||
         idle->memory_class != request->memory_class)
@@ -188,7 +188,7 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const
     pthread_mutex_lock(&pool->lock);
     for (uint32_t i = 0; i < pool->count; i++) {
         const wi_idle *idle = &pool->idle[i];
-        if (idle->client == client && serves(pool, idle, request) &&
+        if (idle->client == client && arena_pool_serves(pool, idle, request) &&
             (!best.client || idle->bytes <= best.bytes)) { /* of equal ones the one used last */
             best = *idle;
             at = i;
@@ -207,7 +207,7 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const
         pool->away--;
     } else {
         pool->taken--;
-        come_back(pool, &best, false);
+        arena_pool_come_back(pool, &best, false);
     }
     unlock(pool);
     if (status != WEIR_OK)
@@ -218,7 +218,7 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const
 }
 
 /* As the ledger counts the block, which adaptors may have made longer. */
-static weir_status measure(wi_idle *idle)
+static weir_status arena_pool_measure(wi_idle *idle)
 {
     weir_block_details details = {.struct_size = sizeof details};
     weir_status status = weir_block_info(idle->block.pointer, &details);
@@ -229,7 +229,7 @@ static weir_status measure(wi_idle *idle)
 weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *given, weir_stream stream)
 {
     wi_idle idle = *given;
-    weir_status status = measure(&idle);
+    weir_status status = arena_pool_measure(&idle);
     if (status != WEIR_OK)
         return status;
     if (idle.charged > pool->cap)
@@ -240,7 +240,7 @@ weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *given, weir
     if (status != WEIR_OK)
         return status;
     uint64_t freed = 0;
-    status = trim(pool, NULL, pool->cap - idle.charged, &freed, &pool->dropped);
+    status = arena_pool_trim(pool, NULL, pool->cap - idle.charged, &freed, &pool->dropped);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&pool->lock);
@@ -251,12 +251,12 @@ weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *given, weir
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status listen(weir_arena_pool *pool)
+static weir_status arena_pool_listen(weir_arena_pool *pool)
 {
-    return weir_pressure_register(pool->runtime, pool->priority, on_pressure, pool, &pool->pressure);
+    return weir_pressure_register(pool->runtime, pool->priority, arena_pool_on_pressure, pool, &pool->pressure);
 }
 
-static weir_status make(weir_runtime *runtime, const weir_arena_pool_options *o, weir_arena_pool **out)
+static weir_status arena_pool_make(weir_runtime *runtime, const weir_arena_pool_options *o, weir_arena_pool **out)
 {
     weir_arena_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
@@ -272,7 +272,7 @@ static weir_status make(weir_runtime *runtime, const weir_arena_pool_options *o,
     if (status == WEIR_OK && !o->cap)
         pool->cap = stats.budget / 8;
     if (status == WEIR_OK)
-        status = listen(pool);
+        status = arena_pool_listen(pool);
     if (status != WEIR_OK) {
         pthread_mutex_destroy(&pool->lock);
         free(pool);
@@ -284,7 +284,7 @@ static weir_status make(weir_runtime *runtime, const weir_arena_pool_options *o,
     return WEIR_OK;
 }
 
-static weir_status compare(const weir_arena_pool *pool, const weir_arena_pool_options *o)
+static weir_status arena_pool_compare(const weir_arena_pool *pool, const weir_arena_pool_options *o)
 {
     uint32_t waste = o->waste ? o->waste : 25;
     if ((o->cap == 0 || o->cap == pool->cap) && waste == pool->waste && o->priority == pool->priority)
@@ -316,9 +316,9 @@ weir_status weir_arena_pool_acquire(weir_runtime *runtime, const weir_arena_pool
         pool = pool->next;
     status = WEIR_OK;
     if (!pool)
-        status = make(runtime, &o, &pool);
+        status = arena_pool_make(runtime, &o, &pool);
     else if (options)
-        status = compare(pool, &o);
+        status = arena_pool_compare(pool, &o);
     if (status == WEIR_OK) {
         pool->users++;
         *out = pool;
@@ -340,7 +340,7 @@ weir_runtime *wi_arena_pool_runtime(const weir_arena_pool *pool)
 }
 
 /* Takes the last user's pool out of the list; false: there are others, and one less. */
-static bool leave(weir_arena_pool *pool)
+static bool arena_pool_leave(weir_arena_pool *pool)
 {
     pthread_mutex_lock(&pools_lock);
     bool last = --pool->users == 0;
@@ -358,7 +358,7 @@ static void come_again(weir_arena_pool *pool)
 {
     wi_kept_detail kept;
     wi_detail_keep(&kept);
-    if (listen(pool) != WEIR_OK)
+    if (arena_pool_listen(pool) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "workspace: a pool of arenas gives up nothing any more: %s", weir_detail());
     wi_detail_restore(&kept);
     pthread_mutex_lock(&pools_lock);
@@ -374,14 +374,14 @@ weir_status weir_arena_pool_release(weir_arena_pool *pool)
     if (!pool)
         return WEIR_OK;
     WI_VISIT(pool->runtime);
-    if (!leave(pool))
+    if (!arena_pool_leave(pool))
         return WEIR_OK;
     /* Also inside a callback of the program's: the pool's own waits for no other. What it could not free is back after
      * that, and freed here. */
     uint64_t freed = 0;
     weir_status status = wi_pressures_remove(&pool->runtime->ledger.pressures, pool->pressure, true);
     if (status == WEIR_OK)
-        status = trim(pool, NULL, 0, &freed, &freed);
+        status = arena_pool_trim(pool, NULL, 0, &freed, &freed);
     if (status != WEIR_OK) {
         come_again(pool);
         return status;
@@ -398,7 +398,7 @@ weir_status weir_arena_pool_trim(weir_arena_pool *pool, weir_client *client, uin
     uint64_t bytes = 0, blocks = 0;
     if (!pool)
         return weir_fail(WEIR_ERR_INVALID, "weir_arena_pool_trim: NULL");
-    weir_status status = trim(pool, client, keep, &bytes, &blocks);
+    weir_status status = arena_pool_trim(pool, client, keep, &bytes, &blocks);
     if (freed)
         *freed = bytes;
     return status;

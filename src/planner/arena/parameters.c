@@ -45,7 +45,7 @@ struct weir_parameters {
 /* The table: by number, and by name over open addressing ----------------------------------------------------------- */
 
 /* Where the name is, or would be. */
-static uint32_t *place(const weir_parameters *store, const char *name)
+static uint32_t *parameters_place(const weir_parameters *store, const char *name)
 {
     uint32_t mask = store->name_room - 1, at = (uint32_t)wi_hash(name, strlen(name)) & mask;
     while (store->names[at] && strcmp(store->list[store->names[at] - 1].name, name) != 0)
@@ -64,7 +64,7 @@ static weir_status check_name(const weir_parameters *store, const char *name, co
 /* By name; false: there is none. With the lock held. */
 static bool seek(const weir_parameters *store, const char *name, uint32_t *index)
 {
-    uint32_t found = store->name_room ? *place(store, name) : 0;
+    uint32_t found = store->name_room ? *parameters_place(store, name) : 0;
     if (found)
         *index = found - 1;
     return found != 0;
@@ -80,12 +80,12 @@ static bool widen_names(weir_parameters *store)
     store->names = names;
     store->name_room = room;
     for (uint32_t i = 0; i < store->count; i++)
-        *place(store, store->list[i].name) = i + 1;
+        *parameters_place(store, store->list[i].name) = i + 1;
     return true;
 }
 
 /* Room for one parameter more in the list and the names; false without host memory. With the lock held. */
-static bool make_room(weir_parameters *store)
+static bool parameters_make_room(weir_parameters *store)
 {
     if (store->count == store->list_room) {
         uint32_t room = store->list_room ? 2 * store->list_room : 32;
@@ -103,7 +103,7 @@ static void publish(weir_parameters *store, const weir_parameter *parameter)
 {
     wi_assert(store->count < store->list_room && 2 * (store->count + 1) <= store->name_room);
     store->list[store->count] = *parameter;
-    *place(store, parameter->name) = ++store->count;
+    *parameters_place(store, parameter->name) = ++store->count;
 }
 
 /* Turns ------------------------------------------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ static _Thread_local bool adding;
 
 /* The turn of whoever adds: waits for the one before. WEIR_ERR_BUSY while a run reads the store, and inside another
  * addition. */
-static weir_status take_turn(weir_parameters *store)
+static weir_status parameters_take_turn(weir_parameters *store)
 {
     if (adding)
         return weir_fail(WEIR_ERR_BUSY, "%s gets no parameter while this thread adds one; add it afterwards",
@@ -131,7 +131,7 @@ static weir_status take_turn(weir_parameters *store)
                 : WEIR_OK;
 }
 
-static void end_turn(weir_parameters *store)
+static void parameters_end_turn(weir_parameters *store)
 {
     pthread_mutex_lock(&store->lock);
     store->turn = adding = false;
@@ -218,7 +218,8 @@ static weir_status grow_chunk(weir_parameters *store, uint64_t end, weir_stream 
 }
 
 /* Bytes of one parameter; *out is where. */
-static weir_status find_place(weir_parameters *store, uint64_t bytes, weir_stream stream, taking *took, void **out)
+static weir_status parameters_find_place(weir_parameters *store, uint64_t bytes, weir_stream stream, taking *took,
+                                         void **out)
 {
     weir_status status = WEIR_ERR_NO_ROOM;
     uint64_t at = 0;
@@ -291,12 +292,12 @@ static weir_status add_new(weir_parameters *store, const weir_parameter *wanted,
     taking took = {.chunk = NULL};
     char *name = strdup(wanted->name);
     pthread_mutex_lock(&store->lock);
-    bool room = name && make_room(store);
+    bool room = name && parameters_make_room(store);
     pthread_mutex_unlock(&store->lock);
     weir_status status =
         room ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a parameter of %s", store->tag);
     if (status == WEIR_OK && parameter.bytes > 0) {
-        status = find_place(store, parameter.bytes, stream, &took, &parameter.pointer);
+        status = parameters_find_place(store, parameter.bytes, stream, &took, &parameter.pointer);
         if (status == WEIR_OK)
             status = wi_order_write(weir_client_runtime(store->client), took.chunk->block, parameter.pointer, from,
                                     from ? parameter.bytes : 0, stream);
@@ -316,8 +317,8 @@ static weir_status add_new(weir_parameters *store, const weir_parameter *wanted,
 
 /* The call --------------------------------------------------------------------------------------------------------- */
 
-static weir_status check(const weir_parameters *store, const char *name, weir_type type, uint64_t elements,
-                         uint64_t *bytes)
+static weir_status parameters_check(const weir_parameters *store, const char *name, weir_type type, uint64_t elements,
+                                    uint64_t *bytes)
 {
     weir_status status = check_name(store, name, "weir_parameters_add");
     if (status != WEIR_OK)
@@ -338,9 +339,9 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
 {
     WI_ENTER();
     weir_parameter wanted = {.name = name, .type = type, .elements = elements};
-    weir_status status = check(store, name, type, elements, &wanted.bytes);
+    weir_status status = parameters_check(store, name, type, elements, &wanted.bytes);
     if (status == WEIR_OK)
-        status = take_turn(store);
+        status = parameters_take_turn(store);
     if (status != WEIR_OK)
         return status;
     uint32_t at = store->count;
@@ -351,7 +352,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
         there = store->list[at];
     pthread_mutex_unlock(&store->lock);
     status = known ? rewrite(store, &there, &wanted, from, stream) : add_new(store, &wanted, from, stream);
-    end_turn(store);
+    parameters_end_turn(store);
     if (status == WEIR_OK && index)
         *index = at;
     return status;
@@ -360,8 +361,8 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
 /* Further names: each stands for a part of what is there ----------------------------------------------------------- */
 
 /* The next two with the lock held. */
-static weir_status part_of(const weir_parameters *store, const char *of, uint64_t at, uint64_t elements,
-                           weir_parameter *out)
+static weir_status parameters_part_of(const weir_parameters *store, const char *of, uint64_t at, uint64_t elements,
+                                      weir_parameter *out)
 {
     uint32_t whole;
     if (!seek(store, of, &whole))
@@ -378,7 +379,7 @@ static weir_status part_of(const weir_parameters *store, const char *of, uint64_
     return WEIR_OK;
 }
 
-static weir_status enter(weir_parameters *store, const char *name, weir_parameter *part)
+static weir_status parameters_enter(weir_parameters *store, const char *name, weir_parameter *part)
 {
     uint32_t index;
     if (seek(store, name, &index)) {
@@ -388,7 +389,7 @@ static weir_status enter(weir_parameters *store, const char *name, weir_paramete
         return weir_fail(WEIR_ERR_CONFLICT, "%s has \"%.200s\" as %s of %llu elements, which lie elsewhere", store->tag,
                          there->name, weir_name_of(WEIR_NAMES_TYPE, there->type), (unsigned long long)there->elements);
     }
-    part->name = make_room(store) ? strdup(name) : NULL;
+    part->name = parameters_make_room(store) ? strdup(name) : NULL;
     if (!part->name)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a name of %s", store->tag);
     publish(store, part);
@@ -404,15 +405,15 @@ weir_status weir_parameters_alias(weir_parameters *store, const char *name, cons
     if (status == WEIR_OK)
         status = check_name(store, of, "weir_parameters_alias");
     if (status == WEIR_OK)
-        status = take_turn(store);
+        status = parameters_take_turn(store);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&store->lock);
-    status = part_of(store, of, at, elements, &part);
+    status = parameters_part_of(store, of, at, elements, &part);
     if (status == WEIR_OK)
-        status = enter(store, name, &part);
+        status = parameters_enter(store, name, &part);
     pthread_mutex_unlock(&store->lock);
-    end_turn(store);
+    parameters_end_turn(store);
     return status;
 }
 

@@ -268,7 +268,7 @@ static weir_status block_pool_alloc_cleared(request *w)
 
 /* Calls ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status block_pool_check_call(const request *w, const char *call)
+static weir_status block_pool_alloc_check_call(const request *w, const char *call)
 {
     WI_ENTER();
     if (!w->member || !w->out)
@@ -284,7 +284,7 @@ static weir_status block_pool_check_call(const request *w, const char *call)
 
 static weir_status block_pool_alloc(request *w, const char *call)
 {
-    weir_status status = block_pool_check_call(w, call);
+    weir_status status = block_pool_alloc_check_call(w, call);
     if (status != WEIR_OK)
         return status;
     weir_block_pool *pool = w->member->pool;

@@ -191,7 +191,7 @@ static weir_status block_pool_report(const weir_block_pool_member *member, const
 
 /* Giving ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status block_pool_check_call(const weir_block_pool_member *member, const char *call)
+static weir_status block_pool_free_check_call(const weir_block_pool_member *member, const char *call)
 {
     WI_ENTER();
     return wi_likely(member != NULL) ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: the member is NULL", call);
@@ -470,7 +470,7 @@ static weir_status block_pool_free_shared(weir_block_pool_member *member, const 
 static weir_status block_pool_check_free(const weir_block_pool_member *member, const uint32_t *indices, bool named,
                                          uint32_t count, uint32_t flags)
 {
-    weir_status status = block_pool_check_call(member, "weir_block_pool_free");
+    weir_status status = block_pool_free_check_call(member, "weir_block_pool_free");
     if (status != WEIR_OK)
         return status;
     if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)

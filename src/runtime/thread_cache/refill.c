@@ -217,7 +217,7 @@ static void begin_turn(wi_tcaches *caches, wi_tcache_turn *turn, const weir_clie
     in_turn++;
 }
 
-static void end_turn(wi_tcaches *caches, const wi_tcache_turn *turn)
+static void refill_end_turn(wi_tcaches *caches, const wi_tcache_turn *turn)
 {
     pthread_mutex_lock(&all_caches_lock);
     *(turn->previous ? &turn->previous->next : &caches->first_turn) = turn->next;
@@ -277,7 +277,7 @@ static bool wait_for_others(weir_runtime *runtime, const weir_client *client, co
 
 /* The free that the cache has deferred. The stream may be gone or captured by now; whoever ended or captured it was
  * told then. */
-static weir_status free_now(weir_runtime *runtime, wi_block *block)
+static weir_status refill_free_now(weir_runtime *runtime, wi_block *block)
 {
     wi_kept_detail kept;
     wi_detail_keep(&kept);
@@ -302,7 +302,7 @@ static uint64_t free_each(weir_runtime *runtime, wi_block *list)
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t charged = block->charged;
         next = block->pending_next;
-        if (free_now(runtime, block) == WEIR_OK)
+        if (refill_free_now(runtime, block) == WEIR_OK)
             bytes += charged;
         else
             keep_refused(&runtime->caches, block);
@@ -333,7 +333,7 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_
     }
     wi_detail_restore(&kept);
     if (list)
-        end_turn(&runtime->caches, turn);
+        refill_end_turn(&runtime->caches, turn);
     return bytes;
 }
 
@@ -374,7 +374,7 @@ static void tcache_end_thread(void *user)
         pthread_mutex_unlock(&all_caches_lock);
         if (runtime) {
             (void)tcache_empty(runtime, &(selection){.thread = mine, .drop = true});
-            end_turn(&runtime->caches, &turn);
+            refill_end_turn(&runtime->caches, &turn);
         }
     } while (runtime);
     wi_tcache_mine = NULL;
@@ -496,7 +496,7 @@ static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
     begin_turn(&its->caches, &turn, NULL, NULL);
     unlock_all_caches(runtime);
     (void)tcache_empty(its, &oldest);
-    end_turn(&its->caches, &turn);
+    refill_end_turn(&its->caches, &turn);
     lock_all_caches(runtime);
 }
 

@@ -149,7 +149,7 @@ static void write_cores(wi_json *json)
     wi_json_close(json, '}');
 }
 
-static void write_all(writer *w, const char *command)
+static void watch_answer_write_all(writer *w, const char *command)
 {
     wi_json_text(&w->json, "weir", WEIR_VERSION_STRING);
     wi_json_number(&w->json, "pid", (uint64_t)getpid());
@@ -175,7 +175,7 @@ size_t wi_watch_answer(const char *request, const char *command, weir_client_sta
                 .layout = strcmp(request, "layout") == 0};
     wi_json_open(&w.json, NULL, '{');
     if (w.layout || strcmp(request, "stats") == 0)
-        write_all(&w, command);
+        watch_answer_write_all(&w, command);
     else
         write_refusal(&w.json);
     wi_json_close(&w.json, '}');

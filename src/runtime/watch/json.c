@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-static void put(wi_json *json, const char *text, size_t length)
+static void json_put(wi_json *json, const char *text, size_t length)
 {
     if (length >= json->capacity - json->used) {
         json->full = true;
@@ -36,62 +36,62 @@ static size_t character(const unsigned char *text)
 
 static void put_quoted(wi_json *json, const char *text)
 {
-    put(json, "\"", 1);
+    json_put(json, "\"", 1);
     while (*text) {
         unsigned char first = (unsigned char)*text;
         size_t length = character((const unsigned char *)text);
         char escaped[8];
         if (first == '"' || first == '\\' || first < 0x20) {
             int bytes = snprintf(escaped, sizeof escaped, "\\u%04x", first);
-            put(json, escaped, (size_t)bytes);
+            json_put(json, escaped, (size_t)bytes);
         } else {
-            put(json, length ? text : "?", length ? length : 1);
+            json_put(json, length ? text : "?", length ? length : 1);
         }
         text += length ? length : 1;
     }
-    put(json, "\"", 1);
+    json_put(json, "\"", 1);
 }
 
-static void begin(wi_json *json, const char *key)
+static void json_begin(wi_json *json, const char *key)
 {
     if (json->between)
-        put(json, ", ", 2);
+        json_put(json, ", ", 2);
     json->between = true;
     if (key) {
         put_quoted(json, key);
-        put(json, ": ", 2);
+        json_put(json, ": ", 2);
     }
 }
 
 void wi_json_open(wi_json *json, const char *key, char bracket)
 {
-    begin(json, key);
-    put(json, &bracket, 1);
+    json_begin(json, key);
+    json_put(json, &bracket, 1);
     json->between = false;
 }
 
 void wi_json_close(wi_json *json, char bracket)
 {
-    put(json, &bracket, 1);
+    json_put(json, &bracket, 1);
     json->between = true;
 }
 
 void wi_json_number(wi_json *json, const char *key, uint64_t value)
 {
     char text[24];
-    begin(json, key);
+    json_begin(json, key);
     int length = snprintf(text, sizeof text, "%lld", (long long)wi_min(value, INT64_MAX));
-    put(json, text, (size_t)length);
+    json_put(json, text, (size_t)length);
 }
 
 void wi_json_bool(wi_json *json, const char *key, bool value)
 {
-    begin(json, key);
-    put(json, value ? "true" : "false", value ? 4 : 5);
+    json_begin(json, key);
+    json_put(json, value ? "true" : "false", value ? 4 : 5);
 }
 
 void wi_json_text(wi_json *json, const char *key, const char *value)
 {
-    begin(json, key);
+    json_begin(json, key);
     put_quoted(json, value);
 }

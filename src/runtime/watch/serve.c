@@ -52,7 +52,7 @@ bool wi_watch_file_is(const wi_watch_file *file)
 }
 
 /* The lock is held, or the thread is gone. */
-static void close_file(wi_watch_file *file)
+static void watch_serve_close_file(wi_watch_file *file)
 {
     if (wi_watch_file_is(file))
         close(file->number);
@@ -67,17 +67,17 @@ void wi_watch_before_fork(void)
 void wi_watch_after_fork(bool child)
 {
     if (child) {
-        close_file(&server.listener);
+        watch_serve_close_file(&server.listener);
         for (size_t i = 0; i < WI_WATCH_CONNECTIONS; i++)
-            close_file(&server.connections[i].file);
+            watch_serve_close_file(&server.connections[i].file);
     }
     pthread_mutex_unlock(&files_lock);
 }
 
-static void drop(connection *c)
+static void watch_serve_drop(connection *c)
 {
     pthread_mutex_lock(&files_lock);
-    close_file(&c->file);
+    watch_serve_close_file(&c->file);
     pthread_mutex_unlock(&files_lock);
     free(c->rest);
     c->rest = NULL;
@@ -100,7 +100,7 @@ static bool send_some(const connection *c, const char *text, size_t length, size
 }
 
 /* What does not go at once is kept for the connection, so that the next answer can be made. */
-static void answer(connection *c)
+static void watch_serve_answer(connection *c)
 {
     size_t sent = 0, length = wi_watch_answer(c->request, server.command, server.clients, server.answer);
     bool there = send_some(c, server.answer, length, &sent);
@@ -110,10 +110,10 @@ static void answer(connection *c)
         c->sent = 0;
         return;
     }
-    drop(c);
+    watch_serve_drop(c);
 }
 
-static void read_request(connection *c)
+static void watch_serve_read_request(connection *c)
 {
     ssize_t count = recv(c->file.number, c->request + c->got, sizeof c->request - c->got, MSG_DONTWAIT);
     if (count < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
@@ -121,22 +121,22 @@ static void read_request(connection *c)
     char *end = count > 0 ? memchr(c->request + c->got, '\n', (size_t)count) : NULL;
     c->got += count > 0 ? (size_t)count : 0;
     if (count <= 0) {
-        drop(c);
+        watch_serve_drop(c);
     } else if (end || c->got == sizeof c->request) {
         *(end ? end : c->request) = '\0'; /* one that does not end is refused as an empty one is, */
         if (end && strlen(c->request) < (size_t)(end - c->request))
             c->request[0] = '\0'; /* and one with a 0 in it */
-        answer(c);
+        watch_serve_answer(c);
     }
 }
 
-static void go_on(connection *c)
+static void watch_serve_go_on(connection *c)
 {
     bool here = wi_watch_file_is(&c->file);
     if (here && !c->rest)
-        read_request(c);
+        watch_serve_read_request(c);
     else if (!here || !send_some(c, c->rest, c->length, &c->sent) || c->sent == c->length)
-        drop(c);
+        watch_serve_drop(c);
 }
 
 /* Connections ------------------------------------------------------------------------------------------------------ */
@@ -206,9 +206,9 @@ static void serve_once(void)
     for (size_t i = 0; i < WI_WATCH_CONNECTIONS; i++) {
         connection *c = &server.connections[i];
         if (c->file.number >= 0 && files[i].revents)
-            go_on(c);
+            watch_serve_go_on(c);
         if (c->file.number >= 0 && c->until <= now)
-            drop(c);
+            watch_serve_drop(c);
     }
     connection *next = free_connection();
     if (next && files[WI_WATCH_CONNECTIONS].revents && wi_watch_file_is(&server.listener))
@@ -221,7 +221,7 @@ void wi_watch_serve(void)
         serve_once();
     for (size_t i = 0; i < WI_WATCH_CONNECTIONS; i++)
         if (server.connections[i].file.number >= 0)
-            drop(&server.connections[i]);
+            watch_serve_drop(&server.connections[i]);
 }
 
 /* Beginning -------------------------------------------------------------------------------------------------------- */
@@ -239,7 +239,7 @@ int wi_watch_open(void)
 void wi_watch_close(void)
 {
     pthread_mutex_lock(&files_lock);
-    close_file(&server.listener);
+    watch_serve_close_file(&server.listener);
     pthread_mutex_unlock(&files_lock);
 }
 

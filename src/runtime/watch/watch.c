@@ -60,14 +60,14 @@ static void in_parent(void)
     wi_watch_after_fork(false);
 }
 
-static void in_child(void)
+static void watch_in_child(void)
 {
     wi_watch_after_fork(true);
 }
 
 /* The beginning ---------------------------------------------------------------------------------------------------- */
 
-static void *run(void *unused)
+static void *watch_run(void *unused)
 {
     (void)unused;
     pthread_setname_np(pthread_self(), "weir-watch");
@@ -76,7 +76,7 @@ static void *run(void *unused)
     return NULL;
 }
 
-static void read_command(void)
+static void watch_read_command(void)
 {
     int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     ssize_t length = file >= 0 ? read(file, command, sizeof command - 1) : 0;
@@ -151,7 +151,7 @@ static weir_status start_thread(void)
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&thread, &detached, run, NULL);
+    int failure = pthread_create(&thread, &detached, watch_run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&detached);
     if (failure != 0)
@@ -159,12 +159,12 @@ static weir_status start_thread(void)
     return WEIR_OK;
 }
 
-static weir_status begin(void)
+static weir_status watch_begin(void)
 {
-    read_command();
+    watch_read_command();
     if (!wi_watch_prepare(command))
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory");
-    pthread_atfork(before_fork, in_parent, in_child);
+    pthread_atfork(before_fork, in_parent, watch_in_child);
     int file = wi_watch_open();
     if (file < 0)
         return weir_fail(WEIR_ERR_SYSTEM, "no socket: %s", strerror(errno));
@@ -185,7 +185,7 @@ void wi_watch_start(void)
         return;
     wi_detail_keep(&kept);
     pthread_mutex_lock(&lock);
-    weir_status status = begun ? WEIR_OK : begin();
+    weir_status status = begun ? WEIR_OK : watch_begin();
     begun = true;
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)

@@ -47,8 +47,8 @@ static void tell_other_version(wi_device *device, const wi_sim_work *work, uint3
 }
 
 /* The units lie at `start`. */
-static void look_at(wi_device *device, const wi_sim_work *work, const char *start, size_t row, uint32_t first,
-                    uint32_t count)
+static void device_contents_look_at(wi_device *device, const wi_sim_work *work, const char *start, size_t row,
+                                    uint32_t first, uint32_t count)
 {
     uint32_t found, run;
     for (uint32_t done = 0; done < count; done += run) {
@@ -100,7 +100,7 @@ static uint32_t version_of_bytes(const char *unit)
 }
 
 /* To memory of the program's own, which has bytes. */
-static void copy_out(wi_device *device, const wi_sim_work *work)
+static void device_contents_copy_out(wi_device *device, const wi_sim_work *work)
 {
     unsigned char unit[WI_SIM_UNIT];
     for (uint64_t at = 0, next, end; at < work->bytes;) {
@@ -145,7 +145,7 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
         return;
     if (work->kind == WI_SIM_DO_COPY && !wi_sim_range_of(device, work->to) &&
         wi_sim_memory_at(device, work->from) >= 0) {
-        copy_out(device, work);
+        device_contents_copy_out(device, work);
         return;
     }
     if (wi_sim_on_host(device, work->to)) {
@@ -162,7 +162,7 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
             return;
         }
         if (work->kind == WI_SIM_DO_READ)
-            look_at(device, work, work->to + at, row, first, count);
+            device_contents_look_at(device, work, work->to + at, row, first, count);
         else
             (void)wi_plane_set(&device->contents, row, first, count, version);
         at += (uint64_t)count * WI_SIM_UNIT - (uintptr_t)(work->to + at) % WI_SIM_UNIT;

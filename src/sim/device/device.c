@@ -266,7 +266,7 @@ uint32_t wi_sim_granules(const wi_device *device)
     return (uint32_t)(device->granule_count + device->host_count);
 }
 
-static wi_handle value_of(const wi_device *device, uint32_t index)
+static wi_handle device_value_of(const wi_device *device, uint32_t index)
 {
     return (wi_handle)device->granules[index].stamp << 32 | (index + 1);
 }
@@ -275,7 +275,8 @@ static wi_handle value_of(const wi_device *device, uint32_t index)
 static long index_of(wi_device *device, wi_handle handle, uint64_t bytes)
 {
     uint32_t index = (uint32_t)handle - 1;
-    if (index >= wi_sim_granules(device) || device->granules[index].length == 0 || value_of(device, index) != handle) {
+    if (index >= wi_sim_granules(device) || device->granules[index].length == 0 ||
+        device_value_of(device, index) != handle) {
         wi_sim_wrong(device, "%llx is no handle, or a stale value of one", (unsigned long long)handle);
         return -1;
     }
@@ -340,13 +341,13 @@ void wi_sim_end_handle(wi_device *device, uint32_t index)
     }
 }
 
-static bool has_room(const wi_device *device, uint64_t granules, bool on_host)
+static bool device_has_room(const wi_device *device, uint64_t granules, bool on_host)
 {
     return on_host ? granules <= device->host_count - device->host_used
                    : granules <= device->granule_count && wi_sim_has_room(device, granules);
 }
 
-static weir_status create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles, bool on_host)
+static weir_status device_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles, bool on_host)
 {
     uint64_t length = bytes / device->granule;
     weir_status status = WEIR_OK;
@@ -355,11 +356,11 @@ static weir_status create(wi_device *device, uint64_t bytes, size_t count, wi_ha
         wi_sim_wrong(device, "handles of %llu bytes are asked for, no whole granules", (unsigned long long)bytes);
         status = weir_fail(WEIR_ERR_DRIVER, "sim: %llu bytes are no whole granules", (unsigned long long)bytes);
     } else if (count > wi_sim_granules(device) || length > wi_sim_granules(device) ||
-               !has_room(device, count * length, on_host)) {
+               !device_has_room(device, count * length, on_host)) {
         status = weir_fail(WEIR_ERR_OUT_OF_MEMORY, "sim: the %s has no more memory", on_host ? "host" : "device");
     }
     for (size_t i = 0; status == WEIR_OK && i < count; i++)
-        handles[i] = value_of(device, wi_sim_new_handle(device, (uint32_t)length, on_host));
+        handles[i] = device_value_of(device, wi_sim_new_handle(device, (uint32_t)length, on_host));
     if (status == WEIR_OK)
         wi_sim_tell_held(device);
     pthread_mutex_unlock(&device->lock);
@@ -369,13 +370,13 @@ static weir_status create(wi_device *device, uint64_t bytes, size_t count, wi_ha
 static weir_status sim_create(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
 {
     weir_status status = wi_sim_enter(WI_SIM_CREATE);
-    return status == WEIR_OK ? create(device, bytes, count, handles, false) : status;
+    return status == WEIR_OK ? device_create(device, bytes, count, handles, false) : status;
 }
 
 static weir_status sim_create_on_host(wi_device *device, uint64_t bytes, size_t count, wi_handle *handles)
 {
     weir_status status = wi_sim_enter(WI_SIM_CREATE_ON_HOST);
-    return status == WEIR_OK ? create(device, bytes, count, handles, true) : status;
+    return status == WEIR_OK ? device_create(device, bytes, count, handles, true) : status;
 }
 
 static bool sim_has_host_handles(wi_device *device)
@@ -442,7 +443,7 @@ static bool is_unmapped(wi_device *device, const uint32_t *at, uint32_t index)
 }
 
 /* Whether it is this handle, from its first granule to its last, that is mapped there; else it has been told. */
-static bool is_mapped(wi_device *device, const uint32_t *at, uint32_t index)
+static bool device_is_mapped(wi_device *device, const uint32_t *at, uint32_t index)
 {
     for (uint32_t next = index + 1; next; next = device->granules[next - 1].next)
         if (*at++ != next) {
@@ -464,7 +465,7 @@ static weir_status sim_map(wi_device *device, void *address, uint64_t bytes, siz
         if (index < 0 || !is_unmapped(device, granules + i * (bytes / device->granule), (uint32_t)index))
             continue;
         wi_sim_map_handle(device, (char *)address + i * bytes, (uint32_t)index);
-        handles[i] = value_of(device, (uint32_t)index);
+        handles[i] = device_value_of(device, (uint32_t)index);
     }
     pthread_mutex_unlock(&device->lock);
     return WEIR_OK;
@@ -479,10 +480,10 @@ static weir_status sim_unmap(wi_device *device, void *address, uint64_t bytes, s
     const uint32_t *granules = granules_at(device, address, count * bytes);
     for (size_t i = 0; granules && i < count; i++) {
         long index = index_of(device, handles[i], bytes);
-        if (index < 0 || !is_mapped(device, granules + i * (bytes / device->granule), (uint32_t)index))
+        if (index < 0 || !device_is_mapped(device, granules + i * (bytes / device->granule), (uint32_t)index))
             continue;
         wi_sim_unmap_handle(device, (char *)address + i * bytes, (uint32_t)index);
-        handles[i] = value_of(device, (uint32_t)index);
+        handles[i] = device_value_of(device, (uint32_t)index);
     }
     pthread_mutex_unlock(&device->lock);
     return WEIR_OK;

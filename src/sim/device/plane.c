@@ -14,7 +14,7 @@ void wi_plane_clear(wi_plane *plane)
     plane->rows = NULL;
 }
 
-static bool split(const wi_plane *plane, wi_plane_row *row)
+static bool plane_split(const wi_plane *plane, wi_plane_row *row)
 {
     if (row->split)
         return true;
@@ -38,7 +38,7 @@ bool wi_plane_set(wi_plane *plane, size_t row, uint32_t first, uint32_t count, u
     }
     if (!at->split && at->all == value)
         return true;
-    if (!split(plane, at))
+    if (!plane_split(plane, at))
         return false;
     for (uint32_t i = 0; i < count; i++)
         at->units[first + i] = value;

@@ -138,7 +138,7 @@ void wi_sim_do_on_host(const wi_device *device, const wi_sim_work *work)
         memmove(work->to, work->from, work->bytes);
 }
 
-static weir_status allocate_host(wi_device *device, uint64_t bytes, void **address)
+static weir_status single_allocate_host(wi_device *device, uint64_t bytes, void **address)
 {
     wi_sim_piece *piece = malloc(sizeof *piece);
     if (!piece)
@@ -153,7 +153,7 @@ static weir_status allocate_host(wi_device *device, uint64_t bytes, void **addre
     return WEIR_OK;
 }
 
-static void release_host(wi_sim_piece **at)
+static void single_release_host(wi_sim_piece **at)
 {
     wi_sim_piece *piece = *at;
     *at = piece->next;
@@ -172,7 +172,7 @@ weir_status wi_sim_allocate(wi_device *device, weir_kind kind, uint64_t bytes, v
         return weir_fail(WEIR_ERR_UNSUPPORTED, "sim: there is no kind of memory with the number %d", (int)kind);
     wi_sim_lock(device);
     status = kind == WEIR_KIND_DEVICE ? carve(device, &device->single, bytes, address)
-                                      : allocate_host(device, bytes, address);
+                                      : single_allocate_host(device, bytes, address);
     wi_sim_unlock(device);
     return status;
 }
@@ -188,7 +188,7 @@ weir_status wi_sim_release(wi_device *device, weir_kind kind, void *address, uin
     if (at && on_device)
         uncarve(device, &device->single, at);
     else if (at)
-        release_host(at);
+        single_release_host(at);
     wi_sim_unlock(device);
     return at ? WEIR_OK : fail_release(address);
 }
@@ -201,7 +201,7 @@ static uint64_t held_by_pool(const wi_device *device)
 }
 
 /* Gives back what was released and is passed, until the pool has no more than `keep` bytes. */
-static void trim(wi_device *device, uint64_t keep)
+static void single_trim(wi_device *device, uint64_t keep)
 {
     for (wi_sim_piece **at = &device->pool.pieces; *at && held_by_pool(device) > keep;)
         if ((*at)->released && wi_sim_is_past(device, (*at)->point))
@@ -210,16 +210,16 @@ static void trim(wi_device *device, uint64_t keep)
             at = &(*at)->next;
 }
 
-static bool serves(wi_device *device, const wi_sim_piece *p, uint64_t bytes, const void *stream)
+static bool single_serves(wi_device *device, const wi_sim_piece *p, uint64_t bytes, const void *stream)
 {
     return p->released && p->bytes == bytes &&
            ((stream && p->point.stream == stream) || wi_sim_is_past(device, p->point));
 }
 
-static weir_status take(wi_device *device, uint64_t bytes, void *stream, void **address)
+static weir_status single_take(wi_device *device, uint64_t bytes, void *stream, void **address)
 {
     for (wi_sim_piece *p = device->pool.pieces; p; p = p->next)
-        if (serves(device, p, bytes, stream)) {
+        if (single_serves(device, p, bytes, stream)) {
             p->released = false;
             *address = p->address;
             return WEIR_OK;
@@ -227,7 +227,7 @@ static weir_status take(wi_device *device, uint64_t bytes, void *stream, void **
     weir_status status = carve(device, &device->pool, bytes, address);
     if (status != WEIR_ERR_OUT_OF_MEMORY)
         return status;
-    trim(device, 0);
+    single_trim(device, 0);
     return carve(device, &device->pool, bytes, address);
 }
 
@@ -239,7 +239,7 @@ weir_status wi_sim_pool_allocate(wi_device *device, uint64_t bytes, void *stream
     wi_sim_lock(device);
     status = wi_sim_check_capture(wi_sim_at(device, stream), "allocating from the pool");
     if (status == WEIR_OK)
-        status = take(device, bytes, wi_sim_at(device, stream), address);
+        status = single_take(device, bytes, wi_sim_at(device, stream), address);
     wi_sim_unlock(device);
     return status;
 }
@@ -270,7 +270,7 @@ weir_status wi_sim_pool_trim(wi_device *device, uint64_t keep, uint64_t *held)
     if (status != WEIR_OK)
         return status;
     wi_sim_lock(device);
-    trim(device, keep);
+    single_trim(device, keep);
     *held = held_by_pool(device);
     wi_sim_unlock(device);
     return WEIR_OK;
@@ -306,6 +306,6 @@ void wi_sim_close_pieces(wi_device *device)
     while (device->host) {
         wi_sim_wrong(device, "the device is closed while %llu bytes of the host's memory are allocated",
                      ULL(device->host->bytes));
-        release_host(&device->host);
+        single_release_host(&device->host);
     }
 }

@@ -39,13 +39,13 @@ uint64_t wi_sim_queued(wi_device *device, unsigned stream)
 
 /* Running ---------------------------------------------------------------------------------------------------------- */
 
-static bool is_done(wi_event event)
+static bool device_stream_is_done(wi_event event)
 {
     const wi_sim_stream *s = event.stream;
     return !s || event.sequence <= s->done;
 }
 
-static const wi_sim_work *head(const wi_sim_stream *s)
+static const wi_sim_work *device_stream_head(const wi_sim_stream *s)
 {
     return &s->ring[(s->done + 1) & (s->capacity - 1)];
 }
@@ -54,12 +54,12 @@ static bool can_run(const wi_sim_stream *s)
 {
     if (!s || s->done == s->queued || s->stalled_until > now)
         return false;
-    return head(s)->kind != WI_SIM_DO_ORDER || is_done(head(s)->event);
+    return device_stream_head(s)->kind != WI_SIM_DO_ORDER || device_stream_is_done(device_stream_head(s)->event);
 }
 
-static void run_one(wi_sim_stream *s)
+static void device_stream_run_one(wi_sim_stream *s)
 {
-    wi_sim_do(s->device, head(s));
+    wi_sim_do(s->device, device_stream_head(s));
     s->done++;
     now += 1000 + wi_sim_random(&s->device->random) % 64000;
     wi_assert(s->done <= s->queued);
@@ -72,7 +72,7 @@ static bool run_any(wi_device *device)
     for (unsigned i = 0; i < WI_SIM_STREAMS; i++) {
         wi_sim_stream *s = device->streams[(start + i) % WI_SIM_STREAMS];
         if (can_run(s)) {
-            run_one(s);
+            device_stream_run_one(s);
             return true;
         }
     }
@@ -98,7 +98,7 @@ static bool pass_time(wi_device *device, uint64_t deadline)
 /* Runs the world until the event is done or the clock reads `deadline`. */
 static weir_status run_until(wi_device *device, wi_event event, uint64_t deadline)
 {
-    while (!is_done(event) && now < deadline)
+    while (!device_stream_is_done(event) && now < deadline)
         if (!run_any(device) && !pass_time(device, deadline)) {
             wi_sim_wrong(device, "stream %u waits for what never happens", wi_sim_number(event.stream));
             return weir_fail(WEIR_ERR_DRIVER, "sim: the streams wait for one another");
@@ -108,7 +108,7 @@ static weir_status run_until(wi_device *device, wi_event event, uint64_t deadlin
 }
 
 /* With the lock held: streams that ended without a word, are not known to weir any more, and have no work. */
-static void collect(wi_device *device)
+static void device_stream_collect(wi_device *device)
 {
     for (unsigned i = 0; i < WI_SIM_STREAMS; i++) {
         wi_sim_stream *s = device->streams[i];
@@ -128,7 +128,7 @@ void wi_sim_run_all(wi_device *device)
     pthread_mutex_lock(&device->lock);
     while (run_any(device) || pass_time(device, UINT64_MAX))
         ;
-    collect(device);
+    device_stream_collect(device);
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -156,7 +156,7 @@ unsigned wi_sim_run(wi_device *device, unsigned stream, unsigned most)
     }
     wi_sim_stream *s = stream ? device->streams[stream - 1] : NULL;
     while (s && count < most && can_run(s)) {
-        run_one(s);
+        device_stream_run_one(s);
         count++;
     }
     pthread_mutex_unlock(&device->lock);
@@ -185,7 +185,7 @@ void wi_sim_unlock(wi_device *device)
     pthread_mutex_unlock(&device->lock);
 }
 
-static bool make_room(wi_sim_stream *s)
+static bool device_stream_make_room(wi_sim_stream *s)
 {
     if (s->queued - s->done + 1 < s->capacity)
         return true;
@@ -225,12 +225,12 @@ static weir_status add_to_graph(wi_sim_graph *graph, const wi_sim_work *work, bo
 
 /* With the lock held: queues it, or does it at once when there is no stream, and tells the watcher what it touches. What a
  * graph takes happens when that is launched, or never. */
-static weir_status put(wi_device *device, wi_sim_stream *s, const wi_sim_work *work, bool own)
+static weir_status device_stream_put(wi_device *device, wi_sim_stream *s, const wi_sim_work *work, bool own)
 {
     if (s && s->captured)
         return s->graph ? add_to_graph(s->graph, work, own) : WEIR_OK;
     if (s) {
-        if (!make_room(s))
+        if (!device_stream_make_room(s))
             return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory to queue work");
         s->ring[++s->queued & (s->capacity - 1)] = *work;
     }
@@ -249,7 +249,7 @@ static weir_status enter_and_put(wi_device *device, wi_sim_call call, wi_sim_str
     if (status != WEIR_OK)
         return status;
     wi_sim_lock(device);
-    status = put(device, wi_sim_at(device, s), work, true);
+    status = device_stream_put(device, wi_sim_at(device, s), work, true);
     wi_sim_unlock(device);
     return status;
 }
@@ -277,7 +277,7 @@ void wi_sim_touch(wi_device *device, void *stream, const void *address, uint64_t
     wi_sim_work work = {
         .kind = write ? WI_SIM_DO_WRITE : WI_SIM_DO_READ, .to = (char *)address, .bytes = bytes, .version = version};
     wi_sim_lock(device);
-    (void)put(device, stream, &work, false);
+    (void)device_stream_put(device, stream, &work, false);
     wi_sim_unlock(device);
 }
 
@@ -302,7 +302,7 @@ weir_status wi_sim_check_capture(const wi_sim_stream *s, const char *what)
                      what, s->number);
 }
 
-static wi_event record(wi_device *device, wi_sim_stream *s)
+static wi_event device_stream_record(wi_device *device, wi_sim_stream *s)
 {
     if (s && device->watcher.record)
         device->watcher.record(device->watcher.user, s->number, s->queued);
@@ -322,19 +322,19 @@ weir_status wi_sim_record(wi_device *device, void *stream, wi_event *out)
     if (status == WEIR_OK)
         status = wi_sim_check_capture(s, "an event");
     if (status == WEIR_OK)
-        *out = record(device, s);
+        *out = device_stream_record(device, s);
     wi_sim_unlock(device);
     return status;
 }
 
 wi_event wi_sim_point(wi_device *device, void *stream)
 {
-    return record(device, stream);
+    return device_stream_record(device, stream);
 }
 
 bool wi_sim_is_past(wi_device *device, wi_event event)
 {
-    bool done = is_done(event);
+    bool done = device_stream_is_done(event);
     if (done && event.stream && device->watcher.pass)
         device->watcher.pass(device->watcher.user, wi_sim_number(event.stream), event.sequence);
     return done;
@@ -362,13 +362,13 @@ weir_status wi_sim_wait(wi_device *device, wi_event event, uint64_t deadline)
     return status;
 }
 
-static weir_status order(wi_device *device, wi_sim_stream *s, wi_event event, bool own)
+static weir_status device_stream_order(wi_device *device, wi_sim_stream *s, wi_event event, bool own)
 {
     if (!event.stream || event.stream == s)
         return WEIR_OK;
     if (!s)
         return run_until(device, event, UINT64_MAX);
-    weir_status status = put(device, s, &(wi_sim_work){.kind = WI_SIM_DO_ORDER, .event = event}, own);
+    weir_status status = device_stream_put(device, s, &(wi_sim_work){.kind = WI_SIM_DO_ORDER, .event = event}, own);
     if (status == WEIR_OK && device->watcher.order)
         device->watcher.order(device->watcher.user, s->number, wi_sim_number(event.stream), event.sequence);
     return status;
@@ -381,11 +381,11 @@ weir_status wi_sim_order(wi_device *device, void *stream, wi_event event)
         return status;
     wi_sim_lock(device);
     wi_sim_stream *s = wi_sim_at(device, stream);
-    bool needed = event.stream && event.stream != s && !is_done(event);
+    bool needed = event.stream && event.stream != s && !device_stream_is_done(event);
     if (needed)
         status = wi_sim_check_capture(s, "waiting for another stream");
     if (status == WEIR_OK)
-        status = order(device, s, event, true);
+        status = device_stream_order(device, s, event, true);
     wi_sim_unlock(device);
     return status;
 }
@@ -393,7 +393,7 @@ weir_status wi_sim_order(wi_device *device, void *stream, wi_event event)
 void wi_sim_follow(wi_device *device, void *stream, void *other)
 {
     wi_sim_lock(device);
-    (void)order(device, stream, record(device, other), false);
+    (void)device_stream_order(device, stream, device_stream_record(device, other), false);
     wi_sim_unlock(device);
 }
 
@@ -404,7 +404,7 @@ static wi_sim_stream *make_stream(wi_device *device)
 {
     wi_sim_stream *s = calloc(1, sizeof *s);
     unsigned number = 1;
-    collect(device);
+    device_stream_collect(device);
     while (number <= WI_SIM_STREAMS && device->streams[number - 1])
         number++;
     if (s && number <= WI_SIM_STREAMS) {
@@ -442,7 +442,7 @@ bool wi_sim_replace(wi_device *device, void *stream, void **next)
     wi_sim_stream *s = stream;
     unsigned over = 0;
     wi_sim_lock(device);
-    collect(device);
+    device_stream_collect(device);
     for (unsigned i = 0; i < WI_SIM_STREAMS; i++)
         over += device->streams[i] && device->streams[i]->over;
     wi_sim_stream *made = over < WI_SIM_OVER ? make_stream(device) : NULL;
@@ -520,7 +520,7 @@ void wi_sim_launch(wi_device *device, const wi_sim_graph *graph, void *stream)
 {
     wi_sim_lock(device);
     for (size_t i = 0; i < graph->count; i++)
-        (void)put(device, stream, &graph->work[i], graph->work[i].own);
+        (void)device_stream_put(device, stream, &graph->work[i], graph->work[i].own);
     wi_sim_unlock(device);
 }
 
@@ -540,7 +540,7 @@ weir_status wi_sim_stream_synchronize(wi_device *device, void *stream)
     wi_sim_stream *s = wi_sim_at(device, stream);
     status = wi_sim_check_capture(s, "waiting for its work");
     if (status == WEIR_OK)
-        status = run_until(device, record(device, s), UINT64_MAX);
+        status = run_until(device, device_stream_record(device, s), UINT64_MAX);
     wi_sim_unlock(device);
     return status;
 }
@@ -567,7 +567,7 @@ weir_status wi_sim_record_all(wi_device *device, wi_event *out)
         status = wi_sim_check_capture(device->streams[i], "a point behind all work");
     for (unsigned i = 0; i < WI_SIM_STREAMS && status == WEIR_OK; i++)
         if (device->streams[i])
-            status = run_until(device, record(device, device->streams[i]), UINT64_MAX);
+            status = run_until(device, device_stream_record(device, device->streams[i]), UINT64_MAX);
     wi_sim_unlock(device);
     return status;
 }
@@ -583,7 +583,7 @@ void wi_sim_stream_destroy(wi_device *device, void *stream)
         wi_sim_unlock(device);
         return;
     }
-    (void)run_until(device, record(device, s), UINT64_MAX);
+    (void)run_until(device, device_stream_record(device, s), UINT64_MAX);
     device->streams[s->number - 1] = NULL;
     device->reached[s->number - 1] = s->queued;
     free(s->ring);

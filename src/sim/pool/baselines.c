@@ -59,7 +59,7 @@ static void act(baseline *b, wp_action action)
     b->actions[b->action_count++] = action;
 }
 
-static bool take(void *it, wp_event *event, wp_action *action)
+static bool baselines_take(void *it, wp_event *event, wp_action *action)
 {
     static const wp_event_kind of[] = {[WP_LOAD] = WP_EVENT_ACTION_LOAD,     [WP_SUSPEND] = WP_EVENT_ACTION_SUSPEND,
                                        [WP_RESUME] = WP_EVENT_ACTION_RESUME, [WP_UNLOAD] = WP_EVENT_ACTION_UNLOAD,
@@ -107,12 +107,12 @@ static entry *new_entry(baseline *b)
     return e;
 }
 
-static uint32_t number_of(const baseline *b, const entry *e)
+static uint32_t baselines_number_of(const baseline *b, const entry *e)
 {
     return (uint32_t)(e - b->entries);
 }
 
-static void leave_queue(baseline *b, entry *e)
+static void baselines_leave_queue(baseline *b, entry *e)
 {
     if (e->before != NONE)
         b->entries[e->before].next = e->next;
@@ -125,14 +125,14 @@ static void leave_queue(baseline *b, entry *e)
     b->waiting--;
 }
 
-static void forget(baseline *b, entry *e)
+static void baselines_forget(baseline *b, entry *e)
 {
     e->ticket = 0;
     e->next = b->free;
-    b->free = number_of(b, e);
+    b->free = baselines_number_of(b, e);
 }
 
-static void tell(baseline *b, const entry *e, wp_action_kind kind, wp_cause cause)
+static void baselines_tell(baseline *b, const entry *e, wp_action_kind kind, wp_cause cause)
 {
     wp_answer answer = {.ticket = e->ticket, .cause = cause};
     if (e->ticket == b->asking)
@@ -150,34 +150,34 @@ static void promise(baseline *b, entry *e, bool reserved)
     e->reserved = reserved;
 }
 
-static void grant(baseline *b, entry *e)
+static void baselines_grant(baseline *b, entry *e)
 {
     promise(b, e, false);
     b->models[e->model].running++;
-    leave_queue(b, e);
-    tell(b, e, WP_GRANT, WP_GRANTED);
+    baselines_leave_queue(b, e);
+    baselines_tell(b, e, WP_GRANT, WP_GRANTED);
 }
 
-static void refuse(baseline *b, entry *e, wp_cause cause)
+static void baselines_refuse(baseline *b, entry *e, wp_cause cause)
 {
     model *m = &b->models[e->model];
     if (e->reserved) {
         b->taken[m->spec.device] -= e->bytes;
         m->reserved--;
     }
-    leave_queue(b, e);
-    tell(b, e, WP_REFUSE, cause);
-    forget(b, e);
+    baselines_leave_queue(b, e);
+    baselines_tell(b, e, WP_REFUSE, cause);
+    baselines_forget(b, e);
 }
 
 /* ---- room -------------------------------------------------------------------------------------------------------- */
 
-static bool idle(const model *m)
+static bool baselines_idle(const model *m)
 {
     return m->state == WP_LOADED && m->running == 0 && m->reserved == 0 && !m->spec.pinned && m->spec.may_evict;
 }
 
-static void unload(baseline *b, model *m, wp_ticket why)
+static void baselines_unload(baseline *b, model *m, wp_ticket why)
 {
     m->state = WP_UNLOADING;
     act(b, (wp_action){.kind = WP_UNLOAD, .model = (wp_model)(m - b->models), .bytes = m->taken, .why = why});
@@ -189,7 +189,7 @@ static model *victim(baseline *b, uint32_t device, bool any, const model * not )
     model *best = NULL;
     for (uint32_t i = 0; i < b->model_count; i++) {
         model *m = &b->models[i];
-        if (idle(m) && m != not &&(any || m->spec.device == device) && (!best || b->rank(m) < b->rank(best)))
+        if (baselines_idle(m) && m != not &&(any || m->spec.device == device) && (!best || b->rank(m) < b->rank(best)))
             best = m;
     }
     return best;
@@ -215,7 +215,7 @@ static uint64_t bytes_leaving(const baseline *b, uint32_t device)
 
 /* Whether there are so many bytes; idle ones are thrown out, one after the other, until there are or will be. `another`: a
  * model more will be loaded. */
-static bool make_room(baseline *b, const model *for_model, uint64_t bytes, bool another, wp_ticket why)
+static bool baselines_make_room(baseline *b, const model *for_model, uint64_t bytes, bool another, wp_ticket why)
 {
     uint32_t device = for_model->spec.device, most = b->counts ? b->world.most_models : NONE;
     for (;;) {
@@ -228,7 +228,7 @@ static bool make_room(baseline *b, const model *for_model, uint64_t bytes, bool 
         model *out = will_be_few && will_fit ? NULL : victim(b, device, will_fit, for_model);
         if (!out)
             return false;
-        unload(b, out, why);
+        baselines_unload(b, out, why);
     }
 }
 
@@ -243,7 +243,7 @@ static bool loading(const baseline *b)
 /* ---- who is served ----------------------------------------------------------------------------------------------- */
 
 /* False: it waits for room, and those behind it, too. */
-static bool serve(baseline *b, entry *e)
+static bool baselines_serve(baseline *b, entry *e)
 {
     model *m = &b->models[e->model];
     uint64_t peak = m->spec.variants[0].peak;
@@ -251,12 +251,12 @@ static bool serve(baseline *b, entry *e)
     case WP_LOADED:
         if (!e->reserved && m->running + m->reserved >= m->spec.slots)
             return true;
-        if (!e->reserved && !make_room(b, m, e->bytes, false, e->ticket))
+        if (!e->reserved && !baselines_make_room(b, m, e->bytes, false, e->ticket))
             return false;
-        grant(b, e);
+        baselines_grant(b, e);
         return true;
     case WP_UNLOADED:
-        if ((b->one_load && loading(b)) || !make_room(b, m, peak + e->bytes, true, e->ticket))
+        if ((b->one_load && loading(b)) || !baselines_make_room(b, m, peak + e->bytes, true, e->ticket))
             return false;
         promise(b, e, true);
         m->state = WP_LOADING;
@@ -276,31 +276,31 @@ static void find_wake(baseline *b)
     for (uint32_t i = b->first; i != NONE; i = b->entries[i].next)
         b->wake = b->entries[i].deadline < b->wake ? b->entries[i].deadline : b->wake;
     for (uint32_t i = 0; b->expires && i < b->model_count; i++)
-        if (idle(&b->models[i]) && b->rank(&b->models[i]) < b->wake)
+        if (baselines_idle(&b->models[i]) && b->rank(&b->models[i]) < b->wake)
             b->wake = b->rank(&b->models[i]);
 }
 
-static void look(baseline *b, uint64_t now)
+static void baselines_look(baseline *b, uint64_t now)
 {
     for (uint32_t i = b->first, next; i != NONE; i = next) {
         next = b->entries[i].next;
         if (b->entries[i].deadline <= now)
-            refuse(b, &b->entries[i], WP_TOO_LATE);
+            baselines_refuse(b, &b->entries[i], WP_TOO_LATE);
     }
     bool going = true;
     for (uint32_t i = b->first, next; going && i != NONE; i = next) {
         next = b->entries[i].next;
-        going = serve(b, &b->entries[i]);
+        going = baselines_serve(b, &b->entries[i]);
     }
     for (uint32_t i = 0; b->expires && i < b->model_count; i++)
-        if (idle(&b->models[i]) && b->rank(&b->models[i]) <= now)
-            unload(b, &b->models[i], 0);
+        if (baselines_idle(&b->models[i]) && b->rank(&b->models[i]) <= now)
+            baselines_unload(b, &b->models[i], 0);
     find_wake(b);
 }
 
 /* ---- what it is told --------------------------------------------------------------------------------------------- */
 
-static wp_answer ask(baseline *b, uint64_t now, const wp_request *q)
+static wp_answer baselines_ask(baseline *b, uint64_t now, const wp_request *q)
 {
     const model *m = &b->models[q->model];
     uint64_t need = m->spec.variants[0].peak + q->bytes, longest = now + b->world.limits.longest;
@@ -312,9 +312,9 @@ static wp_answer ask(baseline *b, uint64_t now, const wp_request *q)
     e->deadline = q->deadline < longest ? q->deadline : longest;
     b->asking = e->ticket;
     b->answer = (wp_answer){.ticket = e->ticket, .cause = WP_WAITS_TURN, .position = b->waiting};
-    look(b, now);
+    baselines_look(b, now);
     if (b->answer.cause == WP_WAITS_TURN && b->waiting > b->world.limits.queue) {
-        refuse(b, &b->entries[b->asking & ((1u << SLOT_BITS) - 1)], WP_QUEUE_FULL);
+        baselines_refuse(b, &b->entries[b->asking & ((1u << SLOT_BITS) - 1)], WP_QUEUE_FULL);
         find_wake(b);
     }
     b->asking = 0;
@@ -328,8 +328,8 @@ static void done(baseline *b, uint64_t now, wp_ticket ticket)
     b->taken[m->spec.device] -= e->bytes;
     m->running--;
     m->used = now;
-    forget(b, e);
-    look(b, now);
+    baselines_forget(b, e);
+    baselines_look(b, now);
 }
 
 static void changed(baseline *b, uint64_t now, const wp_event *event)
@@ -345,12 +345,12 @@ static void changed(baseline *b, uint64_t now, const wp_event *event)
         for (uint32_t i = b->first, next; i != NONE; i = next) {
             next = b->entries[i].next;
             if (b->entries[i].model == event->model)
-                refuse(b, &b->entries[i], WP_LOAD_FAILED);
+                baselines_refuse(b, &b->entries[i], WP_LOAD_FAILED);
         }
-    look(b, now);
+    baselines_look(b, now);
 }
 
-static bool add(baseline *b, wp_event *event)
+static bool baselines_add(baseline *b, wp_event *event)
 {
     model *grown = realloc(b->models, (b->model_count + 1) * sizeof *grown);
     if (!grown)
@@ -361,18 +361,18 @@ static bool add(baseline *b, wp_event *event)
     return true;
 }
 
-static void apply(void *it, wp_event *event)
+static void baselines_apply(void *it, wp_event *event)
 {
     baseline *b = it;
     switch (event->kind) {
     case WP_EVENT_ADD:
-        event->ok = add(b, event);
+        event->ok = baselines_add(b, event);
         break;
     case WP_EVENT_CEILING:
         b->ceiling[event->device] = event->bytes;
         break;
     case WP_EVENT_ASK:
-        event->answer = ask(b, event->now, &event->request);
+        event->answer = baselines_ask(b, event->now, &event->request);
         break;
     case WP_EVENT_DONE:
         done(b, event->now, event->ticket);
@@ -382,12 +382,12 @@ static void apply(void *it, wp_event *event)
         changed(b, event->now, event);
         break;
     default:
-        look(b, event->now);
+        baselines_look(b, event->now);
         break;
     }
 }
 
-static uint64_t wake(const void *it)
+static uint64_t baselines_wake(const void *it)
 {
     return ((const baseline *)it)->wake;
 }
@@ -410,7 +410,7 @@ static uint64_t rank_keep_alive(const model *m)
     return m->used + keep;
 }
 
-static baseline *create(const policy_world *world, uint64_t (*rank)(const model *))
+static baseline *baselines_create(const policy_world *world, uint64_t (*rank)(const model *))
 {
     baseline *b = calloc(1, sizeof *b);
     if (b)
@@ -420,12 +420,12 @@ static baseline *create(const policy_world *world, uint64_t (*rank)(const model 
 
 static void *create_lru_bytes(const policy_world *world)
 {
-    return create(world, rank_used);
+    return baselines_create(world, rank_used);
 }
 
 static void *create_lru_count(const policy_world *world)
 {
-    baseline *b = create(world, rank_used);
+    baseline *b = baselines_create(world, rank_used);
     if (b)
         b->counts = true;
     return b;
@@ -433,18 +433,18 @@ static void *create_lru_count(const policy_world *world)
 
 static void *create_size(const policy_world *world)
 {
-    return create(world, rank_size);
+    return baselines_create(world, rank_size);
 }
 
 static void *create_keep_alive(const policy_world *world)
 {
-    baseline *b = create(world, rank_keep_alive);
+    baseline *b = baselines_create(world, rank_keep_alive);
     if (b)
         b->one_load = b->expires = true;
     return b;
 }
 
-static void destroy(void *it)
+static void baselines_destroy(void *it)
 {
     baseline *b = it;
     if (!b)
@@ -455,7 +455,11 @@ static void destroy(void *it)
     free(b);
 }
 
-const policy policy_lru_count = {"lru-count", false, create_lru_count, destroy, apply, take, wake, NULL};
-const policy policy_lru_bytes = {"lru-bytes", false, create_lru_bytes, destroy, apply, take, wake, NULL};
-const policy policy_size = {"size", false, create_size, destroy, apply, take, wake, NULL};
-const policy policy_keep_alive = {"keep-alive", false, create_keep_alive, destroy, apply, take, wake, NULL};
+const policy policy_lru_count = {"lru-count",     false,          create_lru_count, baselines_destroy,
+                                 baselines_apply, baselines_take, baselines_wake,   NULL};
+const policy policy_lru_bytes = {"lru-bytes",     false,          create_lru_bytes, baselines_destroy,
+                                 baselines_apply, baselines_take, baselines_wake,   NULL};
+const policy policy_size = {"size",          false,          create_size,    baselines_destroy,
+                            baselines_apply, baselines_take, baselines_wake, NULL};
+const policy policy_keep_alive = {"keep-alive",    false,          create_keep_alive, baselines_destroy,
+                                  baselines_apply, baselines_take, baselines_wake,    NULL};

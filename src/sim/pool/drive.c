@@ -71,7 +71,7 @@ static const wp_spec *spec_of(const world *w, uint32_t model)
 
 /* ---- books ------------------------------------------------------------------------------------------------------- */
 
-static void check_books(world *w, uint32_t device)
+static void drive_check_books(world *w, uint32_t device)
 {
     drive_result *r = w->r;
     r->most_taken = wi_max(r->most_taken, w->taken[device]);
@@ -95,7 +95,7 @@ static void set_bytes(world *w, uint32_t model, uint64_t bytes, uint64_t host)
     w->host = w->host - b->host + host;
     b->bytes = bytes;
     b->host = host;
-    check_books(w, device);
+    drive_check_books(w, device);
 }
 
 static size_t wait_place(uint64_t wait)
@@ -108,7 +108,7 @@ static size_t wait_place(uint64_t wait)
 }
 
 /* The largest wait of a place. */
-static uint64_t wait_of(size_t place)
+static uint64_t drive_wait_of(size_t place)
 {
     enum { FINE = 6 };
     if (place < 2u << FINE)
@@ -123,7 +123,7 @@ uint64_t drive_wait(const drive_result *r, double part)
     for (size_t i = 0; i < DRIVE_WAITS; i++) {
         below += r->waits[i];
         if (below > 0 && (double)below >= part * (double)r->granted)
-            return wi_min(wait_of(i), r->wait_most);
+            return wi_min(drive_wait_of(i), r->wait_most);
     }
     return 0;
 }
@@ -138,7 +138,7 @@ uint64_t drive_refusals(const drive_result *r)
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-static void *key_of(wp_ticket ticket)
+static void *drive_key_of(wp_ticket ticket)
 {
     return (void *)(uintptr_t)ticket;
 }
@@ -146,7 +146,7 @@ static void *key_of(wp_ticket ticket)
 static flight *flight_of(world *w, wp_ticket ticket)
 {
     uint64_t number;
-    return ticket && wi_pointer_map_get(&w->by_ticket, key_of(ticket), &number) ? &w->flights[number] : NULL;
+    return ticket && wi_pointer_map_get(&w->by_ticket, drive_key_of(ticket), &number) ? &w->flights[number] : NULL;
 }
 
 static flight *new_flight(world *w, wp_ticket ticket, const traffic_request *q)
@@ -165,7 +165,7 @@ static flight *new_flight(world *w, wp_ticket ticket, const traffic_request *q)
     }
     uint32_t number = w->flight_free;
     flight *f = &w->flights[number];
-    if (!wi_pointer_map_put(&w->by_ticket, key_of(ticket), number)) {
+    if (!wi_pointer_map_put(&w->by_ticket, drive_key_of(ticket), number)) {
         out_of_memory(w);
         return NULL;
     }
@@ -178,7 +178,7 @@ static flight *new_flight(world *w, wp_ticket ticket, const traffic_request *q)
 static void end_flight(world *w, flight *f)
 {
     uint64_t number;
-    (void)wi_pointer_map_remove(&w->by_ticket, key_of(f->ticket), &number);
+    (void)wi_pointer_map_remove(&w->by_ticket, drive_key_of(f->ticket), &number);
     f->ticket = 0;
     f->next_free = w->flight_free;
     w->flight_free = (uint32_t)(f - w->flights);
@@ -204,12 +204,12 @@ static void granted(world *w, flight *f)
     w->r->wait_most = wi_max(w->r->wait_most, wait);
     w->r->waits[wait_place(wait)]++;
     w->taken[device] += q->bytes;
-    check_books(w, device);
+    drive_check_books(w, device);
     if (!heap_put(&w->heap, w->now + q->duration, (uint64_t)(f - w->flights) * 2))
         out_of_memory(w);
 }
 
-static void refused(world *w, flight *f, wp_cause cause)
+static void drive_refused(world *w, flight *f, wp_cause cause)
 {
     if (f->running)
         violation(w, "request %" PRIu64 " is refused while it runs", f->ticket);
@@ -237,7 +237,7 @@ static void depart(world *w, uint32_t model, wp_state state, uint64_t alone, sha
         violation(w, "more than %d transfers at once", LINK_MOST);
 }
 
-static uint32_t device_of(const wp_spec *s, uint32_t variant)
+static uint32_t drive_device_of(const wp_spec *s, uint32_t variant)
 {
     uint32_t on = s->variants[variant].on;
     return on ? on - 1 : s->device;
@@ -251,7 +251,7 @@ static void begin_move(world *w, const wp_action *a)
     case WP_LOAD:
         expect(w, b->state == WP_UNLOADED && a->variant < s->variant_count, "load", a->model);
         b->variant = a->variant < s->variant_count ? a->variant : 0;
-        b->device = device_of(s, b->variant);
+        b->device = drive_device_of(s, b->variant);
         if (a->device != b->device)
             violation(w, "variant %u of %s comes to device %u", b->variant, s->name, a->device);
         depart(w, a->model, WP_LOADING, s->load_time, &w->in[b->device]);
@@ -279,7 +279,7 @@ static void begin_move(world *w, const wp_action *a)
     }
 }
 
-static void carry_out(world *w, const wp_action *a)
+static void drive_carry_out(world *w, const wp_action *a)
 {
     bool answers = a->kind == WP_GRANT || a->kind == WP_REFUSE;
     flight *f = answers ? flight_of(w, a->answer.ticket) : NULL;
@@ -291,14 +291,14 @@ static void carry_out(world *w, const wp_action *a)
     else if (a->kind == WP_STOP)
         violation(w, "a load is stopped, and nobody has cancelled a request");
     else if (a->kind == WP_REFUSE)
-        refused(w, f, a->answer.cause);
+        drive_refused(w, f, a->answer.cause);
     else if (a->model < w->o->models->count)
         begin_move(w, a);
     else
         violation(w, "an action on model %u, which is none", a->model);
 }
 
-static void write_line(world *w, const wp_event *event)
+static void drive_write_line(world *w, const wp_event *event)
 {
     char text[WP_LINE + 1];
     size_t length = wp_event_write(event, text, WP_LINE);
@@ -308,23 +308,23 @@ static void write_line(world *w, const wp_event *event)
 }
 
 /* Tells the policy; what it wants is begun afterwards, so that an answer is known before what follows from it. */
-static void tell(world *w, wp_event *event)
+static void drive_tell(world *w, wp_event *event)
 {
     w->r->events++;
     event->now = w->now;
     w->o->policy->apply(w->policy, event);
     if (w->o->log)
-        write_line(w, event);
+        drive_write_line(w, event);
 }
 
-static void take_all(world *w)
+static void drive_take_all(world *w)
 {
     wp_event event;
     wp_action action;
     while (w->o->policy->take(w->policy, &event, &action)) {
         if (w->o->log)
-            write_line(w, &event);
-        carry_out(w, &action);
+            drive_write_line(w, &event);
+        drive_carry_out(w, &action);
         w->idle_ticks = 0;
     }
 #ifdef WEIR_INVARIANTS
@@ -335,7 +335,7 @@ static void take_all(world *w)
 
 /* ---- what happens ------------------------------------------------------------------------------------------------ */
 
-static void arrive(world *w, const traffic_request *q)
+static void drive_arrive(world *w, const traffic_request *q)
 {
     wp_event event = {.kind = WP_EVENT_ASK,
                       .request = {.model = q->model,
@@ -345,7 +345,7 @@ static void arrive(world *w, const traffic_request *q)
     w->r->requests++;
     if (q->at < w->now)
         violation(w, "a request of %.9f s comes late", (double)q->at / 1e9);
-    tell(w, &event);
+    drive_tell(w, &event);
     const wp_answer *a = &event.answer;
     bool waits = a->cause >= WP_WAITS_BUSY && a->cause <= WP_WAITS_TURN;
     if (a->cause == WP_GRANTED || waits) {
@@ -366,14 +366,14 @@ static void request_ends(world *w, flight *f)
     w->bodies[f->request.model].running--;
     w->r->done++;
     end_flight(w, f);
-    tell(w, &event);
+    drive_tell(w, &event);
 }
 
 static void unload_ends(world *w, uint32_t model)
 {
     set_bytes(w, model, 0, 0);
     w->bodies[model].state = WP_UNLOADED;
-    tell(w, &(wp_event){.kind = WP_EVENT_UNLOADED, .model = model});
+    drive_tell(w, &(wp_event){.kind = WP_EVENT_UNLOADED, .model = model});
 }
 
 static void came_in(world *w, uint32_t model)
@@ -391,11 +391,11 @@ static void came_in(world *w, uint32_t model)
     w->r->failures += !ok;
     b->state = ok ? WP_LOADED : WP_UNLOADED;
     set_bytes(w, model, ok ? v->resident : 0, 0);
-    tell(w, &(wp_event){.kind = load ? WP_EVENT_LOADED : WP_EVENT_RESUMED,
-                        .model = model,
-                        .ok = ok,
-                        .bytes = ok ? v->resident : 0,
-                        .took = took});
+    drive_tell(w, &(wp_event){.kind = load ? WP_EVENT_LOADED : WP_EVENT_RESUMED,
+                              .model = model,
+                              .ok = ok,
+                              .bytes = ok ? v->resident : 0,
+                              .took = took});
 }
 
 static void went_out(world *w, uint32_t model)
@@ -408,7 +408,7 @@ static void went_out(world *w, uint32_t model)
     w->r->bytes_out += b->bytes - s->stays;
     b->state = WP_SUSPENDED;
     set_bytes(w, model, s->stays, b->host);
-    tell(w, &(wp_event){.kind = WP_EVENT_SUSPENDED, .model = model, .ok = true, .bytes = s->stays, .took = took});
+    drive_tell(w, &(wp_event){.kind = WP_EVENT_SUSPENDED, .model = model, .ok = true, .bytes = s->stays, .took = took});
 }
 
 /* The earliest of all that will happen without a request; requests come last at their time. */
@@ -458,9 +458,9 @@ static void happen(world *w)
             violation(w, "the policy wants to be told the time, again and again");
             w->status = weir_fail(WEIR_ERR_SYSTEM, "%s", w->r->first);
         }
-        tell(w, &(wp_event){.kind = WP_EVENT_TICK});
+        drive_tell(w, &(wp_event){.kind = WP_EVENT_TICK});
     }
-    take_all(w);
+    drive_take_all(w);
 }
 
 static void drive_on(world *w)
@@ -481,8 +481,8 @@ static void drive_on(world *w)
             happen(w);
             continue;
         }
-        arrive(w, &q);
-        take_all(w);
+        drive_arrive(w, &q);
+        drive_take_all(w);
         if (w->status == WEIR_OK)
             w->status = traffic_next(w->o->requests, &q, &got);
         if (w->o->progress && w->r->requests % PROGRESS == 0)
@@ -492,7 +492,7 @@ static void drive_on(world *w)
 
 /* ---- from begin to end ------------------------------------------------------------------------------------------- */
 
-static bool begin(world *w)
+static bool drive_begin(world *w)
 {
     const traffic_models *models = w->o->models;
     bool suspends = w->o->policy->suspends;
@@ -504,16 +504,16 @@ static bool begin(world *w)
     if (!w->bodies || !w->policy)
         return false;
     if (w->o->log)
-        write_line(w, &(wp_event){.kind = WP_EVENT_BEGIN, .limits = how.limits, .devices = how.devices});
+        drive_write_line(w, &(wp_event){.kind = WP_EVENT_BEGIN, .limits = how.limits, .devices = how.devices});
     for (uint32_t d = 0; d < models->devices; d++) {
-        tell(w, &(wp_event){.kind = WP_EVENT_CEILING, .device = d, .bytes = w->o->budget});
-        take_all(w);
+        drive_tell(w, &(wp_event){.kind = WP_EVENT_CEILING, .device = d, .bytes = w->o->budget});
+        drive_take_all(w);
     }
     for (uint32_t i = 0; i < models->count; i++) {
         wp_event event = {.kind = WP_EVENT_ADD, .spec = models->list[i].spec};
         event.spec.can_suspend = event.spec.can_suspend && suspends;
-        tell(w, &event);
-        take_all(w);
+        drive_tell(w, &event);
+        drive_take_all(w);
         if (!event.ok)
             return false;
         if (event.model != i)
@@ -531,7 +531,7 @@ static void conserve(world *w)
                   r->granted, r->done, drive_refusals(r));
 }
 
-static double seconds_now(void)
+static double drive_seconds_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -541,21 +541,21 @@ static double seconds_now(void)
 weir_status drive(const drive_options *options, drive_result *out)
 {
     world *w = calloc(1, sizeof *w);
-    double began = seconds_now();
+    double began = drive_seconds_now();
     *out = (drive_result){0};
     if (!w)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for the simulation");
     w->o = options;
     w->r = out;
     w->random = options->seed;
-    if (begin(w))
+    if (drive_begin(w))
         drive_on(w);
     else
         out_of_memory(w);
     if (w->status == WEIR_OK)
         conserve(w);
     out->virtual_end = w->now;
-    out->seconds = seconds_now() - began;
+    out->seconds = drive_seconds_now() - began;
     weir_status status = w->status;
     if (w->policy)
         options->policy->destroy(w->policy);

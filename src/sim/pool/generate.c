@@ -47,7 +47,7 @@ static void make_chances(generator *g, uint64_t *chances)
         chances[i] += chances[i - 1];
 }
 
-static uint32_t draw(generator *g, const uint64_t *chances)
+static uint32_t pool_generate_draw(generator *g, const uint64_t *chances)
 {
     uint64_t at = random_below(&g->random, chances[g->models->count - 1]);
     uint32_t low = 0, high = g->models->count - 1;
@@ -61,7 +61,7 @@ static uint32_t draw(generator *g, const uint64_t *chances)
     return low;
 }
 
-static void pass(generator *g)
+static void pool_generate_pass(generator *g)
 {
     g->now += random_exponential(&g->random, g->options.gap);
 }
@@ -70,8 +70,8 @@ static void pass(generator *g)
 
 static uint32_t next_zipf(generator *g)
 {
-    pass(g);
-    return draw(g, g->day);
+    pool_generate_pass(g);
+    return pool_generate_draw(g, g->day);
 }
 
 /* So long that all models together have the mean rate. */
@@ -125,7 +125,7 @@ static uint32_t next_ping_pong(generator *g)
     static const uint8_t first[] = {0, 1}, second[] = {0, 0, 1, 0, 0, 2};
     if (g->group_left == 0)
         choose_group(g);
-    pass(g);
+    pool_generate_pass(g);
     bool later = g->group_n > g->group_left; /* as many of the one pattern as of the other */
     uint64_t n = g->group_n++;
     g->group_left--;
@@ -134,7 +134,7 @@ static uint32_t next_ping_pong(generator *g)
 
 static uint32_t next_scan(generator *g)
 {
-    pass(g);
+    pool_generate_pass(g);
     g->scanned = g->scanned + 1 < g->models->count ? g->scanned + 1 : 0;
     return g->scanned;
 }
@@ -154,10 +154,10 @@ static uint32_t next_diurnal(generator *g)
         g->now += random_exponential(&g->random, g->options.gap * 9 / 16);
         light = daylight(g->now);
     } while (random_below(&g->random, 1024) >= 128 + light * 7 / 8);
-    return random_below(&g->random, 1024) < light ? draw(g, g->day) : draw(g, g->night);
+    return random_below(&g->random, 1024) < light ? pool_generate_draw(g, g->day) : pool_generate_draw(g, g->night);
 }
 
-static void begin_phase(generator *g)
+static void pool_generate_begin_phase(generator *g)
 {
     static const traffic_kind kinds[] = {TRAFFIC_ZIPF, TRAFFIC_BURSTS, TRAFFIC_PING_PONG, TRAFFIC_DIURNAL};
     g->phase = kinds[random_below(&g->random, sizeof kinds / sizeof *kinds)];
@@ -177,7 +177,7 @@ static uint32_t next_mixed(generator *g)
         return model;
     }
     if (g->now >= g->phase_end)
-        begin_phase(g);
+        pool_generate_begin_phase(g);
     return next_of(g, g->phase);
 }
 

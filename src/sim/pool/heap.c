@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static bool before(const heap_event *a, const heap_event *b)
+static bool heap_before(const heap_event *a, const heap_event *b)
 {
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
@@ -20,7 +20,7 @@ bool heap_put(heap *it, uint64_t at, uint64_t what)
     }
     heap_event event = {at, it->order++, what};
     size_t i = it->count++;
-    for (; i > 0 && before(&event, &it->list[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i > 0 && heap_before(&event, &it->list[(i - 1) / 2]); i = (i - 1) / 2)
         it->list[i] = it->list[(i - 1) / 2];
     it->list[i] = event;
     return true;
@@ -31,9 +31,9 @@ heap_event heap_take(heap *it)
     heap_event first = it->list[0], last = it->list[--it->count];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < it->count; i = child) {
-        if (child + 1 < it->count && before(&it->list[child + 1], &it->list[child]))
+        if (child + 1 < it->count && heap_before(&it->list[child + 1], &it->list[child]))
             child++;
-        if (!before(&it->list[child], &last))
+        if (!heap_before(&it->list[child], &last))
             break;
         it->list[i] = it->list[child];
     }

@@ -33,7 +33,7 @@ weir_status line_fail(const line_reader *r, const char *format, ...)
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-static weir_status split(line_reader *r)
+static weir_status pool_lines_split(line_reader *r)
 {
     char *rest = r->text;
     r->count = 0;
@@ -64,7 +64,7 @@ weir_status line_next(line_reader *r, bool *got)
         char *comment = strchr(r->text, '#');
         if (comment)
             *comment = '\0';
-        weir_status status = split(r);
+        weir_status status = pool_lines_split(r);
         if (status != WEIR_OK)
             return status;
         *got = r->word != NULL;

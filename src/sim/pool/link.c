@@ -1,7 +1,7 @@
 /* Transfers that share a link. */
 #include "sim/pool/link.h"
 
-static void go_on(shared_link *it, uint64_t now)
+static void link_go_on(shared_link *it, uint64_t now)
 {
     if (it->count > 0 && now > it->now) {
         unsigned __int128 each = (unsigned __int128)(now - it->now) * LINK_PARTS / it->count;
@@ -15,7 +15,7 @@ bool link_begin(shared_link *it, uint64_t now, uint32_t who, uint64_t alone)
 {
     if (it->count == LINK_MOST)
         return false;
-    go_on(it, now);
+    link_go_on(it, now);
     it->list[it->count].left = (unsigned __int128)alone * LINK_PARTS;
     it->list[it->count++].who = who;
     return true;
@@ -33,7 +33,7 @@ uint64_t link_next(const shared_link *it)
 
 bool link_end(shared_link *it, uint64_t now, uint32_t *who)
 {
-    go_on(it, now);
+    link_go_on(it, now);
     for (uint32_t i = 0; i < it->count; i++) {
         if (it->list[i].left > 0)
             continue;

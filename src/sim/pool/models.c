@@ -24,7 +24,7 @@ static const traffic_model unsaid = {.spec = {.variant_count = 1,
                                      .request_time = 2 * TRAFFIC_SECOND};
 
 /* NULL: no memory, or there are too many. */
-static traffic_model *one_more(traffic_models *models)
+static traffic_model *pool_models_one_more(traffic_models *models)
 {
     traffic_model *grown =
         models->count < TRAFFIC_MODELS ? realloc(models->list, (models->count + 1) * sizeof *models->list) : NULL;
@@ -59,7 +59,7 @@ weir_status traffic_models_default(traffic_models *out)
                  {"embed", 1024},       {"classify", 512}};
     traffic_models models = {.devices = 1};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        traffic_model *m = one_more(&models);
+        traffic_model *m = pool_models_one_more(&models);
         if (!m) {
             traffic_models_free(&models);
             return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu models", sizeof sizes / sizeof *sizes);
@@ -127,7 +127,7 @@ static const line_field variant_fields[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static bool given(uint64_t seen, const char *key)
+static bool pool_models_given(uint64_t seen, const char *key)
 {
     for (size_t i = 0; i < COUNT(model_fields); i++)
         if (strcmp(model_fields[i].key, key) == 0)
@@ -143,7 +143,7 @@ static weir_status check_variant(const line_reader *r, wp_variant *v)
                                   : line_fail(r, "resident= is more than bytes=, which is the most while it is loaded");
 }
 
-static weir_status read_steps(const line_reader *r, traffic_model *m)
+static weir_status pool_models_read_steps(const line_reader *r, traffic_model *m)
 {
     for (const char *at = m->gives_up; *at;) {
         size_t length = strcspn(at, ",");
@@ -159,12 +159,12 @@ static weir_status read_steps(const line_reader *r, traffic_model *m)
     return WEIR_OK;
 }
 
-static weir_status read_model(const line_reader *r, traffic_models *models)
+static weir_status pool_models_read_model(const line_reader *r, traffic_models *models)
 {
     uint64_t seen;
     if (models->count == TRAFFIC_MODELS)
         return line_fail(r, "more than %d models", TRAFFIC_MODELS);
-    traffic_model *m = one_more(models);
+    traffic_model *m = pool_models_one_more(models);
     if (!m)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for another model", r->path);
     weir_status status = line_fill(r, model_fields, COUNT(model_fields), m, &seen);
@@ -173,15 +173,16 @@ static weir_status read_model(const line_reader *r, traffic_models *models)
     for (uint32_t i = 0; i + 1 < models->count; i++)
         if (strcmp(models->list[i].spec.name, m->spec.name) == 0)
             return line_fail(r, "there is a model %s already", m->spec.name);
-    if (given(seen, "resume") != given(seen, "suspend"))
+    if (pool_models_given(seen, "resume") != pool_models_given(seen, "suspend"))
         return line_fail(r, "resume= and suspend= go together");
-    m->spec.can_suspend = given(seen, "resume");
-    if (!m->spec.can_suspend && (given(seen, "stays") || given(seen, "host") || given(seen, "suspend-after")))
+    m->spec.can_suspend = pool_models_given(seen, "resume");
+    if (!m->spec.can_suspend && (pool_models_given(seen, "stays") || pool_models_given(seen, "host") ||
+                                 pool_models_given(seen, "suspend-after")))
         return line_fail(r, "stays=, host= and suspend-after= are of models with resume= and suspend=");
-    if (m->spec.can_suspend && !given(seen, "host"))
+    if (m->spec.can_suspend && !pool_models_given(seen, "host"))
         m->spec.host = m->spec.variants[0].peak;
     models->devices = m->spec.device >= models->devices ? m->spec.device + 1 : models->devices;
-    status = read_steps(r, m);
+    status = pool_models_read_steps(r, m);
     if (status == WEIR_OK)
         status = check_variant(r, &m->spec.variants[0]);
     if (status == WEIR_OK && m->spec.stays > m->spec.variants[0].resident)
@@ -189,7 +190,7 @@ static weir_status read_model(const line_reader *r, traffic_models *models)
     return status;
 }
 
-static weir_status read_variant(const line_reader *r, traffic_models *models)
+static weir_status pool_models_read_variant(const line_reader *r, traffic_models *models)
 {
     wp_spec *s = models->count > 0 ? &models->list[models->count - 1].spec : NULL;
     if (!s)
@@ -245,9 +246,9 @@ weir_status traffic_models_read(const char *path, traffic_models *out)
         return status;
     while ((status = line_next(&r, &got)) == WEIR_OK && got) {
         if (strcmp(r.word, "model") == 0)
-            status = read_model(&r, &models);
+            status = pool_models_read_model(&r, &models);
         else if (strcmp(r.word, "variant") == 0)
-            status = read_variant(&r, &models);
+            status = pool_models_read_variant(&r, &models);
         else
             status = line_fail(&r, "%s is neither model nor variant", r.word);
         if (status != WEIR_OK)
@@ -280,7 +281,7 @@ static void write_size(FILE *file, const char *key, uint64_t bytes, uint64_t usu
         fprintf(file, " %s=%s", key, text);
 }
 
-static void write_number(FILE *file, const char *key, int64_t number, int64_t usual)
+static void pool_models_write_number(FILE *file, const char *key, int64_t number, int64_t usual)
 {
     if (number != usual)
         fprintf(file, " %s=%" PRId64, key, number);
@@ -290,14 +291,14 @@ static void write_variant(FILE *file, const wp_variant *v)
 {
     write_size(file, "bytes", v->peak, 0);
     write_size(file, "resident", v->resident, v->peak);
-    write_number(file, "context", v->context, 0);
-    write_number(file, "layers", v->layers, -1);
+    pool_models_write_number(file, "context", v->context, 0);
+    pool_models_write_number(file, "layers", v->layers, -1);
 }
 
 static void write_way(FILE *file, const wp_spec *s, const wp_variant *v)
 {
     write_variant(file, v);
-    write_number(file, "device", v->on ? v->on - 1 : s->device, s->device);
+    pool_models_write_number(file, "device", v->on ? v->on - 1 : s->device, s->device);
     fputs(v->same ? " same" : "", file);
     fputs(v->gives == WP_STEP_LAYERS ? " fewer-layers" : "", file);
 }
@@ -314,18 +315,18 @@ static void write_model(FILE *file, const traffic_model *m)
         write_size(file, "stays", s->stays, 0);
         write_size(file, "host", s->host, s->variants[0].peak);
     }
-    write_number(file, "device", s->device, 0);
+    pool_models_write_number(file, "device", s->device, 0);
     fputs(s->pinned ? " pinned" : "", file);
     fputs(s->may_evict ? "" : " no-evict", file);
-    write_number(file, "priority", s->priority, 0);
-    write_number(file, "weight", s->weight, 1);
+    pool_models_write_number(file, "priority", s->priority, 0);
+    pool_models_write_number(file, "weight", s->weight, 1);
     write_time(file, "evict-cost", s->evict_cost, 0);
     write_time(file, "minimum-stay", s->minimum_stay, 0);
     write_time(file, "keep-alive", s->keep_alive, WP_FOREVER);
     write_time(file, "suspend-after", s->suspend_after, WP_FOREVER);
-    write_number(file, "slots", s->slots, unsaid.spec.slots);
-    write_number(file, "popular", m->popular, 1);
-    write_number(file, "fails", m->fails, 0);
+    pool_models_write_number(file, "slots", s->slots, unsaid.spec.slots);
+    pool_models_write_number(file, "popular", m->popular, 1);
+    pool_models_write_number(file, "fails", m->fails, 0);
     write_time(file, "request-time", m->request_time, unsaid.request_time);
     write_size(file, "request-bytes", m->request_bytes, 0);
     fputs(s->shrink_first ? " shrink-first" : "", file);

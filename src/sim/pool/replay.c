@@ -42,7 +42,7 @@ static weir_status next_line(replay *p)
 }
 
 /* What was decided beside what is recorded; NULL: nothing was. Answers whether they are the same. */
-static bool same(replay *p, const wp_event *decided)
+static bool pool_replay_same(replay *p, const wp_event *decided)
 {
     char text[WP_LINE] = "";
     const char *recorded = p->here ? p->line : "";
@@ -66,14 +66,14 @@ static weir_status compare_actions(replay *p)
         p->r->actions++;
         bool recorded = p->here && p->line[0] == '>';
         p->here = recorded;
-        if (!same(p, &event))
+        if (!pool_replay_same(p, &event))
             return WEIR_OK;
         weir_status status = next_line(p);
         if (status != WEIR_OK)
             return status;
     }
     if (p->here && p->line[0] == '>')
-        (void)same(p, NULL);
+        (void)pool_replay_same(p, NULL);
     return WEIR_OK;
 }
 
@@ -115,7 +115,7 @@ static bool makes_sense(const replay *p, const wp_event *e, uint32_t models, uin
     }
 }
 
-static weir_status run(replay *p)
+static weir_status pool_replay_run(replay *p)
 {
     uint32_t models = 0, devices = 0;
     weir_status status = next_line(p);
@@ -132,7 +132,7 @@ static weir_status run(replay *p)
             devices = event.devices;
         if (event.kind == WP_EVENT_ADD && event.ok && event.model >= models)
             models = event.model + 1;
-        if (!same(p, &event))
+        if (!pool_replay_same(p, &event))
             return WEIR_OK;
         status = next_line(p);
         if (status == WEIR_OK)
@@ -143,7 +143,7 @@ static weir_status run(replay *p)
     return status;
 }
 
-static double seconds_now(void)
+static double pool_replay_seconds_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -159,9 +159,9 @@ weir_status replay_decisions(const char *path, void (*progress)(void *user, doub
     if (!p.file)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     p.bytes = fstat(fileno(p.file), &about) == 0 ? about.st_size : 0;
-    double began = seconds_now();
-    weir_status status = run(&p);
-    out->seconds = seconds_now() - began;
+    double began = pool_replay_seconds_now();
+    weir_status status = pool_replay_run(&p);
+    out->seconds = pool_replay_seconds_now() - began;
     if (p.machine)
         wp_admission_destroy(p.machine);
     fclose(p.file);

@@ -30,7 +30,7 @@ static const line_field request_fields[] = {{"at", LINE_TIME, true, AT(request.a
                                             {"deadline", LINE_TIME, false, AT(request.deadline), 0, UINT64_MAX},
                                             {"priority", LINE_I32, false, AT(request.priority), 0, 0}};
 
-static weir_status find_model(const recorded *from, const char *name, uint32_t *out)
+static weir_status pool_requests_find_model(const recorded *from, const char *name, uint32_t *out)
 {
     for (*out = 0; *out < from->models->count; ++*out)
         if (strcmp(from->models->list[*out].spec.name, name) == 0)
@@ -50,7 +50,7 @@ static weir_status recorded_next(traffic *base, traffic_request *out, bool *got)
         return line_fail(&from->lines, "%s is no request", from->lines.word);
     status = line_fill(&from->lines, request_fields, sizeof request_fields / sizeof *request_fields, &line, NULL);
     if (status == WEIR_OK)
-        status = find_model(from, line.model, &line.request.model);
+        status = pool_requests_find_model(from, line.model, &line.request.model);
     if (status == WEIR_OK && line.request.at < from->last)
         status = line_fail(&from->lines, "at= is before the request above");
     if (status != WEIR_OK)
