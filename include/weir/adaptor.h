@@ -1,8 +1,8 @@
 /* weir/adaptor.h: an adaptor of the program's own, which sees the requests of a runtime and may refuse them.
  *
  * A registered adaptor is a part of stacks (weir/runtime.h) under its name: "budget(mine(cache))". It can limit,
- * count, log, or let requests fail on purpose. It does not hand out memory itself: that is a base
- * (weir_base_register). Where it stands says what it sees:
+ * count, log, or let requests fail on purpose. Memory itself comes from a base (weir_base_register). The adaptor's
+ * place in the stack decides which requests reach it:
  *
  *   "mine(cache)", "budget(mine(cache))"
  *       What the budget has let through. WEIR_ERR_OUT_OF_MEMORY from before_allocate is taken as a shortage: weir
@@ -17,15 +17,16 @@
  * adaptor and count in the budget and in the client's limits alone, so that an adaptor that limits or counts sees none of
  * them; and pinned and pageable memory (weir_request.kind).
  *
- * Contract of all functions of the table. They are called from any thread, from several at once, and with no lock of
- * weir's held: what they share they lock themselves. The caller of weir waits for them. `block` is valid during the
- * call; its texts as long as the process lives. They run on the host at the time of the call: `stream` says where the
- * work of the caller stands, and nothing says that the device is there yet. The device is not made current.
+ * Contract of all functions of the table. weir calls the functions from any thread, from several at once, and with no
+ * lock of weir's held: the adaptor locks its shared data. The caller of weir waits for them. `block` is valid during
+ * the call; its texts as long as the process lives. The functions run on the host at the time of the call: `stream`
+ * says where the work of the caller stands, and nothing says that the device is there yet. The device is not made
+ * current.
  *
- * They may call weir, but an allocation or a growth that an adaptor of the program's own would see is refused with
- * WEIR_ERR_BUSY inside of one of these functions, whosever it is, so that none calls itself: what they need from weir
- * for themselves they take from a runtime without one. They must not destroy the client or the runtime that they are
- * called for, nor wait for another thread that waits for weir. No C++ exception leaves them. */
+ * The functions may call weir. Inside them weir refuses with WEIR_ERR_BUSY every allocation and growth that would reach
+ * any adaptor of the program's own, so that no function calls itself: for memory of its own an adaptor uses a runtime
+ * without such adaptors. The functions must not destroy the client or the runtime that they are called for, nor wait
+ * for another thread that waits for weir. No C++ exception leaves them. */
 #ifndef WEIR_ADAPTOR_H
 #define WEIR_ADAPTOR_H
 
@@ -46,7 +47,7 @@ typedef struct weir_adaptor_block {
     const char *client; /* its name */
     const char *tag;    /* "" is none */
     weir_class memory_class;
-    weir_stream stream; /* of the allocation or growth; of a free the one that it is freed on */
+    weir_stream stream; /* of the allocation or growth; for a free: the stream given to the free */
     void *address;      /* NULL: a new block that is not there yet */
     uint64_t bytes;     /* as asked for */
     uint64_t old_bytes; /* of a block that is resized: before; 0: it is not */
@@ -54,10 +55,10 @@ typedef struct weir_adaptor_block {
 
 /* For each new block: before_allocate, and if that answers WEIR_OK exactly one of allocated and failed; freed, once.
  * For a growth in place the same with resized in the place of allocated, and `address` and `old_bytes` set. A block
- * that is cut: resized alone, with fewer bytes. Any of these may be NULL, not all.
+ * that is cut: resized alone, with fewer bytes. At least one of the five functions is set.
  *
- * Calls for one block come one after the other, in the order of the caller's calls; those for different blocks in any.
- * Another block may be told of with the address of one that was freed. */
+ * Calls for one block come one after the other, in the order of the caller's calls; calls for different blocks come in
+ * any order. Another block may be told of with the address of one that was freed. */
 typedef struct weir_adaptor_table {
     size_t struct_size;
     const char *name; /* lower-case letters, digits and '-', at most 31; none of weir's names; copied */
@@ -70,7 +71,7 @@ typedef struct weir_adaptor_table {
     /* WEIR_OK lets it pass. Else it is refused with that status and the words of weir_fail; WEIR_ERR_OUT_OF_MEMORY as
      * said above, and of a growth, which the caller can replace by a new block, as WEIR_ERR_NO_ROOM. */
     weir_status (*before_allocate)(void *state, const weir_adaptor_block *block);
-    /* The block is there; its caller gets it when this returns. */
+    /* The block is allocated; the caller gets the block when this function returns. */
     void (*allocated)(void *state, const weir_adaptor_block *block);
     /* What before_allocate let pass came to nothing. */
     void (*failed)(void *state, const weir_adaptor_block *block, weir_status status);

@@ -1,13 +1,13 @@
 /* weir/arena.h: the device memory of static plans (weir/plan.h): arenas for a plan's tensors, stores of parameters
  * that arenas share, and pools that keep the memory of closed arenas for the next ones.
  *
- * A process has one pool for each runtime, which arenas name in their options. What an arena had
- * when it was closed stays live in its client's account, as one block of its real length, and the client's next arena
- * takes the smallest block of the same class that is long enough, unless more of it would lie idle than the bound on
- * waste allows. Memory goes from one client to another by being freed, so that the ledger always says whose it is.
- * The kept bytes have a cap, beyond which the block goes that has been idle longest; and when any request of the
- * runtime finds no memory, a pressure callback (weir/pressure.h) gives up what would cover it. Nothing here waits for
- * a stream: blocks carry the marks of their last runs (weir/uses.h). Device memory alone is kept. */
+ * A process has one pool per runtime, named in weir_arena_options.pool. What an arena had when it was closed stays live
+ * in its client's account, as one block of its real length, and the client's next arena takes the smallest block of the
+ * same class that is long enough, unless more of it would lie idle than the bound on waste allows. Memory passes to
+ * another client only by a free, so that the ledger always names the owner. The kept bytes have a cap, beyond which the
+ * block goes that has been idle longest; and when any request of the runtime finds no memory, a pressure callback
+ * (weir/pressure.h) gives up what would cover it. Nothing here waits for a stream: blocks carry the marks of their last
+ * runs (weir/uses.h). Device memory alone is kept. */
 #ifndef WEIR_ARENA_H
 #define WEIR_ARENA_H
 
@@ -28,9 +28,12 @@ typedef struct weir_arena_pool_options {
     int priority; /* of the pressure callback */
 } weir_arena_pool_options;
 
-/* The runtime's pool, which the first get makes; `options` NULL: the defaults, or what it has. Each get is put back
- * once, before the runtime ends. Errors: WEIR_ERR_INVALID (NULL, a waste beyond 1000), WEIR_ERR_CONFLICT naming both
- * (it is there with other options), WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
+/* Gets the runtime's pool; the first call makes the pool. Every acquired pool is released once, before the runtime
+ * ends.
+ * `options`: NULL takes the options of the existing pool, or the defaults.
+ * Errors: WEIR_ERR_INVALID (NULL, a waste beyond 1000), WEIR_ERR_CONFLICT (the pool has other options; the detail names
+ * both), WEIR_ERR_SYSTEM, WEIR_ERR_FORKED.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_acquire(weir_runtime *runtime,
                                                             const weir_arena_pool_options *options,
                                                             weir_arena_pool **out);
@@ -61,17 +64,16 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_pool_info(weir_arena_pool *pool, 
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-/* A model's parameters on the device: each of its own type, none of them ever moved.
+/* A model's parameters on the device, in their own types and at fixed addresses.
  *
- * A store keeps parameters one behind the other in few blocks of a client's. It grows when one is added, at any time:
- * in place at its tail, where the range behind it is free (weir_resize), and else by a further block; what is there
- * stays where it is, so that a captured graph may hold the addresses. Weights in half precision (WEIR_TYPE_F16,
- * WEIR_TYPE_BF16) take two bytes an element here and nothing elsewhere, if the plan was made without a slot for them
+ * A store keeps parameters one behind the other in few blocks of a client's. A parameter may be added at any time. The
+ * store then grows in place at its tail where the range behind the tail is free (weir_resize), else by a further block.
+ * Addresses never change, so a captured graph may hold them. Weights in half precision (WEIR_TYPE_F16, WEIR_TYPE_BF16)
+ * take two bytes an element here and nothing elsewhere, if the plan was made without a slot for them
  * (weir_node.elsewhere).
  *
- * A parameter is found by its name, or one of its names. Arenas look their tensors up here, so
- * that any number of plans, arenas and engines of one runtime share one copy. Sizes are bytes unless elements are
- * said. */
+ * A parameter is found by its name, or one of its names. Arenas look their tensors up here, so that any number of
+ * plans, arenas and engines of a runtime share a single copy. Sizes are bytes unless elements are said. */
 
 typedef struct weir_parameters weir_parameters;
 
@@ -81,11 +83,12 @@ typedef struct weir_parameters weir_parameters;
 
 typedef struct weir_parameters_options {
     size_t struct_size;
-    uint64_t expected; /* bytes of all that will come: the first block is as long, and what is put between parameters to
-                          align them has to be in that, or in the count below; 0: not known */
-    uint64_t step;     /* the least it grows by; 0: WEIR_PARAMETERS_STEP */
-    size_t alignment;  /* of every parameter, a power of two up to 2 MiB; 0: 256 */
-    const char *tag;   /* how reports call the blocks; copied, cut at 47 bytes; NULL: "parameters" */
+    /* Bytes of all parameters to come: the length of the first block. Padding that aligns parameters is either part of
+     * this number or covered by expected_count; 0: not known */
+    uint64_t expected;
+    uint64_t step;    /* the least it grows by; 0: WEIR_PARAMETERS_STEP */
+    size_t alignment; /* of every parameter, a power of two up to 2 MiB; 0: 256 */
+    const char *tag;  /* how reports call the blocks; copied, cut at 47 bytes; NULL: "parameters" */
     uint32_t
         expected_count; /* so many parameters share `expected`: the first block is longer by what aligning them can take
                                 at most, so that nothing has to grow; 0: `expected` is all of it */
@@ -107,25 +110,28 @@ WEIR_API WEIR_NODISCARD weir_status weir_parameters_acquire(weir_parameters *sto
 WEIR_API WEIR_NODISCARD weir_status weir_parameters_release(weir_parameters *store);
 
 /* Adds a parameter and copies its contents from `from`, memory of the host's or the device's, in the order of the
- * stream; what is there stays as it is until the stream has come to the copy. NULL: the contents are undefined, for
- * the caller to write. A name that is there already, with the same type and as many elements, keeps its place and
- * gets the new contents. No elements: it is there, and has no address. `index` (may be NULL) gets its number, from 0
+ * stream; what is there stays as it is until the stream has come to the copy. NULL: the contents are undefined, for the
+ * caller to write. A name that is there already, with the same type and as many elements, keeps its place and gets the
+ * new contents. A parameter without elements exists, and has no address. `index` (may be NULL) gets its number, from 0
  * in the order of adding.
  *
- * Errors, each of which leaves the store as it was: WEIR_ERR_INVALID (no name, one beyond 1023 bytes, a type that has
- * no fixed element, a size beyond 64 bits), WEIR_ERR_CONFLICT (the name is there, of another type or length: both are
- * named), WEIR_ERR_BUSY (a run that reads the store has begun and not ended, be it meanwhile, or the call comes from
- * a pressure callback of another one, be it to another store), WEIR_ERR_OUT_OF_MEMORY and the other errors of
- * weir_alloc_with, weir_resize and weir_copy. Any thread; one adds after the other. */
+ * Errors (the store stays as before): WEIR_ERR_INVALID (no name, one beyond 1023 bytes, a type that has no fixed
+ * element, a size beyond 64 bits), WEIR_ERR_CONFLICT (the name is there, of another type or length: both are named),
+ * WEIR_ERR_BUSY (a run that reads the store has begun and not ended, be it meanwhile, or the call comes from a pressure
+ * callback of another one, be it to another store), WEIR_ERR_OUT_OF_MEMORY and the other errors of weir_alloc_with,
+ * weir_resize and weir_copy.
+ * Any thread; one adds after the other. */
 WEIR_API WEIR_NODISCARD weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_type type,
                                                         uint64_t elements, const void *from, weir_stream stream,
                                                         uint32_t *index);
 
-/* A further name for `elements` of a parameter that is there, from its element `at` on: a weight that two layers
- * share, or what a tensor looks at that the plan has elsewhere. It takes no memory, and is found as any other.
+/* A further name for `elements` of a parameter that is there, from its element `at` on: a weight that two layers share,
+ * or what a tensor looks at that the plan has elsewhere. The name takes no memory, and is found like a parameter's own
+ * name.
  * Errors: WEIR_ERR_INVALID (a name as above, elements that the parameter does not have: the detail has both),
  * WEIR_ERR_NOT_FOUND for `of`, WEIR_ERR_CONFLICT (the name is there, and is something else), WEIR_ERR_BUSY as above,
- * WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
+ * WEIR_ERR_SYSTEM, WEIR_ERR_FORKED.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_parameters_alias(weir_parameters *store, const char *name, const char *of,
                                                           uint64_t at, uint64_t elements);
 
@@ -160,8 +166,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_parameters_info(weir_parameters *store,
  * An arena has one block of its client's for each kind of memory, as long as the longest of its plans. Several plans
  * over one block are *buckets*: the same model for other shapes, of which one runs at a time. Tensors are called by
  * bucket and by their index in the plan's list (weir/plan.h); a tensor's address never changes, because blocks only
- * grow in place. What is in a slot belongs to the run: another bucket's run overwrites it, that of persistent buffers
- * too. What has to outlive runs is a parameter, of which arenas share one copy.
+ * grow in place. The contents of a slot belong to the run: a run of another bucket overwrites slots, also those of
+ * persistent buffers. What has to outlive runs is a parameter, of which arenas share one copy.
  *
  * A plan is for a serial schedule: slots share bytes on the ground that one step is over when the next begins. So a
  * run is declared as a whole, on one stream, between weir_arena_begin and weir_arena_end, and two runs never overlap
@@ -183,7 +189,7 @@ typedef struct weir_arena_options {
     bool clear;              /* its memory is zero when the stream comes to this point, wherever it is from */
     weir_class memory_class; /* WEIR_CLASS_OTHER, which is 0, means WEIR_CLASS_ACTIVATIONS */
     weir_stream stream;      /* where it is allocated */
-    const char *tag;         /* how reports call it and what it allocates; copied, cut at 47 bytes; NULL: "arena" */
+    const char *tag;         /* the arena's and its blocks' name in reports; copied, cut at 47 bytes; NULL: "arena" */
 } weir_arena_options;
 
 /* Opens an arena and allocates its memory: of each kind as much as the longest plan has (weir_plan_details.arena_of),
@@ -202,8 +208,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_destroy(weir_arena *arena, weir_s
 /* One bucket more; the plan outlives the arena. Where it is longer than all before, the blocks grow in place, in the
  * order of `stream`; `bucket` (may be NULL) gets its number. Errors: WEIR_ERR_NO_ROOM, naming what stands behind the
  * block: open the arena with this plan, or with more `room`; WEIR_ERR_BUSY within a run; WEIR_ERR_INVALID for an
- * alignment that the block does not have, and for a plan longer than any device; WEIR_ERR_CORRUPT for one that
- * weir_plan_check refuses; those of weir_resize. */
+ * alignment that the block does not have, and for a plan longer than any device; WEIR_ERR_CORRUPT for a plan that
+ * weir_plan_check refuses; the errors of weir_resize. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_add(weir_arena *arena, const weir_plan *plan, weir_stream stream,
                                                    uint32_t *bucket);
 
@@ -213,18 +219,19 @@ typedef struct weir_arena_tensor {
     size_t struct_size;
     void *pointer;   /* its slot; NULL where the plan gives it none */
     uint64_t bytes;  /* its actual length: the plan's, or as weir_arena_set_length said */
-    uint64_t length; /* of the slot: the most that it may have */
+    uint64_t length; /* of the slot: the upper limit of `bytes` */
     uint64_t offset; /* of the slot in the block of its kind */
     weir_kind kind;
-    /* (The last member, so that both structures can grow.) Its parameter, if the arena's store has one: of its own
-     * name; or, where it looks at bytes of a persistent tensor with a parameter of that name, the elements there (which
-     * have parameter.bytes of another type, and the same name). It comes before the slot, and may have been added after
-     * the plan was made. type WEIR_TYPE_NONE: there is none. */
+    /* The tensor's parameter in the arena's store; type WEIR_TYPE_NONE: none. The parameter of the tensor's own name;
+     * or, for a view of a persistent tensor with a parameter, the viewed elements of that parameter, under the
+     * persistent tensor's name, with parameter.bytes counted in the parameter's type. A parameter takes precedence over
+     * the slot, and may have been added after the plan was made. (`parameter` stays at the end so that weir_parameter
+     * and this structure can grow.) */
     weir_parameter parameter;
 } weir_arena_tensor;
 
-/* Where a tensor is. A tensor that has neither slot nor parameter is empty, or looks at one that the plan has
- * elsewhere: of that the plan has no bytes, so that weir_parameters_alias has to say where it begins there.
+/* Where a tensor is. A tensor with neither slot nor parameter is empty, or is a view of a tensor without storage in the
+ * plan (weir_node.elsewhere); the plan cannot tell where such a view begins, so weir_parameters_alias has to.
  * WEIR_ERR_INVALID for NULL and for a bucket or tensor that is none. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_tensor_info(const weir_arena *arena, uint32_t bucket, uint32_t tensor,
                                                            weir_arena_tensor *out);
@@ -245,11 +252,12 @@ WEIR_API WEIR_NODISCARD weir_status weir_arena_read(weir_arena *arena, uint32_t 
 
 /* Runs ------------------------------------------------------------------------------------------------------------- */
 
-/* A run of the bucket on `stream` is about to be queued: orders the stream behind the runs before, and behind what
- * writes the parameters; end, when all of it is queued. Between the two the memory cannot be freed or grow, and the
- * store takes no further parameters. Errors of begin: WEIR_ERR_BUSY (a run has begun), WEIR_ERR_INVALID, and those of
- * weir_launch_begin; of end: those of weir_launch_end, with which the run goes on, to be ended again or aborted, and
- * WEIR_ERR_INVALID without a run. Any thread; of two that begin at once one is WEIR_ERR_BUSY. */
+/* Begin declares a run of the bucket that is about to be queued on `stream`, and orders the stream behind earlier runs
+ * and behind work that writes the parameters. End is called once the whole run is queued. Between begin and end the
+ * memory cannot be freed or grow, and the store takes no further parameters.
+ * Errors of begin: WEIR_ERR_BUSY (a run has begun), WEIR_ERR_INVALID, and those of weir_launch_begin; of end: those of
+ * weir_launch_end, with which the run goes on, to be ended again or aborted, and WEIR_ERR_INVALID without a run.
+ * Any thread; of two that begin at once one is WEIR_ERR_BUSY. */
 WEIR_API WEIR_NODISCARD weir_status weir_arena_begin(weir_arena *arena, uint32_t bucket, weir_stream stream);
 WEIR_API WEIR_NODISCARD weir_status weir_arena_end(weir_arena *arena);
 

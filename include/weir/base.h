@@ -126,9 +126,10 @@ typedef struct weir_option {
     size_t struct_size;
     const char *name;        /* "budget" */
     const char *environment; /* "WEIR_BUDGET" */
-    const char *help;        /* one line, what it does and what values it takes */
-    char value[256];         /* in the form it was given; "" when unset. Of the environment's words and numbers without
-                                  the white space around them; what can be a path has it */
+    const char *help;        /* one line: the effect and the accepted values */
+    /* In the form it was given; "" when unset. Words and numbers from the environment are without the white space
+     * around them; a value that can be a path keeps its white space */
+    char value[256];
     weir_option_source source; /* where the value came from; a call wins over the environment */
     bool rejected;             /* the environment holds a value that does not parse; `value` is the default instead.
                                   A runtime does not start on a rejected budget: WEIR_ERR_INVALID */
@@ -156,7 +157,7 @@ WEIR_API char *weir_size_format(uint64_t bytes, char *text, size_t capacity);
 
 /* Versions as tuples of integers, so that 12.10 is later than 12.9 and 9.2 earlier than 11.8. */
 
-/* Parts that are not there count as 0: 13 is 13.0 and later than 12.9. `count` 0: not known. */
+/* Missing parts count as 0: 13 is 13.0 and later than 12.9. `count` 0: not known. */
 typedef struct weir_version_number {
     uint32_t part[4];
     uint32_t count;
@@ -175,8 +176,8 @@ typedef enum weir_kind {
 
 enum { WEIR_KIND_MOST = 8 }; /* places by kind in structures, so that kinds can be added */
 
-/* The two streams that CUDA gives every program: the legacy one, which waits for all blocking streams and they for
- * it, and one per host thread. */
+/* CUDA's default streams. The legacy stream waits for blocking streams, and blocking streams wait for the legacy
+ * stream. Every host thread has a per-thread stream. */
 typedef enum weir_default_stream {
     WEIR_DEFAULT_STREAM_LEGACY = 0,
     WEIR_DEFAULT_STREAM_PER_THREAD = 1
@@ -201,7 +202,7 @@ typedef enum weir_type {
     WEIR_TYPE_U32 = 11,
     WEIR_TYPE_U64 = 12,
     WEIR_TYPE_BOOL = 13,     /* one byte, 0 or 1 */
-    WEIR_TYPE_F8E4M3FN = 14, /* one byte each, as ONNX defines them */
+    WEIR_TYPE_F8E4M3FN = 14, /* this and the next three: one byte, as defined by ONNX */
     WEIR_TYPE_F8E4M3FNUZ = 15,
     WEIR_TYPE_F8E5M2 = 16,
     WEIR_TYPE_F8E5M2FNUZ = 17,
@@ -221,12 +222,13 @@ typedef struct weir_tensor {
     int64_t shape[WEIR_MAX_RANK];
     void *data; /* memory the CPU can address, unless: */
     size_t bytes;
-    /* data is memory of the model's device. What an engine hands out so is complete at its return; it is freed in the
-     * order of the engine's stream, so uses on others are declared (weir/uses.h) */
+    /* data is memory of the model's device. A device tensor from an engine is complete when the engine's function
+     * returns; its memory is freed in the order of the engine's stream, so uses on other streams are declared
+     * (weir/uses.h) */
     bool on_device;
 } weir_tensor;
 
-/* Bytes a dense tensor of this type and shape takes; of rank 0 those of one element. WEIR_ERR_INVALID for a negative
+/* Computes the bytes of a dense tensor of this type and shape; rank 0 is one element. WEIR_ERR_INVALID for a negative
  * dimension, a rank above WEIR_MAX_RANK, a type that is none, or a product beyond SIZE_MAX. */
 WEIR_API WEIR_NODISCARD weir_status weir_tensor_bytes(weir_type type, uint32_t rank, const int64_t *shape,
                                                       size_t *bytes);

@@ -7,9 +7,9 @@
  *
  * A block is free, held by one member, or pending: freed on a stream that is not past that yet. Both calls are in
  * stream order as in weir/memory.h: an allocated block may be used by work put on that stream afterwards, and a freed
- * block is free for every member when the stream is past the work queued on it before. Whoever uses or frees a block
- * on another stream than that of its allocation orders that behind the allocation. While a stream is being captured
- * (weir_capture_begin) a free on it is WEIR_ERR_STREAM_MISUSE, and so is an allocation from a pool that clears.
+ * block is free for every member when the stream is past the work queued on it before. The caller orders a use or a
+ * free of a block on another stream behind the allocation. While a stream is being captured (weir_capture_begin) a free
+ * on it is WEIR_ERR_STREAM_MISUSE, and so is an allocation from a pool that clears.
  *
  * In a pool with WEIR_BLOCK_POOL_SHARED a block can be held by several references of its member, as sequences that
  * begin alike hold their first blocks together; it counts once under the cap. weir/prefix_cache.h finds such blocks by
@@ -34,7 +34,7 @@ typedef struct weir_block_pool_member weir_block_pool_member;
 
 enum {
     /* A block that comes to a member from another one, or for the first time, is filled with zeros on the
-     * stream of the allocation, before later work there: nobody reads what another left behind. */
+     * stream of the allocation, before later work there: no member reads the data of another member. */
     WEIR_BLOCK_POOL_CLEAR = 1u << 16,
     /* Takings are numbered, for frees by generation. Costs 4 bytes of host memory a block. */
     WEIR_BLOCK_POOL_NAMED = 1u << 17,
@@ -70,10 +70,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_destroy(weir_block_pool *poo
 /* Members ---------------------------------------------------------------------------------------------------------- */
 
 /* Makes `client` a member that may have up to `cap` blocks held and pending together; 0: all of them. Caps may add up
- * to more than the pool has. A client may join several times; each membership counts by itself, and is another owner
- * to WEIR_BLOCK_POOL_CLEAR. WEIR_ERR_INVALID when the client is another runtime's, WEIR_ERR_BUSY beyond 65535 members
- * at once. A client that is closed while it is a member can no longer allocate; its blocks can still be freed. Any
- * thread. */
+ * to more than the pool has. A client may join several times; a membership has a cap and counts of its own, and is a
+ * separate owner to WEIR_BLOCK_POOL_CLEAR. WEIR_ERR_INVALID when the client is another runtime's, WEIR_ERR_BUSY beyond
+ * 65535 members at once. A client that is closed while it is a member can no longer allocate; its blocks can still be
+ * freed. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_create(weir_block_pool *pool, weir_client *client,
                                                                   uint32_t cap, weir_block_pool_member **out);
 
@@ -110,35 +110,39 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc(weir_block_pool_member
  * WEIR_BLOCK_POOL_RUN, the run that begins at the first of them. All of them or, if one is bad or named twice, none.
  * A run may be freed in parts, and runs of several allocations together.
  *
- * With WEIR_BLOCK_POOL_SHARED it drops one reference for each time that a block is named. With the last one the block
- * is freed, behind the work on the streams of all that were dropped. The reference of a prefix cache is not the
+ * With WEIR_BLOCK_POOL_SHARED the call drops one reference per mention of a block. Dropping the last reference frees
+ * the block, behind the work on the streams of all dropped references. The reference of a prefix cache is not the
  * caller's to drop: WEIR_ERR_DOUBLE_FREE when no other is left.
  *
- * `generations` NULL: whatever the blocks' generations are; else one for each, as weir_block_pool_block_info told it. Errors,
- * each of which changes nothing: WEIR_ERR_INVALID (out of range, a count of 0, a flag that is none),
- * WEIR_ERR_DOUBLE_FREE (free or pending), WEIR_ERR_FOREIGN (another member's; the detail names it), WEIR_ERR_STALE
- * (freed and allocated again since that generation), WEIR_ERR_UNSUPPORTED (generations in a pool without
- * WEIR_BLOCK_POOL_NAMED), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Never waits. Any thread. */
+ * `generations`: NULL accepts any generation; else the generation of every block, as from weir_block_pool_block_info.
+ * Errors (nothing changes): WEIR_ERR_INVALID (out of range, a count of 0, a flag that is none), WEIR_ERR_DOUBLE_FREE
+ * (free or pending), WEIR_ERR_FOREIGN (another member's; the detail names it), WEIR_ERR_STALE (freed and allocated
+ * again since that generation), WEIR_ERR_UNSUPPORTED (generations in a pool without WEIR_BLOCK_POOL_NAMED),
+ * WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM.
+ * Never waits. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices,
                                                          const uint32_t *generations, uint32_t count, uint32_t flags,
                                                          weir_stream stream);
 
 /* References ------------------------------------------------------------------------------------------------------- */
 
-/* Adds a reference to each of the blocks for each time that it is named: all, or none. The caller holds one already.
- * Whoever uses the block by the new reference on another stream orders that behind the writes. WEIR_ERR_UNSUPPORTED
- * without WEIR_BLOCK_POOL_SHARED, WEIR_ERR_INVALID (NULL, out of range, a count of 0, a block that nobody holds),
- * WEIR_ERR_FOREIGN, WEIR_ERR_BUSY beyond 2^31 references. Any thread. */
+/* Adds one reference per mention of a block: to all blocks in `indices`, or to none. The caller holds one already. The
+ * caller orders a use by the new reference on another stream behind the writes.
+ * WEIR_ERR_UNSUPPORTED without WEIR_BLOCK_POOL_SHARED, WEIR_ERR_INVALID (NULL, out of range, a count of 0, a block that
+ * nobody holds), WEIR_ERR_FOREIGN, WEIR_ERR_BUSY beyond 2^31 references.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_share(weir_block_pool_member *member, const uint32_t *indices,
                                                           uint32_t count);
 
 /* Copy-on-write: makes a block, of which the caller has one reference, the caller's alone. With one reference the
  * answer in *out is the block itself, and later work on `stream` comes behind the work of references that were dropped
  * elsewhere. Else it is a fresh block, allocated as by weir_block_pool_alloc, into which the contents are copied on
- * `stream`; the caller's reference to the old one is dropped there, behind the copy. On WEIR_STREAM_HOST it waits for
- * both. A refusal (WEIR_ERR_OUT_OF_MEMORY at a cap) leaves the caller with the old block as it was; *out is
+ * `stream`; the caller's reference to the old one is dropped there, behind the copy. On WEIR_STREAM_HOST the call waits
+ * for that work and for the copy.
+ * A refusal (WEIR_ERR_OUT_OF_MEMORY at a cap) leaves the caller with the old block as it was; *out is
  * WEIR_BLOCK_POOL_NONE. Other errors: those of an allocation and of a free; WEIR_ERR_STREAM_MISUSE on a stream that is
- * being captured, when the block has to be copied. Any thread. */
+ * being captured, when the block has to be copied.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_make_writable(weir_block_pool_member *member, uint32_t index,
                                                                   weir_stream stream, uint32_t *out);
 
@@ -146,11 +150,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_make_writable(weir_block_poo
 
 /* The three below move `count` whole blocks, in stream order as weir_copy (weir/stream.h), with one copy of the
  * driver's for blocks that lie in a row on both sides. On the host side block k of the list is at k * bytes. The
- * blocks are held by the member until the work is done. Blocks that are written to have one reference, else
- * WEIR_ERR_BUSY (weir_block_pool_make_writable makes it so); the writes come behind the work of references that were
- * dropped on other streams. Errors: WEIR_ERR_INVALID (NULL, a count of 0, out of range, a block that is not held),
+ * blocks are held by the member until the work is done. A block to be written has a single reference, else
+ * WEIR_ERR_BUSY (weir_block_pool_make_writable gives such a block); the writes come behind the work of references that
+ * were dropped on other streams. Errors: WEIR_ERR_INVALID (NULL, a count of 0, out of range, a block that is not held),
  * WEIR_ERR_FOREIGN (another member's), WEIR_ERR_STREAM_MISUSE; after them nothing was queued. WEIR_ERR_DRIVER and
- * WEIR_ERR_DEVICE_LOST: what the blocks that are written to hold is unknown then; who holds them has not changed. Any
+ * WEIR_ERR_DEVICE_LOST: the contents of the written blocks are unknown then; their holders have not changed. Any
  * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_upload(weir_block_pool_member *member, const uint32_t *indices,
                                                            uint32_t count, const void *from, weir_stream stream);
@@ -196,7 +200,7 @@ typedef struct weir_block_pool_block_details {
     const weir_block_pool_member *member; /* NULL when FREE */
     char name[64];                        /* of the member's client; "" when FREE */
     uint32_t references; /* while it is held: 1, or with WEIR_BLOCK_POOL_SHARED more, a prefix cache's counted in */
-    bool cached;         /* a prefix cache has one of them */
+    bool cached;         /* a prefix cache has one of the references */
 } weir_block_pool_block_details;
 
 /* Tells who has a block. WEIR_ERR_INVALID for an index out of range. A look at a moment. Any thread. */
@@ -223,7 +227,7 @@ typedef struct weir_block_pool_stats {
     uint32_t longest;             /* the longest free run */
     double fragmentation;         /* 1 - longest / free; 0 when nothing is free */
     uint32_t members;
-    uint64_t allocations, frees, refused; /* of all members there ever were */
+    uint64_t allocations, frees, refused; /* of present and former members */
 } weir_block_pool_stats;
 
 /* One consistent view of the pool and of its members in the order they joined; arrays as in weir_snapshot. What streams

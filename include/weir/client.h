@@ -11,8 +11,8 @@ typedef struct weir_client weir_client;
 /* Whether bytes are zeroed when they pass from one client of the runtime to another. */
 typedef enum weir_scrub {
     WEIR_SCRUB_NEVER = 0,  /* a block holds what its bytes held before */
-    WEIR_SCRUB_OTHERS = 1, /* what another client had is zeroed before this one gets it, and what this one had before
-                              another gets it; never while the owner stays the same */
+    WEIR_SCRUB_OTHERS = 1, /* bytes are zeroed when they come to this client from another client, or go from this client
+                              to another; never while the owner stays the same */
     WEIR_SCRUB_COUNT = 2
 } weir_scrub;
 
@@ -33,7 +33,7 @@ typedef struct weir_client_options {
  * cover all that the block is charged. Free memory in which bytes of several clients have come together counts as
  * another client's, and so does what is taken from the driver after some was given back to it. What cannot be zeroed
  * is not given out: the allocation fails as the zeros did (WEIR_ERR_DRIVER), and with WEIR_ERR_STREAM_MISUSE on a
- * stream that is being captured. Other runtimes and programs get what the driver gives them. */
+ * stream that is being captured. Other runtimes and programs get memory as the driver gives it, without scrubbing. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_create(weir_runtime *runtime, const weir_client_options *options,
                                                        weir_client **out);
 
@@ -48,7 +48,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_destroy(weir_client *client);
  * leave no room for, is refused with numbers (WEIR_ERR_OUT_OF_MEMORY), and nothing changes. maximum 0: the budget. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_set_limits(weir_client *client, uint64_t guaranteed, uint64_t maximum);
 
-/* The runtime whose account it is, for bridges, which ask at each call; NULL for NULL. Takes no lock. Any thread. */
+/* Returns the client's runtime; NULL for NULL. Takes no lock, so that bridges can ask at every call. Any thread. */
 WEIR_API weir_runtime *weir_client_runtime(const weir_client *client);
 
 /* Notes the bytes this client's engine took without asking weir, and how that was found out ("RssAnon over load and

@@ -1,11 +1,11 @@
-/* weir/cores.h: one ledger of cores for the process, from which engines lease what they compute with.
+/* weir/cores.h: one ledger of cores for the process; engines lease cores from the ledger to compute.
  *
- * Threads that compute together wait for one another by spinning. With more of them than cores, each waits for another one
- * that the system does not run, and models that take milliseconds one after the other take seconds at once. So a model
- * leases cores before it computes, starts no more threads than it has leased, and gives them back. Never are more leased
- * than the process has. A model alone gets all of them; several share them, or take turns where they are fewer than the
- * models or where a model needs all; who gets none yet sleeps. A model has one lease: several threads that run it at once
- * are within the same.
+ * Threads of a computation wait for each other by spinning. With more such threads than cores, a thread spins for a
+ * thread that the system does not run, and models that take milliseconds in turn take seconds side by side. So a model
+ * leases cores before it computes, starts no more threads than it has leased, and gives them back. Never are more
+ * leased than the process has. A model alone gets all cores. Several models share the cores, or take turns where there
+ * are fewer cores than models or where a model needs all cores; a model without cores sleeps. A model has one lease,
+ * shared by all threads that run the model.
  *
  *     weir_cores *cores;                                      once for a model: weir_cores_open("bert", 1, 0, &cores)
  *     weir_cores_take(cores, stops, user, &n);                before it computes; waits
@@ -29,8 +29,8 @@ WEIR_BEGIN
 typedef struct weir_cores weir_cores;
 
 /* Opens a line for a model that can compute with `least` to `most` cores. 1 and 0: its share, up to all. The same number
- * twice: that many, as an engine needs whose threads were made when the model was loaded; a larger number than there are
- * cores leases all of them. `name` is copied, up to 63 bytes; NULL is "". Reads the option `cores`, the affinity and the
+ * twice: that many, as an engine needs whose threads were made when the model was loaded; a number above the process's
+ * cores leases all cores. `name` is copied, up to 63 bytes; NULL is "". Reads the option `cores`, the affinity and the
  * cgroups again. Errors: WEIR_ERR_INVALID (least 0, or more than a most that is not 0), WEIR_ERR_SYSTEM,
  * WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_cores_open(const char *name, uint32_t least, uint32_t most, weir_cores **out);
@@ -42,8 +42,9 @@ WEIR_API void weir_cores_close(weir_cores *of);
  * that there is already is joined, unless it would have to end (weir_cores_renew). Waits in turn: the line that was served
  * longest ago first, and of several such the one that came first. `stops`, which may be NULL, is asked on this thread before
  * each sleep and after weir_cores_wake, with no lock held; once it answers true nothing is leased, and the call answers
- * WEIR_ERR_CANCELLED, unless the lease came while it was asked. A thread that holds a lease, of whichever line, computes within that one:
- * it never waits, and gives back as often as it took. Errors also: WEIR_ERR_INVALID, WEIR_ERR_FORKED. */
+ * WEIR_ERR_CANCELLED, unless the lease came while it was asked. A thread that holds a lease, of whichever line,
+ * computes within that one: it never waits, and gives back as often as it took. Errors also: WEIR_ERR_INVALID,
+ * WEIR_ERR_FORKED. */
 WEIR_API WEIR_NODISCARD weir_status weir_cores_take(weir_cores *of, bool (*stops)(void *user), void *user,
                                                     uint32_t *cores);
 
@@ -82,8 +83,8 @@ typedef struct weir_cores_stats {
     uint32_t now;         /* leased now */
     uint32_t last;        /* cores of the newest lease; 0: there was none */
     uint64_t leases;      /* taken, and renewed after a wait */
-    uint64_t waits;       /* of them, those that had to wait, and */
-    uint64_t waited;      /* how long, in all */
+    uint64_t waits;       /* of `leases`: leases that had to wait */
+    uint64_t waited;      /* the total time of these waits */
 } weir_cores_stats;
 
 /* The line number `index`, from 0, in the order in which they were opened. Errors: WEIR_ERR_NOT_FOUND past the last,

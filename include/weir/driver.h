@@ -6,15 +6,15 @@
  * weir_hardware_create looks for no devices of other drivers.
  *
  * A driver needs little: memory that is allocated and released, streams, events, copies and fills. The members from
- * `granule` on are optional; what is lost without them is said there.
+ * `granule` on are optional, and their comments tell the loss without them.
  *
  * Contract of all functions of the table. They answer with a status and, when they fail, have set the detail with
  * weir_fail: WEIR_ERR_OUT_OF_MEMORY sends weir up its ladder (weir/stats.h), WEIR_ERR_DEVICE_LOST says that nothing
- * works there any more, any other failure is WEIR_ERR_DRIVER unless said otherwise. They are called from any thread,
- * from several at once, and with no lock of weir's held, except those under which a runtime is made and a trace is
- * opened, and except in `passed`, `stream_capturing` and `stream_native`, which are called with locks held and must not
- * block. What threads share the driver locks itself. They call no function of weir's but weir_fail and weir_log, and none
- * of them is called in a child made by fork or once the process has begun to exit.
+ * works there any more, any other failure is WEIR_ERR_DRIVER unless said otherwise. weir calls the functions from any
+ * thread, from several at once, and with no lock of weir's held, except those under which a runtime is made and a trace
+ * is opened, and except in `passed`, `stream_capturing` and `stream_native`, which are called with locks held and must
+ * not block. The driver locks its shared data. The functions call no function of weir's but weir_fail and weir_log, and
+ * are not called in a child made by fork or once the process has begun to exit.
  *
  * `device` is what `open` made. `stream` is what stream_create, stream_adopt or stream_default made; NULL means at
  * once, on the calling thread: the work is done at return. Addresses are those that the device's work uses; the host
@@ -29,8 +29,8 @@ WEIR_BEGIN
 typedef struct weir_driver_device weir_driver_device; /* the driver's own */
 
 /* A point in a stream's work: passed when everything that was queued on the stream before it is done. It stays valid as
- * long as the device is open, also when the stream has ended: then it is passed. Who records it chooses the values;
- * events of one stream that are recorded later have no smaller sequence. {NULL, 0} is always passed. */
+ * long as the device is open, also when the stream has ended: then it is passed. The driver chooses the values; events
+ * of one stream that are recorded later have no smaller sequence. {NULL, 0} is always passed. */
 typedef struct weir_driver_event {
     void *stream;
     uint64_t sequence;
@@ -45,7 +45,7 @@ typedef struct weir_driver_table {
      * have one device open, each with a record of its own. At close no stream of it is left, and no memory. */
     weir_status (*open)(int ordinal, weir_driver_device **out);
     void (*close)(weir_driver_device *device);
-    /* Bytes of device memory: what is free now, and all. The default budget comes from the former. */
+    /* Tells the bytes of device memory: free now, and in total. The default budget comes from the free bytes. */
     weir_status (*memory)(weir_driver_device *device, uint64_t *available, uint64_t *total);
 
     /* One piece of memory with an address of its own, aligned to 256 or more; `bytes` is a multiple of 256. What it
@@ -61,8 +61,9 @@ typedef struct weir_driver_table {
      * that the program itself has put on an adopted one since then may be under way; nothing of weir's is behind it.
      * Calls of weir's that have found the stream before, for a program that ends it under them, may still come with it,
      * now and later: record, order, synchronize, ask whether it is captured, take from the pool and give to it, and fill
-     * memory that is just being allocated or freed. So its record stays there until the device is closed; the next stream
-     * may have it, and such work with it. What they are answered is not relied on. */
+     * memory that is just being allocated or freed. So the driver keeps the stream's record until the device is closed;
+     * a later stream may reuse the record, and then gets such late work too. weir does not rely on the answers to late
+     * calls. */
     void (*stream_destroy)(weir_driver_device *device, void *stream);
     weir_status (*stream_synchronize)(weir_driver_device *device, void *stream);
 
@@ -88,7 +89,7 @@ typedef struct weir_driver_table {
      * Physical memory comes as handles, each as long as was asked for: a multiple of the device's granule, a power of
      * two. Mapping a handle puts its bytes at an address, unmapping takes them away, and what they hold survives the
      * move from one address to another. It is mapped whole, at one address at a time. A call serves handles of one
-     * length: whoever has several lengths remembers which is which. */
+     * length: a caller with handles of several lengths keeps track of the lengths. */
     uint64_t (*granule)(weir_driver_device *device);
     /* Addresses without memory. `bytes` is a multiple of the granule, the result aligned to 2 MiB.
      * WEIR_ERR_UNSUPPORTED where this device cannot map memory, and then none of the others is called again. */
@@ -101,8 +102,8 @@ typedef struct weir_driver_table {
     /* Maps them side by side from `address` on, a multiple of the granule, where a reserved range has count * bytes
      * addresses without memory. All or none; handles[] may get new values. */
     weir_status (*map)(weir_driver_device *device, void *address, uint64_t bytes, size_t count, uint64_t *handles);
-    /* Takes `count` handles away that lie side by side from `address` on; handles[] says which they are and gets their
-     * new values. All or none. */
+    /* Unmaps `count` handles that lie side by side from `address` on. handles[] names the handles and gets their new
+     * values. All or none. */
     weir_status (*unmap)(weir_driver_device *device, void *address, uint64_t bytes, size_t count, uint64_t *handles);
 
     /* Optional, all four or none: device memory in the order of a stream, from a pool that is this device record's
@@ -121,19 +122,21 @@ typedef struct weir_driver_table {
     /* Optional, both or none: streams that somebody else made and will destroy. Without them weir_stream_register
      * answers WEIR_ERR_UNSUPPORTED.
      *
-     * stream_destroy only forgets such a stream. WEIR_ERR_STREAM_MISUSE for one of another context, and for one that
-     * is being captured where the driver cannot tell which it is. *identity differs between two streams that had the
-     * same native address one after the other; events are recorded on the one that was adopted alone. Where `identity`
-     * is NULL, the record is for whatever stream has the address, of which the caller makes sure. */
+     * stream_destroy only forgets such a stream. WEIR_ERR_STREAM_MISUSE for a stream of another context, and for a
+     * stream that is being captured where the driver cannot tell its identity then. *identity differs between two
+     * streams that had the same native address one after the other; events are recorded on the one that was adopted
+     * alone. Where `identity` is NULL, the record is for whatever stream has the address, of which the caller makes
+     * sure. */
     weir_status (*stream_adopt)(weir_driver_device *device, void *native, void **stream, uint64_t *identity);
     /* Forgets an adopted stream whose work was not waited for, and which may be gone: nothing is put on it any more,
      * and its events pass when the device is past them. */
     void (*stream_abandon)(weir_driver_device *device, void *stream);
 
     /* Optional: the device's default stream, which nothing of weir's uses unless it is asked for. NULL:
-     * WEIR_ERR_UNSUPPORTED. The per-thread one is the calling thread's: from another thread its native name would mean
-     * another stream, so that what is queued, recorded or waited for there is answered with WEIR_ERR_STREAM_MISUSE.
-     * Events of it serve every thread, and so does its stream_destroy, which waits for those that were recorded. */
+     * WEIR_ERR_UNSUPPORTED. The per-thread stream is the calling thread's. On another thread its native name means a
+     * different stream, so queuing, recording or waiting on the stream from another thread answers
+     * WEIR_ERR_STREAM_MISUSE. Every thread may use the stream's events, and may call stream_destroy, which waits for
+     * the recorded events. */
     weir_status (*stream_default)(weir_driver_device *device, weir_default_stream which, void **stream);
 
     /* Optional: what the device's own libraries call a stream, and the device (weir_stream_native,
@@ -145,13 +148,13 @@ typedef struct weir_driver_table {
     weir_status (*enter)(weir_driver_device *device);
     void (*leave)(weir_driver_device *device);
 
-    /* Optional: whether the stream's work goes into a graph; into one that has ended it does not. Never blocks. NULL:
-     * no stream is captured but where weir_capture_begin says so. With it stream_synchronize, record and order answer
-     * WEIR_ERR_STREAM_MISUSE for a stream that is being captured, and the capture goes on; record does for one that
-     * has ended, too. Copies, fills and calls on such a stream become part of the graph. */
+    /* Optional: whether the stream's work goes into a graph; false for a stream that has ended. Never blocks. NULL: no
+     * stream is captured but where weir_capture_begin says so. With it stream_synchronize, record and order answer
+     * WEIR_ERR_STREAM_MISUSE for a stream that is being captured, and the capture goes on; record answers so for a
+     * stream that has ended, too. Copies, fills and calls on such a stream become part of the graph. */
     bool (*stream_capturing)(weir_driver_device *device, void *stream);
 
-    /* Optional: waits for all work on the device, whoever has put it there. */
+    /* Optional: waits for all work on the device, from any source. */
     weir_status (*synchronize)(weir_driver_device *device);
     /* Optional: the point behind all work that was put on the device so far, on whatever stream, also on streams that
      * have ended. WEIR_ERR_STREAM_MISUSE while a stream that the driver knows is being captured: a driver may break
@@ -163,10 +166,11 @@ typedef struct weir_driver_table {
 
     /* Optional, both or none, and only with virtual memory: addresses that can be read and written without memory of
      * their own. Without them weir_elastic_create answers WEIR_ERR_UNSUPPORTED. `cover` takes granules of one reserved
-     * range without memory, `uncover` gives them back so: granules that are all covered, however many calls covered
-     * them. All or none. Zeros are read there at first. Unless the driver has `written`, all covered addresses share one
-     * piece of memory, of at most 2 MiB or a granule, which is the device record's own: what is written at one of them
-     * may be read at any other, and from an address that is a multiple of 2 MiB, 2 MiB or a granule show all of it. */
+     * range without memory; `uncover` takes granules that are all covered, by one call or by several, and leaves the
+     * granules without memory again. All or none. Zeros are read there at first. Unless the driver has `written`, all
+     * covered addresses share one piece of memory, of at most 2 MiB or a granule, which is the device record's own:
+     * a byte written at one covered address may be read at any other, and 2 MiB or a granule, from a multiple of 2 MiB
+     * on, show the whole piece. */
     weir_status (*cover)(weir_driver_device *device, void *address, uint64_t bytes);
     weir_status (*uncover)(weir_driver_device *device, void *address, uint64_t bytes);
 

@@ -5,16 +5,17 @@
  * charged, one block each of the class and the tag that the elastic block was given. A page that is released goes back
  * to the driver when the device is past it, and what it cost is there for anybody at once. The addresses stay.
  *
- * A page without memory is unused. It can be read and written, and reads as zeros until somebody writes there. Only what
- * nobody reads may be written there, and no secrets: on CUDA it may be read at any other unused page of the runtime, and
- * anywhere it is lost when the page is committed. weir_elastic_check finds such writes. Reading costs nothing, and neither
- * does filling with zeros through weir_fill. What else is written costs
+ * A page without memory is unused. It can be read and written, and reads as zeros until somebody writes there. Write
+ * only data there that is never read, and no secrets: on CUDA the data may show at any other unused page of the
+ * runtime, and on every device the data is lost when the page is committed. weir_elastic_check finds such writes.
+ * Reading costs nothing, and neither does filling with zeros through weir_fill. What else is written costs
  *   on CUDA, nothing: all unused pages of a runtime are mapped to one piece of memory of 2 MiB or of the device's granule,
  *     which comes with the first elastic block of a runtime, goes with the runtime, and is charged to nobody, like the
  *     driver's own memory;
  *   on the host, the memory that it fills, charged to nobody, until the page is committed, the block ends or weir_fill
  *     writes zeros there. So clear a block that is not all committed by weir_fill, and not by memset. The process's
- *     mappings (vm.max_map_count) are spared in exchange: a block is one of them, whatever is committed in it.
+ *     mappings (vm.max_map_count) are spared in exchange: a block takes one mapping, however much of the block is
+ *     committed.
  *
  * While a page is committed, or given back, it has neither memory nor a stand-in for some microseconds. So no work that
  * touches an unused page may run while that page is being committed: commit a page before work is queued that touches
@@ -46,14 +47,15 @@ typedef struct weir_elastic_options {
 /* Reserves the addresses, aligned to 2 MiB, and commits nothing. The time grows with the pages (cuda: 27 us each).
  * On failure *out is NULL. Errors: WEIR_ERR_UNSUPPORTED (the device, or its driver, cannot map memory so),
  * WEIR_ERR_OUT_OF_MEMORY (promised bytes, as from weir_reservation_create; no addresses, or the process has too many
- * mappings: WEIR_CAUSE_ADDRESS_RANGE; or the device has no memory for the piece behind unused pages), WEIR_ERR_INVALID, WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. A client with an elastic
- * block cannot be closed (WEIR_ERR_BUSY). Any thread. */
+ * mappings: WEIR_CAUSE_ADDRESS_RANGE; or the device has no memory for the piece behind unused pages), WEIR_ERR_INVALID,
+ * WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. A client with an elastic block cannot be closed (WEIR_ERR_BUSY).
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_create(weir_client *client, const weir_elastic_options *options,
                                                         weir_elastic **out);
 
-/* Commits every page that [offset, offset + bytes) touches: all of them, or none. Pages that are there stay as they
- * are. New ones hold zeros when `stream` reaches this point (WEIR_STREAM_HOST: at return); work on other streams has to
- * be ordered behind that. No bytes: WEIR_OK, nothing is done.
+/* Commits every page that [offset, offset + bytes) touches: all of them, or none. Committed pages stay as they are. New
+ * pages hold zeros when `stream` reaches this point (WEIR_STREAM_HOST: at return); work on other streams has to be
+ * ordered behind that. No bytes: WEIR_OK, nothing is done.
  *
  * A refusal is one of weir_alloc's, for the sum of the missing pages: the ladder is climbed, pressure callbacks are
  * called, WEIR_ERR_OUT_OF_MEMORY has its numbers in weir_refusal_last. A pressure callback may release pages of this or
@@ -68,10 +70,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_elastic_commit(weir_elastic *elastic, s
 
 /* Gives back the pages that lie wholly in [offset, offset + bytes), ordered behind the work on `stream`: they are
  * pending until the device is past that (WEIR_STREAM_HOST: nothing is waited for but declared uses), and then go back
- * to the promise, or to the budget. Unused pages stay unused. Errors, each of which changes nothing: WEIR_ERR_INVALID
- * (a range beyond the end), WEIR_ERR_BUSY (a launch that uses one of the pages has not ended, or copies of a suspend that
- * failed use one, as weir/residency.h says), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER. Never waits for the device,
- * but for such copies. Any thread. */
+ * to the promise, or to the budget. Unused pages stay unused.
+ * Errors (nothing changes): WEIR_ERR_INVALID (a range beyond the end), WEIR_ERR_BUSY (a launch that uses one of the
+ * pages has not ended, or copies of a suspend that failed use one, as weir/residency.h says), WEIR_ERR_STREAM_MISUSE,
+ * WEIR_ERR_DRIVER.
+ * Never waits for the device, but for such copies. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_release(weir_elastic *elastic, size_t offset, size_t bytes,
                                                          weir_stream stream);
 
@@ -84,7 +87,7 @@ typedef struct weir_elastic_stats {
     size_t struct_size;
     void *base;
     size_t bytes, page;         /* whole pages */
-    uint64_t committed;         /* bytes of pages that are there */
+    uint64_t committed;         /* bytes of committed pages */
     uint64_t pending;           /* bytes of released pages that the device is not past */
     uint64_t peak;              /* of committed + pending */
     uint64_t promised;          /* what is left of the promise; 0 without one */
@@ -95,10 +98,11 @@ typedef struct weir_elastic_stats {
 /* A look at a moment; what the device is past is not pending in it. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_info(weir_elastic *elastic, weir_elastic_stats *out);
 
-/* Looks whether somebody has written to an unused page of the block (on CUDA: of the runtime, as they share their memory):
- * WEIR_ERR_CORRUPT with what it holds instead of zeros. (Zeros may be written there: clearing the whole block is no mistake.) That no work is queued on the device, and
- * that no thread commits or releases pages, is the caller's promise. Blocks, and is for tests: on CUDA it copies 2 MiB or more to the host, and there it needs an elastic
- * block with unused pages; on the host it reads what was touched of this block, and without a file descriptor to ask the
+/* Looks whether somebody has written to an unused page of the block (on CUDA: of the runtime, as they share their
+ * memory): WEIR_ERR_CORRUPT with what it holds instead of zeros. (Zeros may be written there: clearing the whole block
+ * is no mistake.) That no work is queued on the device, and that no thread commits or releases pages, is the caller's
+ * promise. Blocks, and is for tests: on CUDA it copies 2 MiB or more to the host, and there it needs an elastic block
+ * with unused pages; on the host it reads what was touched of this block, and without a file descriptor to ask the
  * kernel with it passes over what is swapped out. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_elastic_check(weir_elastic *elastic);
 

@@ -3,15 +3,15 @@
  * A plug-in is a shared object named weir-engine-NAME.so that links to libweir and exports
  *     const weir_engine *weir_engine_entry(uint32_t abi);
  * It is looked for in the directories of the option `engine_path` (WEIR_ENGINE_PATH), in weir/ beside libweir, and in
- * engines/plugins of the store. Loading it must do nothing but answer that call, which may itself register and open
- * other engines; the engine's own libraries are opened by `probe` or `load`. docs/guide/engines.md walks through a
- * complete one.
+ * engines/plugins of the store. A plug-in must do nothing when loaded but answer weir_engine_entry, which may register
+ * and open other engines; the engine's own libraries are opened by `probe` or `load`. docs/guide/engines.md walks
+ * through a complete one.
  *
  * Rules for every function of the table: it answers with a status and, if it fails, has set weir_detail() by
  * weir_fail(). Device memory comes from the clients it was given. It neither prints nor exits, and lets no foreign
  * exception through. Structures and texts it hands out stay valid as long as stated. Unless said otherwise it may be
- * called from any thread, and several calls may run at once on one model: an engine that cannot do that serialises
- * them itself. */
+ * called from any thread, and several calls may run at once on one model: an engine that cannot run calls in parallel
+ * serialises the calls itself. */
 #ifndef WEIR_ENGINE_H
 #define WEIR_ENGINE_H
 
@@ -56,7 +56,7 @@ typedef struct weir_engine_load {
     size_t setting_count;
     void (*progress)(double fraction, void *user); /* may be NULL; called from 0 to 1, on the loading thread */
     void *progress_user;
-    const char *provider; /* since 2: one of the engine's; NULL: what it takes for the first place */
+    const char *provider; /* since 2: a provider of the engine; NULL: the engine's choice for the first place */
     bool quick;           /* since 5, of a plan: of the model's file alone, in milliseconds; no library is opened */
     /* Since 5, of a load; may be NULL. Asked as often as suits the engine, on any thread, with progress_user: once it answers
      * true nobody wants the model any more, and the load should end soon, with WEIR_ERR_CANCELLED and nothing left. An engine
@@ -74,7 +74,7 @@ typedef enum weir_provider_state {
 
 typedef struct weir_engine_provider {
     size_t struct_size;
-    char name[32]; /* "cuda", "cpu"; weir/select.h has them all */
+    char name[32]; /* "cuda", "cpu"; weir/select.h lists the names */
     weir_provider_state state;
     char library[512]; /* the file that serves it; "" if none */
     char version[64];
@@ -106,10 +106,10 @@ typedef struct weir_engine_plan {
     uint64_t bytes[WEIR_CLASS_MOST]; /* by weir_class, on the first place, at the moment at which it has the most */
     bool exact[WEIR_CLASS_MOST];     /* or else an estimate, or "at least" */
     /* Since 5: */
-    uint64_t passing[WEIR_CLASS_MOST]; /* of `bytes`: what is there only while it loads or runs */
+    uint64_t passing[WEIR_CLASS_MOST]; /* of `bytes`: used only while the model loads or runs */
     uint64_t host[WEIR_CLASS_MOST];    /* beside `bytes`, of a model on a device: what is on the host */
-    /* Of a class that grows with use, as an elastic cache: what it has when all of it is in use. `bytes` is what the
-     * first run has to have then. 0: it does not grow. */
+    /* For a class that grows with use, as an elastic cache: the bytes at full use; `bytes` is then the need of the
+     * first run. 0: the class does not grow. */
     uint64_t whole[WEIR_CLASS_MOST];
     weir_prediction_source source[WEIR_CLASS_MOST];
     uint64_t context;   /* that it holds for: tokens of a sequence */
@@ -156,7 +156,7 @@ typedef bool (*weir_piece_fn)(const weir_piece *piece, void *user);
 
 typedef struct weir_inference {
     size_t struct_size;
-    uint64_t id; /* the caller's name for this run, for `cancel`; 0: only a cancel of all reaches it */
+    uint64_t id; /* the caller's name for this run, for `cancel`; 0: only a cancel of every run stops this run */
     const weir_tensor *inputs;
     size_t input_count;
     const weir_setting *settings;
@@ -175,8 +175,8 @@ typedef struct weir_outputs {
     size_t count;
     void *engine_data; /* the engine's */
     void *instance;    /* since 2: weir's own, to find who gave them out; engines and callers leave it alone */
-    /* Since 6: runs that one call of the engine's library has computed together, this one among them; 0: the engine does not
-     * tell, or each is computed by itself. */
+    /* Since 6: the number of runs that one call of the engine's library has computed together, this run included; 0:
+     * the engine does not tell, or computes every run by itself. */
     uint64_t together;
 } weir_outputs;
 
@@ -194,8 +194,8 @@ typedef struct weir_engine_metrics {
 typedef struct weir_engine_leaving {
     size_t struct_size;
     uint32_t stay;      /* classes that stay on the device */
-    uint32_t drop;      /* classes that no later run reads before it has written them: zeros come back */
-    uint32_t unwritten; /* classes that runs only read: one copy is good for all times */
+    uint32_t drop;      /* classes that no later run reads before writing: zeros come back */
+    uint32_t unwritten; /* classes that runs only read: the first copy stays valid */
 } weir_engine_leaving;
 
 typedef struct weir_engine {
@@ -238,15 +238,16 @@ typedef struct weir_engine {
     /* Optional, and for a table of abi 4 or later: without it the model cannot be suspended. The memory of its client is
      * about to leave the device (weir_model_suspend). No run is under way, no output is out, and neither comes before
      * `resume`. The engine gives up what it keeps for later, waits for work of its own on the device and on its
-     * threads, and says what need not be kept. From its return until `resume` it touches none of that memory; info,
-     * health, metrics, cancel and unload may be called then, and unload frees without reading. A failure refuses: the
-     * model stays as it is. */
+     * threads, and says what need not be kept. From the return of `suspend` until `resume` the engine touches no part
+     * of that memory; info, health, metrics, cancel and unload may be called then, and unload frees without reading. A
+     * failure refuses: the model stays as it is. */
     weir_status (*suspend)(weir_engine_model *model, weir_engine_leaving *out);
     /* Optional. The memory is back at the same addresses, or has never left. Its contents may still be on their way; they
      * are there when the next run begins. What it answers, weir_model_resume does; the memory is back in any case. */
     weir_status (*resume)(weir_engine_model *model);
-    /* Optional. WEIR_OK if the next run can be expected to work. That one has failed is no reason against it: its input
-     * may have been at fault, which weir finds out by a run of input that was answered before (weir/model.h). */
+    /* Optional. WEIR_OK if the next run can be expected to work. A failed run alone is no reason for an error: its
+     * input may have been at fault, and weir checks that with input that the model has answered before
+     * (weir/model.h). */
     weir_status (*health)(weir_engine_model *model);
     /* Optional. */
     weir_status (*metrics)(weir_engine_model *model, weir_engine_metrics *out);
@@ -254,19 +255,20 @@ typedef struct weir_engine {
     weir_status (*info)(weir_engine_model *model, weir_model_details *out);
     /* Frees everything. Called once, with no run under way and all outputs released; cannot fail. */
     void (*unload)(weir_engine_model *model);
-    /* Since 2. Optional: without it there is "cpu", in the state that `probe` tells. The provider number `index`, from
-     * 0; WEIR_ERR_NOT_FOUND past the last. Opens libraries, but makes no context on a device. */
+    /* Since 2. Optional: an engine without this function has the provider "cpu" alone, in the state told by `probe`.
+     * The provider number `index`, from 0; WEIR_ERR_NOT_FOUND past the last. Opens libraries, but makes no context on a
+     * device. */
     weir_status (*provider)(size_t index, weir_engine_provider *out);
 } weir_engine;
 
-/* What a plug-in exports. It answers NULL when it cannot serve that abi. */
+/* The function that a plug-in exports. Returns NULL for an abi that the plug-in cannot serve. */
 typedef const weir_engine *(*weir_engine_entry_fn)(uint32_t abi);
 
 /* Finds and opens the plug-in of an engine; an opened one stays for the life of the process. WEIR_ERR_NOT_FOUND says
  * where it was looked for and how to get it; WEIR_ERR_ENGINE when the file is there and no plug-in, or links to
  * another libweir than the one that is running; WEIR_ERR_CONFLICT when a plug-in asks, while it is being opened, for
- * itself or for one that waits for it. Any thread: several that ask for one plug-in at once open it once, and hold up
- * nobody who asks for another. */
+ * itself or for one that waits for it. Any thread: several threads that ask for a plug-in at once open it once, and do
+ * not delay threads that ask for another plug-in. */
 WEIR_API WEIR_NODISCARD weir_status weir_engine_get(const char *name, const weir_engine **out);
 
 /* Registers an engine that is linked into the program. The table must stay valid. WEIR_ERR_CONFLICT if the name is

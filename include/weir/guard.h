@@ -28,7 +28,8 @@ typedef enum weir_guard_kind {
     WEIR_GUARD_OVERRUN = 0,        /* bytes behind the block were written */
     WEIR_GUARD_UNDERRUN = 1,       /* bytes before it */
     WEIR_GUARD_USE_AFTER_FREE = 2, /* bytes of it were written after its free */
-    WEIR_GUARD_OVERLAP = 3, /* it was handed out over another block: a mistake of the resource's, not of its user's */
+    WEIR_GUARD_OVERLAP = 3, /* the block was allocated over another block: a mistake of the resource's, not of the
+                               caller's */
     WEIR_GUARD_COUNT
 } weir_guard_kind;
 
@@ -44,12 +45,12 @@ typedef struct weir_guard_report {
     unsigned char expected, found; /* what the guard wrote there, and what the first damaged byte holds */
     bool live;                     /* found by weir_guard_check, before a free */
     weir_stream allocated, freed;  /* on which stream; `freed` says nothing while it is live */
-    weir_block other;              /* of an overlap: the block that was there before */
+    weir_block other;              /* of an overlap: the earlier block */
 } weir_guard_report;
 
-/* What was found so far, oldest first: `reports` (may be NULL with capacity 0) gets up to `capacity` of the first
- * 256; its member struct_size in the first element says how long each is. `count` (may be NULL) gets how many there
- * were, also beyond 256. A block is reported once for each kind. Each report also goes to the log as an error.
+/* Reports the damage found so far, oldest first: `reports` (may be NULL with capacity 0) gets up to `capacity` of the
+ * first 256; its member struct_size in the first element says how long each is. `count` (may be NULL) gets how many
+ * there were, also beyond 256. A block is reported once for each kind. Each report also goes to the log as an error.
  * WEIR_ERR_UNSUPPORTED for a runtime without a guard, WEIR_ERR_INVALID. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_guard_reports(weir_runtime *runtime, weir_guard_report *reports,
                                                        size_t capacity, size_t *count);

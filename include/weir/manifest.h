@@ -1,4 +1,4 @@
-/* weir/manifest.h: what a model is and what it wants, as plain data.
+/* weir/manifest.h: a model and its requirements, described as plain data.
  *
  * A manifest is written by hand (fill the structure), or read from a JSON file, a package or a model file by
  * libweir-manifest. Every member but `version` is enforced by the choice (weir/select.h) or the
@@ -29,7 +29,7 @@ typedef struct weir_requirements {
     uint64_t maximum;                     /* of the model's client (gpu_memory_limit_mb) */
     weir_version_number min_cuda_version; /* that the device's driver serves */
     weir_version_number min_driver_version, min_compute_capability;
-    const int32_t *device_ids; /* ordinals; the model may be on any one of them */
+    const int32_t *device_ids; /* ordinals of the devices that the model may be on */
     size_t device_count;
     /* NULL: exactly the given device, or any where none is given; else any of seven names, weir/select.h */
     const char *strategy;
@@ -47,8 +47,8 @@ typedef struct weir_manifest {
     const char *version;          /* of the model; for people */
     const weir_setting *settings; /* for the engine ("tuning") */
     size_t setting_count;
-    weir_requirements
-        requirements; /* the last member, so that it grows with the manifest, whose struct_size covers it */
+    /* The last member: the manifest's struct_size covers the requirements, so they can grow */
+    weir_requirements requirements;
 } weir_manifest;
 
 /* ------------------------------------------------------------------------------------------------------------------ */
@@ -59,8 +59,8 @@ typedef struct weir_manifest {
  * weir::weir_manifest), so that libweir needs no reader of JSON. What can be read:
  *   a manifest   a JSON object in a file, up to 4 MiB; docs/guide/factory.md has its keys
  *   a package    a gzip tar (".aimod") with metadata.json, which is a manifest, and the model. It is unpacked once,
- *                into packages/ below the store, under the SHA-256 of its content; that folder is whole or not there.
- *                It is in use until the manifest is released: until then no process clears it away
+ *                into packages/ below the store, under the SHA-256 of its content; the folder is complete or absent. It
+ *                is in use until the manifest is released: until then no process clears it away
  *   a model      a file .onnx or .gguf, or one with such a file's first bytes, or a folder with genai_config.json
  * A key that is not known, given twice or of another type than it should be, a value out of its range, and what weir
  * cannot do are problems: every one is found, with its place, and a manifest with one is not read. */
@@ -96,11 +96,11 @@ typedef struct weir_manifest_problems {
  * may read one package at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_read(const char *path, const weir_manifest_options *options,
                                                        weir_manifest **out);
-/* Gives back what weir_manifest_read made, with all of its texts; NULL is nothing. A model that was opened from one
- * in a package may still need its files when it moves: release the manifest after it. */
+/* Frees a manifest of weir_manifest_read with its texts; NULL is nothing. A model that was opened from a package may
+ * still need the package's files when it moves: release the manifest after the model. */
 WEIR_API void weir_manifest_destroy(weir_manifest *manifest);
 
-/* What has become of the packages that are unpacked in a store. Bytes are those of their files. */
+/* The packages of a store after a clearing. Bytes are sizes of files. */
 typedef struct weir_manifest_cleared {
     size_t struct_size;
     size_t cleared, kept;
@@ -108,20 +108,21 @@ typedef struct weir_manifest_cleared {
     size_t in_use; /* of those kept: they would have gone, but some process has a manifest of theirs */
 } weir_manifest_cleared;
 
-/* Clears packages away that were last used more than `seconds` ago, and then, while what is left has more than
- * `bytes`, the one that was used longest ago; never one that is in use. 0 and 0 leave only those. What is cleared is
- * unpacked again when it is next read. When a package has been unpacked and is good the same is done to the others
- * with the options `unpacked` (WEIR_UNPACKED, 64 GiB) and `unpacked_age` (WEIR_UNPACKED_AGE, 30d). Where the disk has
- * no room for it, those that were used longest ago are cleared before, as many as it takes, if that can be enough: so
- * what is refused has cleared nothing.
+/* Clears unpacked packages that were last used more than `seconds` ago; then, while the rest has more than `bytes`, the
+ * package that was used longest ago. A package in use is never cleared: 0 and 0 leave only the packages in use. A
+ * cleared package is unpacked again when it is next read.
+ * Once a package has been unpacked and is good, the other packages are cleared in the same way with the options
+ * `unpacked` (WEIR_UNPACKED, 64 GiB) and `unpacked_age` (WEIR_UNPACKED_AGE, 30d). Where the disk has no room for a
+ * package, the packages that were used longest ago are cleared before, as many as it takes, if that can be enough: a
+ * refused package has cleared nothing.
  *
  * `options` says the store, and may be NULL; *out has its size set. Errors: WEIR_ERR_INVALID, WEIR_ERR_UNSUPPORTED (a
  * build without libarchive), WEIR_ERR_SYSTEM (files). Any thread, and in any number of processes at once. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_clear(const weir_manifest_options *options, uint64_t bytes,
                                                         uint64_t seconds, weir_manifest_cleared *out);
 
-/* Lists all that is wrong with what is at `path`: WEIR_OK also where there are problems. *out is the caller's. Errors:
- * as weir_manifest_read, but for problems. Any thread. */
+/* Lists the problems of the manifest, package or model at `path`: WEIR_OK also where there are problems. *out is the
+ * caller's. Errors: as weir_manifest_read, but for problems. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_manifest_check(const char *path, const weir_manifest_options *options,
                                                         weir_manifest_problems **out);
 WEIR_API void weir_manifest_problems_destroy(weir_manifest_problems *problems); /* NULL is nothing */

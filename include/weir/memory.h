@@ -75,15 +75,16 @@ WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes
 WEIR_API WEIR_NODISCARD weir_status weir_alloc_with(weir_client *client, const weir_request *request, weir_block *out);
 
 /* Frees the block that starts at `pointer`, ordered behind the work on `stream`; WEIR_STREAM_ALL: behind that of every
- * stream, as cuMemFree, but without a wait where the driver can say when that is. NULL: WEIR_OK. Errors, each of which
- * changes nothing: WEIR_ERR_FOREIGN (no block of this client's runtime, or another client's: the detail names it),
- * WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it has
- * not ended, weir/uses.h, or another thread is freeing or resizing it), WEIR_ERR_STREAM_MISUSE (no stream of the
- * runtime's, or one that is captured: weir/stream.h says what of that is seen), WEIR_ERR_FORKED. Any thread, not only
- * the one that allocated. A pointer that is stale, at whose address another block of the same client lives by now, frees
- * that block: weir_free_block with the generation refuses it. Waits for no work; where each block is an allocation of
- * the driver's (the resource direct, pinned and pageable memory) a free that the device is past goes to the driver at
- * once, whose own call may wait for the device (cuMemFree does). */
+ * stream, as cuMemFree, but without a wait where the driver can say when that is. NULL: WEIR_OK.
+ * Errors (nothing changes): WEIR_ERR_FOREIGN (no block of this client's runtime, or another client's: the detail names
+ * it), WEIR_ERR_INTERIOR (names the block and the offset), WEIR_ERR_DOUBLE_FREE, WEIR_ERR_BUSY (a launch that uses it
+ * has not ended, weir/uses.h, or another thread is freeing or resizing it), WEIR_ERR_STREAM_MISUSE (no stream of the
+ * runtime's, or one that is captured: weir/stream.h says what of that is seen), WEIR_ERR_FORKED.
+ * Any thread, not only the allocating thread. A pointer that is stale, at whose address another block of the same
+ * client lives by now, frees that block: weir_free_block with the generation refuses it.
+ * Waits for no work; where each block is an allocation of the driver's (the resource direct, pinned and pageable
+ * memory) a free that the device is past goes to the driver at once, whose own call may wait for the device (cuMemFree
+ * does). */
 WEIR_API WEIR_NODISCARD weir_status weir_free(weir_client *client, void *pointer, weir_stream stream);
 
 /* The same by name: also WEIR_ERR_STALE when the address has become another block since. */
@@ -107,7 +108,7 @@ typedef enum weir_block_state {
 
 /* A point in the work of a stream. */
 typedef struct weir_block_wait {
-    weir_stream stream; /* WEIR_STREAM_HOST for one that is gone, and whose work goes on */
+    weir_stream stream; /* WEIR_STREAM_HOST for a gone stream whose work goes on */
     uint64_t point;     /* of two on one stream, the larger comes later */
 } weir_block_wait;
 
@@ -115,7 +116,7 @@ enum { WEIR_BLOCK_WAITS = 16 };
 
 typedef struct weir_block_details {
     size_t struct_size;
-    weir_block block;          /* where it starts, and its generation; generation 0 when FREE */
+    weir_block block;          /* the block's start and generation; generation 0 when FREE */
     size_t offset;             /* of the pointer asked about, from the start */
     size_t bytes;              /* as requested */
     size_t charged;            /* as the ledger counts it */
@@ -163,8 +164,8 @@ typedef enum weir_refusal_cause {
 
 enum { WEIR_REFUSAL_HOLDERS = 4 };
 
-/* All numbers are those before the request: what was claimed for it meanwhile is not in them. What a reservation, or the
- * promise of an elastic block, has for the request counts as left for it. */
+/* The numbers are from before the request, without the bytes claimed for the request meanwhile. What a reservation, or
+ * the promise of an elastic block, has for the request counts as remaining. */
 typedef struct weir_refusal {
     size_t struct_size;
     weir_refusal_cause cause;
@@ -173,7 +174,7 @@ typedef struct weir_refusal {
     weir_class memory_class;
     uint64_t requested; /* bytes asked for, as they would have been charged */
     uint64_t current;   /* what the client had live, pending and promised */
-    uint64_t remaining; /* what was left for it under the limit that refused */
+    uint64_t remaining; /* what was left for the client under the refusing limit */
     uint64_t limit;     /* that limit: the budget or the maximum */
     uint64_t largest;   /* the largest request that would have been met */
     uint64_t needed;    /* the value of that limit under which this request would have been met, other limits apart;
@@ -185,10 +186,10 @@ typedef struct weir_refusal {
     uint64_t number;                 /* of the process's refusals, from 1; 0: none */
 } weir_refusal;
 
-/* The calling thread's last refusal; cause WEIR_CAUSE_NONE and number 0 if it had none. Each thread has its own: what is
- * refused to other threads changes nothing here, also what an engine's own threads ask for in a call of this one. It stays
- * when a later call works, or fails otherwise. So it is a call's own if its number is another one than before that call.
- * Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. */
+/* Returns the calling thread's last refusal; cause WEIR_CAUSE_NONE and number 0 if it had none. Each thread has its
+ * own: what is refused to other threads changes nothing here, also what an engine's own threads ask for in a call of
+ * this one. It stays when a later call works, or fails otherwise. So a refusal belongs to a call if `number` differs
+ * from the number before the call. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. */
 WEIR_API WEIR_NODISCARD weir_status weir_refusal_last(weir_refusal *out);
 
 WEIR_END

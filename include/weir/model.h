@@ -61,13 +61,16 @@ typedef struct weir_model_options {
 WEIR_API WEIR_NODISCARD weir_status weir_model_create(const char *path, const weir_model_options *options,
                                                       weir_model **out);
 
-/* Unloads it and closes its client, unless that is the caller's. WEIR_ERR_BUSY while a run or a warm-up is under way, outputs
- * are not released or calls of it are prepared: nothing has changed. WEIR_ERR_ENGINE: it is gone, but its engine has kept memory, which stays charged and is named;
- * of a model that has moved also one before. Waits for other calls that have begun: a cancel, a look at its metrics. */
+/* Unloads the model and closes its client, unless the client is the caller's. Waits for other calls that have begun, as
+ * a cancel or a look at the metrics.
+ * Errors: WEIR_ERR_BUSY while a run or a warm-up is under way, outputs are not released or prepared calls of the model
+ * exist: nothing has changed. WEIR_ERR_ENGINE: the model is gone, but its engine, or an engine that it has moved from,
+ * has kept memory, which stays charged and is named. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_destroy(weir_model *model);
 
-/* As the functions of the same names in weir_engine; infer is infer_stream where the inference has a `piece`. Optional
- * ones that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are to be released before the model is unloaded.
+/* As the functions of the same names in weir_engine; infer is infer_stream where the inference has a `piece`. An
+ * optional function that the engine lacks: WEIR_ERR_UNSUPPORTED. Outputs are to be released before the model is
+ * unloaded.
  *
  * Whose fault a failure is, the same model decides by good input: a copy of the smallest request that it has answered, in
  * host memory and up to 1 MiB with its settings; for an engine that hands out pieces, and before the first answer, its
@@ -146,7 +149,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_call_create(weir_model *model, co
  * one model run at once as several runs do. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_call_run(weir_model_call *call, weir_model_call_results *out);
 
-/* Ends it, with all of its results. WEIR_ERR_BUSY while it runs. Any thread. */
+/* Ends the call, with its results. WEIR_ERR_BUSY while the call runs. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_call_destroy(weir_model_call *call);
 
 /* ------------------------------------------------------------------------------------------------------------------ */
@@ -171,14 +174,14 @@ typedef struct weir_model_suspend_options {
  * be NULL, and so may `out`, the client's receipt. Then weir_model_destroy works as before, and so do info, health,
  * metrics and cancel. WEIR_ERR_BUSY: it is suspended already, or runs or results that are not released stand in the
  * way; inside a pressure callback, and on a thread that is in a run of the model, neither is waited for.
- * WEIR_ERR_UNSUPPORTED: its engine cannot, or not with this model, or its runtime's resource cannot. WEIR_ERR_DEVICE_LOST: it is on no device. Others as
- * weir_client_suspend. Any thread. */
+ * WEIR_ERR_UNSUPPORTED: its engine cannot, or not with this model, or its runtime's resource cannot.
+ * WEIR_ERR_DEVICE_LOST: it is on no device. Others as weir_client_suspend. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_options *options,
                                                        weir_residency *out);
 
-/* Brings it back; WEIR_OK for one that is here. At return the contents are there, or with a stream other than
- * WEIR_STREAM_HOST on their way: work on it comes behind them, and the next run waits for them. A failure, as of
- * weir_client_resume, leaves the model suspended. Runs wait meanwhile. Any thread. */
+/* Resumes the model; WEIR_OK for a model that is not suspended. At return the contents are there, or with a stream
+ * other than WEIR_STREAM_HOST on their way: work on the stream comes behind them, and the next run waits for them. A
+ * failure, as of weir_client_resume, leaves the model suspended. Runs wait meanwhile. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_resume(weir_model *model, weir_stream stream);
 
 typedef struct weir_model_presence {
@@ -202,8 +205,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_residency(weir_model *model, weir
 
 /* A model that was chosen for, and that moves on to the next candidate when one fails.
  *
- * weir_model_create loads exactly what it is told. weir_model_create_chosen asks weir/select.h and tries the accepted
- * candidates by rank. A model that it made is used by the functions above as any other. This is how it moves:
+ * weir_model_create loads a model exactly as its options say. weir_model_create_chosen asks weir/select.h and tries the
+ * accepted candidates by rank. The functions above serve a chosen model like any other. This is how it moves:
  *
  * | row | the model is | a request | what is done | its caller sees |
  * |---|---|---|---|---|
@@ -229,17 +232,18 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_residency(weir_model *model, weir
  * fourth, the eighth and every sixteenth with no answer between them. Row 5: idle is what no other run and no output uses.
  * Row 7: the request is made there. Rows 6 and 8: the failure is WEIR_ERR_DEVICE_LOST where there is no other.
  *
- * A request is answered or has failed once, and a cancel reaches it in every row. One whose inputs lie on a device
- * (weir_tensor.on_device) is made on that device alone; one whose inputs are ordered on a stream waits for that before
- * it is made on another device. A warm-up is a request without an answer. Requests under way on the candidate before
- * end there, and their outputs stay until they are released. A suspended model that cannot be resumed for a request is
- * row 6 if its device is lost; any other failure is the request's, as in row 1. No lock of weir's is held while an engine loads or runs.
+ * A request is answered or has failed once, and a cancel reaches it in every row. A request with inputs on a device
+ * (weir_tensor.on_device) is made on that device alone; a request with inputs ordered on a stream waits for the stream
+ * before it is made on another device. A warm-up is a request without an answer. Requests under way on the candidate
+ * before end there, and their outputs stay until they are released. A suspended model that cannot be resumed for a
+ * request is row 6 if its device is lost; any other failure is the request's, as in row 1. No lock of weir's is held
+ * while an engine loads or runs.
  *
  * After a move weir_model_client and weir_model_info tell of the present candidate. What the latter told before stays
  * readable until the model is unloaded; the client from before is closed, and its record may
  * serve another client later. A model on no device has no client, and its health and info are WEIR_ERR_DEVICE_LOST.
  * weir_model_metrics adds up all candidates, also then, so a request that failed on one and was answered by the next
- * counts as a run and as a failure; sessions are those that there are now. */
+ * counts as a run and as a failure; sessions are the present sessions. */
 
 typedef enum weir_stage {
     WEIR_STAGE_DETECT = 0,    /* the device was there when it was chosen, and is not any more */
@@ -254,7 +258,7 @@ typedef enum weir_stage {
 typedef struct weir_attempt {
     size_t struct_size;
     const char *engine, *provider, *device;
-    weir_stage stage;   /* that it failed in; of the one that serves, the last it has reached */
+    weir_stage stage;   /* in which the candidate failed; of the serving candidate: the last stage reached */
     weir_status status; /* WEIR_OK: it serves */
     const char *reason; /* the detail; "" */
     double ms;          /* that the stage took */
@@ -276,7 +280,7 @@ typedef struct weir_record {
 
 typedef struct weir_opening_options {
     size_t struct_size;
-    const weir_choice_options *choice; /* hardware that is given there is believed: devices are not looked at again */
+    const weir_choice_options *choice; /* given hardware is believed: weir does not look at the devices again */
     bool no_fallback;                  /* the first accepted candidate or none, also later */
     /* make the first run while opening (the engine's warm_up), so that what fails there falls back here; an engine that
      * has no warm_up has its first run with the first request, and the record says "load" till then */

@@ -8,16 +8,16 @@
  *   one client for a device     weir_onnxruntime_register, then sessions at will, and weir_onnxruntime_unregister
  *   a client for each session   weir_onnxruntime_create; enter, CreateSession, leave; …; weir_onnxruntime_destroy
  *
- * No header of ONNX Runtime's is needed here; its own names are used as they are, so that a program passes what it
- * has.
+ * No header of ONNX Runtime's is needed here; the types of ONNX Runtime are declared below by name, so that a program
+ * passes its own pointers.
  *
- * What ONNX Runtime asks for on a stream while it runs is WEIR_CLASS_ACTIVATIONS, on the stream; what it asks for
- * without one, and what it reserves, is WEIR_CLASS_WEIGHTS where it lives long and may be used on any stream at once.
- * On host, where no request names a stream, what is asked for between enter and leave, or reserved, is
- * WEIR_CLASS_WEIGHTS, all else WEIR_CLASS_ACTIVATIONS. A request of zero bytes gets NULL. A refused one is logged as
- * an error with device, bytes and cause, and leaves as std::bad_alloc, which ONNX Runtime turns into a failed status:
- * NULL would crash it. A free of a pointer that the allocator did not hand out, or that was freed before, is logged
- * as a warning, counted and ignored, also where it is a block of the same client's.
+ * Memory that ONNX Runtime requests on a stream is WEIR_CLASS_ACTIVATIONS, on the stream. Memory requested without a
+ * stream (for a captured graph see below), or reserved, is WEIR_CLASS_WEIGHTS: weir expects it to live long, and it may
+ * be used on any stream at once. On host, where no request names a stream, memory requested between enter and leave, or
+ * reserved, is WEIR_CLASS_WEIGHTS, and all else WEIR_CLASS_ACTIVATIONS. A request of zero bytes gets NULL. A refused
+ * one is logged as an error with device, bytes and cause, and leaves as std::bad_alloc, which ONNX Runtime turns into a
+ * failed status: NULL would crash it. A free of a pointer that the allocator did not hand out, or that was freed
+ * before, is logged as a warning, counted and ignored, also where it is a block of the same client's.
  *
  * Streams. weir frees in the order of a stream, so that the next owner need not wait. A session whose stream weir
  * knows gets that in full: acquire one (weir_stream_acquire), name it in the options, and hand weir_stream_native of
@@ -32,8 +32,8 @@
  * with a pool of blocks, a request or a free on a captured stream is refused or stays, with a word in the log.
  *
  * The client, and the pool of blocks and the stream if there are such, are closed and released after the bridge. ONNX
- * Runtime 1.23 or later. Any thread may call these functions; none of them prints. Its allocators are found by the
- * provider's device id, which is weir's ordinal: both count what CUDA_VISIBLE_DEVICES leaves. */
+ * Runtime 1.23 or later. Any thread may call these functions, and no function prints. ONNX Runtime finds the allocators
+ * by the provider's device id, which is weir's ordinal: both count what CUDA_VISIBLE_DEVICES leaves. */
 #ifndef WEIR_ONNXRUNTIME_H
 #define WEIR_ONNXRUNTIME_H
 
@@ -66,14 +66,14 @@ typedef struct weir_onnxruntime_options {
 /* One client for a device ------------------------------------------------------------------------------------------ */
 
 /* Makes the client serve the environment's sessions on the client's device. The same options again: WEIR_OK, and
- * nothing changes. The environment is pinned: it lives at least until weir_onnxruntime_unregister. Errors, each of
- * which changes nothing: WEIR_ERR_CONFLICT, naming the device, when another client (or the same one otherwise) is
+ * nothing changes. The environment is pinned: it lives at least until weir_onnxruntime_unregister.
+ * Errors (nothing changes): WEIR_ERR_CONFLICT, naming the device, when another client (or the same one otherwise) is
  * registered for it, or an allocator that is not weir's; WEIR_ERR_UNSUPPORTED for a device that is neither, an older
  * version, or where there is no std::bad_alloc to throw; WEIR_ERR_INVALID for a member that is missing, a client that
- * is closed, a granule (the bytes of one block of the pool, or the least charge of the runtime) that is no multiple
- * of 256, and an environment that is not ONNX Runtime's; WEIR_ERR_STREAM_MISUSE for a stream that is not its
- * runtime's; WEIR_ERR_ENGINE with ONNX Runtime's words and the step that failed; WEIR_ERR_BUSY between enter and
- * leave on this thread; WEIR_ERR_SYSTEM. */
+ * is closed, a granule (the bytes of one block of the pool, or the least charge of the runtime) that is no multiple of
+ * 256, and an environment that is not ONNX Runtime's; WEIR_ERR_STREAM_MISUSE for a stream that is not its runtime's;
+ * WEIR_ERR_ENGINE with ONNX Runtime's words and the step that failed; WEIR_ERR_BUSY between enter and leave on this
+ * thread; WEIR_ERR_SYSTEM. */
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_register(const weir_onnxruntime_options *options);
 
 /* The bridge that is registered for the device ("host", "cuda:0") and is the one that ONNX Runtime has, or one that was
@@ -103,7 +103,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_create(const weir_onnxrunti
 WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_enter(weir_onnxruntime *bridge);
 WEIR_API void weir_onnxruntime_leave(weir_onnxruntime *bridge);
 
-/* Ends it, when all sessions and values that came of it are released. WEIR_ERR_BUSY, as weir_onnxruntime_unregister,
+/* Ends the bridge, once its sessions and their values are released. WEIR_ERR_BUSY, as weir_onnxruntime_unregister,
  * while blocks of it are live, and for one that is registered or entered. NULL is nothing. Where ONNX Runtime did not
  * give its allocator up in leave, which was logged, a few thousand bytes stay for that, as a second warning says: it
  * refuses memory from then on. Both may be called inside a pressure callback (weir/pressure.h); the bridge's own is
@@ -116,10 +116,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_onnxruntime_destroy(weir_onnxruntime *b
 typedef struct weir_onnxruntime_details {
     size_t struct_size;
     uint64_t live;      /* blocks that ONNX Runtime has */
-    uint64_t blocks;    /* that it ever took, of any kind, */
-    uint64_t on_stream; /* those of them that it asked for on a stream, */
-    uint64_t unknown;   /* and those on streams that weir does not know */
-    uint64_t reserved;  /* bytes that it asked for by Reserve */
+    uint64_t blocks;    /* ever taken by ONNX Runtime, of any kind */
+    uint64_t on_stream; /* of `blocks`: requested on a stream */
+    uint64_t unknown;   /* of `on_stream`: on streams that weir does not know */
+    uint64_t reserved;  /* bytes requested through Reserve */
     uint64_t foreign;   /* frees of pointers that the allocator did not hand out, which were ignored */
     uint64_t refused;   /* requests that were refused */
     weir_client *client;

@@ -55,7 +55,7 @@ typedef struct weir_buffer {
  * threads, and changed by one at a time. */
 WEIR_API WEIR_NODISCARD weir_status weir_buffers_create(weir_buffers **out);
 
-/* NULL is fine. Plans keep what they need of their list. */
+/* NULL is fine. Plans of the list stay valid. */
 WEIR_API void weir_buffers_destroy(weir_buffers *buffers);
 
 /* Adds one; `index` (may be NULL) gets its number. WEIR_ERR_INVALID, naming the buffer and what is wrong: begin not
@@ -95,7 +95,7 @@ typedef struct weir_buffers_details {
     uint32_t count; /* buffers */
     uint64_t steps; /* the largest end, or the schedule's length */
     /* What follows is valid until the list changes. */
-    const weir_gap *gaps; /* of all buffers, in the order in which they were told */
+    const weir_gap *gaps; /* of all buffers, in the order of the calls of weir_buffers_gap */
     size_t gap_count;
     const uint32_t *schedule; /* as stated by weir_buffers_schedule, and its length; NULL and 0: not stated */
     size_t schedule_steps;
@@ -124,8 +124,9 @@ WEIR_API WEIR_NODISCARD weir_status weir_buffers_read_csv(const char *path, weir
  * in one step, or in conflict, do not overlap, unless one is a view of the other or written in its place.
  *
  * An arena cannot be smaller than the most that is live in one step: the *lower bound*. A plan whose arena is as
- * small as that, or for which the search has seen that nothing smaller exists, is *proven*. Of a plan that was loaded
- * the first is looked at again; the second would take the search, so that there only the file says so.
+ * small as that, or for which the search has seen that nothing smaller exists, is *proven*. For a loaded plan the lower
+ * bound is computed again; above the bound a proof would take the search, and rests on the file's word
+ * (weir_plan_details.said_proven).
  *
  * Planning is deterministic: effort is counted in steps of the search, not in seconds, so the same list and options
  * give the same plan on every machine, as long as neither `seconds` nor `progress` ends it early.
@@ -170,16 +171,16 @@ typedef struct weir_plan_details {
     uint64_t alignment;
     uint64_t steps;
     uint32_t buffers;
-    uint32_t in_place; /* buffers that are written over another */
+    uint32_t in_place; /* buffers written over another buffer */
     bool proven;       /* no plan has a smaller arena */
     bool stopped;      /* `seconds` or `progress` ended it */
-    uint64_t effort;   /* steps of the search that it took */
+    uint64_t effort;   /* search steps that planning took */
     double seconds;
-    const char *found_by; /* which part of the planner: static storage */
-    bool said_proven;     /* of a plan that was loaded, and is above the bound: its file says that it was proven */
+    const char *found_by;                    /* which part of the planner: static storage */
+    bool said_proven;                        /* of a loaded plan above the bound: the file calls the plan proven */
     uint64_t arena_of[WEIR_KIND_MOST];       /* by kind of memory; 0 where it has no buffers; */
     uint64_t lower_bound_of[WEIR_KIND_MOST]; /* and the lower bound */
-    const weir_buffers *list;                /* that was planned, with its schedule; valid as long as the plan */
+    const weir_buffers *list;                /* the planned list, with its schedule; valid as long as the plan */
 } weir_plan_details;
 
 typedef struct weir_slot {
@@ -212,10 +213,11 @@ WEIR_API WEIR_NODISCARD weir_status weir_plan_slot(const weir_plan *plan, uint32
  * slot's end. WEIR_ERR_CORRUPT, naming what is wrong. WEIR_ERR_SYSTEM without host memory. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_check(const weir_plan *plan, const weir_buffers *buffers);
 
-/* Writes the plan with its list to a text file, which replaces one that is there in one step; reads one that was
- * written so. A file that was changed by hand is WEIR_ERR_CORRUPT, naming the line, and so is one whose plan
- * weir_plan_check does not accept, or whose sizes and offsets add up to more than 63 bits. Whether it is the plan of
- * a list at hand, weir_plan_check with that list tells. WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for the file. */
+/* Save writes the plan with its list to a text file, replacing an existing file in one step. Load reads such a file;
+ * weir_plan_check with a list at hand tells whether the plan is a plan of that list.
+ * Errors: WEIR_ERR_CORRUPT for a file that was changed by hand (naming the line), for a plan that weir_plan_check does
+ * not accept, and for sizes and offsets that add up to more than 63 bits; WEIR_ERR_NOT_FOUND and WEIR_ERR_SYSTEM for
+ * the file. */
 WEIR_API WEIR_NODISCARD weir_status weir_plan_save(const weir_plan *plan, const char *path);
 WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan **out);
 
@@ -223,12 +225,12 @@ WEIR_API WEIR_NODISCARD weir_status weir_plan_load(const char *path, weir_plan *
 
 /* Buffers from the nodes of a graph, in the order in which they run.
  *
- * Each node's result is one buffer; a node runs in the step of its number among those that do (further results of a
- * node have its step). Which results share storage:
+ * A node's result is one buffer; a node runs in the step of its number among those that do (further results of a node
+ * have its step). Which results share storage:
  *   - a reshape, a cast to the same type and a slice of the first axis are views of their input, and take no step's
  *     work;
  *   - a cast to another type has storage of its own, unless `cast_views` is asked for and the size is the same;
- *   - a computation may name one input over which it can write.
+ *   - a computation may name an input that its result may overwrite.
  * Inputs, parameters and constants of the graph and what is marked as an output live as told in weir_node_kind. */
 
 typedef enum weir_node_kind {

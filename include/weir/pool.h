@@ -45,10 +45,10 @@ typedef enum weir_pool_state {
     WEIR_POOL_STATE_COUNT
 } weir_pool_state;
 
-/* What became of a request, or what it waits for. */
+/* The outcome of a request, or the reason for its wait. */
 typedef enum weir_pool_cause {
     WEIR_POOL_GRANTED = 0,
-    WEIR_POOL_WAITS_BUSY = 1,    /* all slots of its model are taken */
+    WEIR_POOL_WAITS_BUSY = 1,    /* no slot of the model is free */
     WEIR_POOL_WAITS_LOADING = 2, /* its model is on its way in, or waits for another one's load */
     WEIR_POOL_WAITS_ROOM = 3,    /* what is in the way is busy, pinned or on its way */
     WEIR_POOL_WAITS_TURN = 4,    /* others are before it */
@@ -77,17 +77,18 @@ typedef struct weir_pool_device {
 /* Something that happened, for logs and statistics. Texts are valid during the call. */
 typedef enum weir_pool_event_kind {
     WEIR_POOL_EVENT_DECIDED = 0,   /* an input of the state machine, or an action of it: `line` alone is set */
-    WEIR_POOL_EVENT_LOADING = 1,   /* bytes: reserved, which is what is predicted */
+    WEIR_POOL_EVENT_LOADING = 1,   /* bytes: reserved, as predicted */
     WEIR_POOL_EVENT_LOADED = 2,    /* bytes: measured, and guaranteed from here on */
     WEIR_POOL_EVENT_FAILED = 3,    /* a load, a resume or a suspend; detail: why */
     WEIR_POOL_EVENT_SUSPENDED = 4, /* bytes: that stayed */
     WEIR_POOL_EVENT_RESUMED = 5,   /* bytes: measured */
     WEIR_POOL_EVENT_UNLOADED = 6,  /* bytes: that came back */
-    WEIR_POOL_EVENT_REMOVED = 7,   /* it is listed no more; nothing that it was added with is needed any longer */
+    WEIR_POOL_EVENT_REMOVED = 7,   /* the model is no longer listed; the pool needs nothing of its spec any longer */
     WEIR_POOL_EVENT_UNHEALTHY = 8, /* it is taken out, and loaded again for the next request; detail: why */
-    WEIR_POOL_EVENT_REFUSED = 9,   /* a request; detail: the sentence that its caller gets */
+    WEIR_POOL_EVENT_REFUSED = 9,   /* a request; detail: the sentence given to the caller */
     WEIR_POOL_EVENT_STOPPED =
-        10, /* a load, as nobody waits for it any longer; nothing of it is left. bytes: that were reserved */
+        10, /* a load, as no request waits for the model any longer; nothing of the load is left. bytes: that were
+               reserved */
     WEIR_POOL_EVENT_PROMISED = 11, /* a request with bytes is granted; bytes: its own */
     WEIR_POOL_EVENT_COUNT
 } weir_pool_event_kind;
@@ -108,11 +109,12 @@ typedef struct weir_pool_options {
     size_t struct_size;
     const weir_pool_device *devices; /* that models may be on; none: the host */
     size_t device_count;
-    uint64_t queue;        /* requests that may wait in all; 0: 512; WEIR_POOL_NONE */
-    uint64_t queue_bytes;  /* bytes that those which wait may ask for in all; 0: as many as they want */
+    uint64_t queue;        /* most requests that may wait; 0: 512; WEIR_POOL_NONE */
+    uint64_t queue_bytes;  /* most bytes that waiting requests may ask for together; 0: no limit */
     uint64_t longest_wait; /* of any request; 0: 60 s */
-    uint64_t passing; /* for so long requests for models that are here go before one that needs another one's place;
-                              0: 1 s; WEIR_POOL_NONE: not at all */
+    /* How long requests for loaded models go before a request that needs another model's place; 0: 1 s;
+     * WEIR_POOL_NONE: not at all */
+    uint64_t passing;
     /* A model that could not be loaded is not tried again for so long, twice as long after each further failure in a row, up to
      * sixteen times. 0: 5 s; WEIR_POOL_NONE. */
     uint64_t retry;
@@ -120,7 +122,7 @@ typedef struct weir_pool_options {
         host_bytes; /* for copies of suspended models; 0: as many as the host's budget has; WEIR_POOL_NONE: no model is
                               suspended */
     uint32_t threads; /* loads, suspends and unloads at once; 0: 4; at most 64 */
-    /* Told of each event in order, one at a time, with no lock held: on whichever thread has made one, so it should be
+    /* Gets every event in order, one at a time, with no lock held, on a thread that has made an event: it should be
      * quick. It may call the pool, but for weir_pool_destroy. */
     void (*event)(const weir_pool_event *event, void *user);
     void *user;
@@ -130,10 +132,13 @@ typedef struct weir_pool_options {
  * (threads, host memory). */
 WEIR_API WEIR_NODISCARD weir_status weir_pool_create(const weir_pool_options *options, weir_pool **out);
 
-/* Ends it: requests that wait are refused as cancelled, loads under way are stopped or waited for, then all models are unloaded.
- * WEIR_ERR_BUSY while leases are out: nothing has changed; or when loads, or results that are not released, last longer than
- * the pool's longest wait: it takes no requests any more, and this is to be called again. WEIR_ERR_ENGINE: it is gone, but an engine has kept memory, which
- * stays charged; the detail names the first. No other call may begin meanwhile; those that wait in it answer first. */
+/* Ends the pool: refuses waiting requests as cancelled, stops loads under way or waits for them, then unloads all
+ * models.
+ * Errors: WEIR_ERR_BUSY while leases are out: nothing has changed; or when loads, or results that are not released,
+ * last longer than the pool's longest wait: the pool takes no requests any more, and this function is to be called
+ * again. WEIR_ERR_ENGINE: the pool is gone, but an engine has kept memory, which stays charged; the detail names the
+ * first.
+ * No other call may begin meanwhile; calls that wait in the pool answer first. */
 WEIR_API WEIR_NODISCARD weir_status weir_pool_destroy(weir_pool *pool);
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
@@ -144,7 +149,7 @@ typedef enum weir_pool_step {
     WEIR_POOL_STEP_LAYERS = 1,  /* a variant with fewer layers on the device */
     WEIR_POOL_STEP_SUSPEND = 2, /* other models are suspended */
     WEIR_POOL_STEP_EVICT = 3,   /* other models leave in whichever way is cheapest: unloaded, or suspended */
-    WEIR_POOL_STEP_DEVICE = 4,  /* it comes to another one of its devices */
+    WEIR_POOL_STEP_DEVICE = 4,  /* the model comes to another of its devices */
     WEIR_POOL_STEP_WAIT = 5,    /* its requests wait for room; else they are refused then (WEIR_POOL_NO_ROOM) */
     WEIR_POOL_STEP_COUNT
 } weir_pool_step;
@@ -192,14 +197,14 @@ typedef struct weir_pool_spec {
     bool first_run;               /* the engine's warm-up is part of the load */
     bool load_now;                /* weir_pool_add loads it, and fails if that fails */
     int32_t priority;             /* of its requests: higher first; and it may end another's minimum stay */
-    uint32_t weight;              /* its share of grants beside others of its priority; 0: 1 */
-    uint64_t keep_alive;          /* unloaded so long after its last lease; 0: never */
-    uint64_t suspend_after;       /* suspended so long after its last lease; 0: never */
+    uint32_t weight;              /* share of grants among models of the same priority; 0: 1 */
+    uint64_t keep_alive;          /* time from the last lease to an unload; 0: never */
+    uint64_t suspend_after;       /* time from the last lease to a suspend; 0: never */
     uint64_t minimum_stay;        /* no victim for so long after it came; 0: 1 s; WEIR_POOL_NONE: none */
     uint64_t evict_cost;          /* added to the time that bringing it back takes, when victims are looked for */
     /* Others of the pool's devices that it may be on, beside `device`, which is asked first. Of several that would do without
-     * others leaving the first is taken, else the one where that costs least. A loaded model does not move. All variants are
-     * predicted for each device; variants times devices are at most 16. */
+     * others leaving the first is taken, else the one where that costs least. A loaded model does not move. Every
+     * variant is predicted for every device; variants times devices are at most 16. */
     const char *const *devices;
     size_t device_count;
     /* What may be given up for it, in this order; each once, and a wait last. Each step is allowed beside those before it,
@@ -212,7 +217,8 @@ typedef struct weir_pool_spec {
     size_t gives_up_count;
 } weir_pool_spec;
 
-/* Adds a model, or another version of one, and predicts what it will take. It is not loaded, but for `load_now`.
+/* Adds a model, or another version of a model, and predicts its memory. Without `load_now` the model is
+ * not loaded yet.
  *
  * Where the name is there already with another version, this replaces it without a gap: if the one that is there is loaded,
  * on its way in, or has requests, the new one is loaded beside it, and only then gets the requests, also those that wait;
@@ -232,11 +238,11 @@ typedef struct weir_pool_receipt {
     size_t struct_size;
     bool complete;                    /* all came back: kept and elsewhere are 0 */
     uint64_t before[WEIR_CLASS_MOST]; /* by weir_class: live and away when its last run had ended */
-    uint64_t before_total;            /* their sum, and what was pending */
-    uint64_t returned;                /* of that: what its account does not have any more */
-    uint64_t kept;                    /* what its account still has, as its engine did not free it */
-    /* What accounts that are no models of the pool have more on that device than when it was loaded. Its engine may have
-     * put it there; other work of the program may, too. */
+    uint64_t before_total;            /* the sum of `before`, and the pending bytes */
+    uint64_t returned;                /* of before_total: bytes that have left the account */
+    uint64_t kept;                    /* bytes still in the account, as the engine did not free them */
+    /* Bytes that accounts other than the pool's models have gained on that device since the load: by the model's
+     * engine, or by other work of the program. */
     uint64_t elsewhere;
     uint32_t holders; /* so many of holder[] are filled, the most bytes first */
     struct {
@@ -247,18 +253,20 @@ typedef struct weir_pool_receipt {
     double drain_ms, unload_ms; /* until its last lease had ended; and that the unload took */
 } weir_pool_receipt;
 
-/* Takes a model out of the pool: no new request is taken for it, those that wait are refused as removed, leases are waited
- * for up to `wait` (0: not at all), then it is unloaded. `receipt` may be NULL; of a model that was not loaded it is all 0.
- * WEIR_ERR_BUSY: leases or results are still out; it is not asked for any more, and goes when they end. WEIR_ERR_NOT_FOUND:
- * no such name. */
+/* Takes a model out of the pool: refuses new requests for the model, refuses waiting requests as removed, waits for
+ * leases, then unloads the model.
+ * `wait`: the limit of the wait for leases; 0: not at all.
+ * `receipt`: may be NULL; all 0 for a model that was not loaded.
+ * Errors: WEIR_ERR_BUSY (leases or results are still out; the model gets no more requests, and goes when they end),
+ * WEIR_ERR_NOT_FOUND (no such name). */
 WEIR_API WEIR_NODISCARD weir_status weir_pool_remove(weir_pool *pool, const char *name, uint64_t wait,
                                                      weir_pool_receipt *receipt);
 
 /* By hand, and done at return, for which `wait` is the limit (0: the pool's longest wait). Load also resumes. Unload and
  * suspend wait for leases; requests that come meanwhile may be granted first. A model that is there already, or gone
  * already, is WEIR_OK. Unload takes a pinned model as well, and it stays pinned; suspend does not. Errors: WEIR_ERR_NOT_FOUND;
- * WEIR_ERR_BUSY (in use or moving longer than `wait`; suspend: pinned); WEIR_ERR_OUT_OF_MEMORY (load: no room beside what is in use); WEIR_ERR_UNSUPPORTED (suspend: its engine cannot);
- * what a load or resume fails with. */
+ * WEIR_ERR_BUSY (in use or moving longer than `wait`; suspend: pinned); WEIR_ERR_OUT_OF_MEMORY (load: no room beside
+ * what is in use); WEIR_ERR_UNSUPPORTED (suspend: its engine cannot); what a load or resume fails with. */
 WEIR_API WEIR_NODISCARD weir_status weir_pool_load(weir_pool *pool, const char *name, uint64_t wait);
 WEIR_API WEIR_NODISCARD weir_status weir_pool_suspend(weir_pool *pool, const char *name, uint64_t wait);
 WEIR_API WEIR_NODISCARD weir_status weir_pool_unload(weir_pool *pool, const char *name, uint64_t wait,
@@ -287,7 +295,7 @@ typedef struct weir_pool_answer {
     uint32_t position;    /* of those that wait, from 1: when it was asked; 0: it did not wait */
     uint64_t expected;    /* time that it was expected to wait then; 0: none, or nobody can tell */
     uint64_t waited;      /* time that it did */
-    uint64_t need, limit; /* refused: bytes that it would take, and how many there may be */
+    uint64_t need, limit; /* refused: bytes needed, and bytes allowed */
     /* Refused for its size: the most bytes that a request of the model could ask for (0: none, or one without bytes); and the
      * context of the first variant that could be loaded (0: none, or it is not told). */
     uint64_t fits;
@@ -334,22 +342,23 @@ typedef struct weir_pool_entry {
     char name[64], version[64], device[32]; /* the device that it is on, or was last; else its first */
     weir_pool_state state;
     char why[256]; /* of one that failed, or is being taken out for its health: the reason; "" */
-    bool current;  /* it gets the requests of its name; else it is being replaced or removed, or about to replace */
+    bool current;  /* this version gets the requests of the name; else it is being replaced or removed, or about to
+                      replace */
     bool pinned;
-    uint32_t variant;                                    /* that it was loaded as last; 0: with all */
+    uint32_t variant;                                    /* variant of the last load; 0: the whole model */
     uint64_t predicted_peak, predicted[WEIR_CLASS_MOST]; /* before its first load; by class, where the engine tells */
     uint64_t measured_peak, measured[WEIR_CLASS_MOST];   /* by its last load; 0: none yet. By class when it was done */
     uint64_t taken;    /* of the device now: reserved, measured or what stayed, and promised */
-    uint64_t promised; /* of that, for requests that run */
+    uint64_t promised; /* of `taken`, for running requests */
     uint32_t running, waiting;
     uint64_t expires; /* time from now until it is suspended or unloaded for lack of requests; WEIR_POOL_NONE: not so */
     uint64_t load_time, resume_time; /* expected, from what was measured */
     uint64_t loads, resumes, suspends, evictions, failures;
-    bool can_suspend; /* as its engine, its spec and the pool allow it */
+    bool can_suspend; /* whether engine, spec and pool allow a suspend */
     double progress;  /* of a load that is under way, from 0 to 1, as its engine tells; else 0 */
 } weir_pool_entry;
 
-/* All models in the order in which they were added: `entries` (may be NULL with capacity 0) gets up to `capacity`, with
+/* Lists all models, in the order of weir_pool_add: `entries` (may be NULL with capacity 0) gets up to `capacity`, with
  * entries[0].struct_size set by the caller; `count` gets how many there are. One moment. */
 WEIR_API WEIR_NODISCARD weir_status weir_pool_list(weir_pool *pool, weir_pool_entry *entries, size_t capacity,
                                                    size_t *count);

@@ -1,14 +1,15 @@
 /* weir/predict.h: what a model will take, by class, before it is loaded, and what earlier loads of it took.
  *
- * Three sources, the best that there is for each class: what earlier loads of the same model have measured; the engine's
- * own answer (llama.cpp lays a model out without memory); the structure of the model's file, which needs no engine's
- * library. Where none of them says anything, the size of the file stands for the weights. No device memory is touched.
+ * The figure of a class comes from the best available of three sources: measurements of earlier loads of the same
+ * model; the engine's own answer (llama.cpp lays a model out without memory); the structure of the model's file, which
+ * needs no engine's library. Where none of them says anything, the size of the file stands for the weights. No device
+ * memory is touched.
  *
  * What loads have measured is kept in the store, in the file `predictions` (the option `home`, WEIR_HOME): at most 512
  * models and settings, the one that was loaded longest ago goes first. weir_model_create and weir_model_create_chosen
  * write there once after a load and once before an unload, unless the option `predictions` (WEIR_PREDICTIONS) is 0; then
- * nothing is read there either. Several processes may do so at once. A file that cannot be read, or that is none of weir's, is no
- * error: it is logged, and replaced. docs/guide/predict.md has the whole. */
+ * nothing is read there either. Several processes may do so at once. A file that cannot be read, or that is none of
+ * weir's, is no error: it is logged, and replaced. docs/guide/predict.md has the whole. */
 #ifndef WEIR_PREDICT_H
 #define WEIR_PREDICT_H
 
@@ -17,7 +18,7 @@
 
 WEIR_BEGIN
 
-/* What is asked for. All of it may be left out. */
+/* What is asked for. Every member may be left out. */
 typedef struct weir_predict_options {
     size_t struct_size;
     /* As weir_model_options and weir_engine_load have them. NULL: the engine by the file, "cpu" of the processor and "cuda"
@@ -38,7 +39,7 @@ typedef struct weir_prediction {
     char engine[32], provider[32], device[32];
     char version[64]; /* of the engine; "": it was not asked for */
     /* What the client will have when the model is loaded and nothing runs, and at the moment at which it has the most,
-     * loading and running. Each adds up to its total. */
+     * loading and running. The classes add up to resident_total and peak_total. */
     uint64_t resident[WEIR_CLASS_MOST], peak[WEIR_CLASS_MOST];
     uint64_t resident_total, peak_total;
     weir_prediction_source source[WEIR_CLASS_MOST]; /* weir/engine.h */
@@ -49,9 +50,9 @@ typedef struct weir_prediction {
     uint32_t sequences; /* that go on together; 0: the same */
     uint32_t layers;    /* that the model has, the output layer counted; 0: the same */
     uint32_t layers_on_device;
-    uint64_t loads; /* measured ones, of which it was learnt */
-    /* What it has to have to be loaded and to begin a run: less than the peak where a class grows with use, as an
-     * elastic cache does. It is what a choice compares with what can be had. */
+    uint64_t loads; /* measured loads behind the prediction */
+    /* The bytes needed to load the model and to begin a run: less than the peak where a class grows with use, as an
+     * elastic cache does. A choice compares this need with the bytes that can be had. */
     uint64_t least[WEIR_CLASS_MOST], least_total;
 } weir_prediction;
 
@@ -64,10 +65,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_predict(const char *path, const weir_pr
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-/* What may be given up so that it fits, and how far. */
+/* What may be given up to make the model fit, and how far. */
 typedef struct weir_fit_options {
     size_t struct_size;
-    uint64_t most_context;  /* 0: what the settings say, else what the model takes without them */
+    uint64_t most_context;  /* 0: the context of the settings, else the model's context without settings */
     uint64_t least_context; /* 0: the context stays as it is */
     bool layers;            /* layers may stay on the host (engine gguf, on a device) */
 } weir_fit_options;
@@ -94,9 +95,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_predict_fit(const char *path, const wei
 
 /* Remembers what a load took: `measured` is the client's line (weir_client_info), live_class while nothing runs, and
  * the peak with its classes. The next prediction for the same contents, engine and version, provider, device and
- * settings is no less than the most that was measured. The options' members quick and cold are left alone. The library does so
- * itself for models that it loads; this is for programs that load in another way. Errors: as weir_predict;
- * WEIR_ERR_SYSTEM: the store cannot be written to. With the option `predictions` 0 it does nothing. Any thread. */
+ * settings is no less than the most that was measured. The options' members quick and cold are left alone. The library
+ * calls this function for its own loads; a program with loads of its own calls the function directly.
+ * Errors: as weir_predict; WEIR_ERR_SYSTEM: the store cannot be written to. With the option `predictions` 0 it does
+ * nothing. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_prediction_learn(const char *path, const weir_predict_options *options,
                                                           const weir_client_stats *measured);
 

@@ -3,8 +3,8 @@
  *
  * An engine that keeps memory it could do without (cached sequences, a second copy of its weights) registers a
  * function. When a request finds no memory, and nothing that costs nobody anything has helped, the functions are
- * called one by one; after each that made memory available the request is tried again. What they say about that is
- * not asked: weir looks itself. */
+ * called one by one; after each that made memory available the request is tried again. The functions report nothing:
+ * weir itself looks at the memory. */
 #ifndef WEIR_PRESSURE_H
 #define WEIR_PRESSURE_H
 
@@ -71,13 +71,13 @@ WEIR_API WEIR_NODISCARD weir_status weir_pressure_unregister(weir_runtime *runti
  * budget is lowered: enough for the small change of engines, little beside a device. */
 #define WEIR_IDLE_KEPT (UINT64_C(64) << 20)
 
-/* A block that keeps segments from being wholly free. Each segment counts for that one of its live blocks which has
- * the most of it, so that what all blocks pin adds up to what is pinned; when that block goes, smaller ones may still
- * be there. */
+/* A block that keeps segments from being wholly free. A segment counts for the live block with the largest part of the
+ * segment, so that the blocks' `pinned` add up to weir_trim_report.pinned; when that block goes, smaller blocks may
+ * still keep the segment. */
 typedef struct weir_pin {
     weir_block block;
     uint64_t charged; /* the block itself */
-    uint64_t pinned;  /* bytes around it that nobody uses */
+    uint64_t pinned;  /* unused bytes around the block */
     const weir_client *client;
     char client_name[64];
     char tag[48]; /* "" is none */

@@ -6,11 +6,11 @@
  * addresses and the same bytes into it. Between the two nothing may touch them: on the host an access faults, on CUDA it
  * ends the context, as with any address without memory.
  *
- * What leaves are whole chunks (weir/stats.h) in which nothing but the client's blocks lies. Of a block that reaches
- * into a chunk which it shares, that part stays. Such bytes are live as before; the others are *away*: they count as
- * neither live nor held, a resume claims them again, and weir_client_stats.away adds them up.
+ * What leaves are whole chunks (weir/stats.h) in which nothing but the client's blocks lies. The part of a block in a
+ * shared chunk stays. Such bytes are live as before; the others are *away*: they count as neither live nor held, a
+ * resume claims them again, and weir_client_stats.away adds them up.
  *
- * The stack must be budget(mapped), the default where the device maps memory; on others all calls here answer
+ * The stack must be budget(mapped), the default where the device maps memory; with another stack the calls here answer
  * WEIR_ERR_UNSUPPORTED. Pages of elastic blocks (weir/elastic.h) are given back, and committed again; unused pages that
  * stand in for them meanwhile can be read. Memory of the host's stays. Sizes are bytes. */
 #ifndef WEIR_RESIDENCY_H
@@ -26,7 +26,7 @@ typedef enum weir_stay {
     WEIR_STAY_STABLE = 1, /* it was allocated with WEIR_ALLOC_STABLE */
     WEIR_STAY_GRAPH = 2,  /* it is of a capture pool */
     WEIR_STAY_CLASS = 3,  /* its class is in weir_suspend_options.stay */
-    WEIR_STAY_BUSY = 4,   /* another thread is freeing or resizing it */
+    WEIR_STAY_BUSY = 4,   /* another thread is freeing or resizing the block */
     WEIR_STAY_COUNT = 5
 } weir_stay;
 
@@ -78,39 +78,41 @@ typedef struct weir_residency {
         weir_stay why;
         char tag[48];
     } stay[WEIR_STAYS]; /* some of them */
-    uint64_t shown;     /* of the bytes that are elsewhere: those that are shown at their addresses now */
+    uint64_t shown;     /* of `away`: bytes that are shown at their addresses now */
 } weir_residency;
 
 /* What comes back of a client first. */
 typedef struct weir_resume_options {
     size_t struct_size;
-    uint64_t
-        most; /* bytes at most; what leaves and comes is whole pieces, of which one comes in any case. 0: no limit */
-    uint32_t classes;  /* what has bytes of these; 0: of any */
-    const void *block; /* what has bytes of this one; NULL: of any */
+    /* Bytes at most, in whole pieces, but at least one piece. 0: no limit */
+    uint64_t most;
+    uint32_t classes;  /* pieces with bytes of these classes; 0: of any */
+    const void *block; /* pieces with bytes of this block; NULL: of any */
     uint64_t wait;     /* nanoseconds for the client's work, as in weir_suspend_options */
 } weir_resume_options;
 
 /* Suspends the client: all or nothing. Waits for its work: what was queued on the streams on which it allocated, and
- * what was declared as uses (weir/uses.h). `wait` bounds that, and not the call's own copies; nor what it gives back of
- * page-locked memory, which older copies had, or its own when it fails: there CUDA waits for the whole device
- * (cuMemFreeHost). Else it never waits for the device. The caller makes sure that no other work touches the memory, and
- * that none is queued until the resume; with `show`, until the return. Other clients' work runs on.
+ * what was declared as uses (weir/uses.h). `wait` bounds that wait, but neither the call's own copies nor the release
+ * of page-locked memory: when the call gives back the memory of older copies, or after a failure its own, CUDA waits
+ * for the whole device (cuMemFreeHost). Otherwise the call never waits for the device. The caller makes sure that no
+ * other work touches the memory, and that none is queued until the resume; with `show`, until the return. Other
+ * clients' work runs on.
  *
  * Thread caches of the client are emptied, and its pending frees waited for. While this runs, a free of the client's
  * blocks on another thread waits for it; inside a pressure callback it is WEIR_ERR_BUSY instead. The host's memory for
  * copies is asked for before anything leaves. With nothing that could leave, the client is suspended all the same, and
- * away is 0. A pressure callback suspends other clients than the one that asks (weir_pressure.client): that one would be
- * suspended, and have the block that it asked for.
+ * away is 0. A pressure callback suspends other clients than the one that asks (weir_pressure.client): the asking
+ * client would be suspended, and yet have the requested block.
  *
- * `out` (may be NULL) gets the receipt. Errors, each of which changes nothing: WEIR_ERR_UNSUPPORTED (the stack),
- * WEIR_ERR_BUSY (suspended already; a launch that uses a block has not ended; the work was not done within `wait`),
- * WEIR_ERR_STREAM_MISUSE (one of the streams is being captured), WEIR_ERR_OUT_OF_MEMORY (the host's ledger),
- * WEIR_ERR_SYSTEM (no host memory, or the file cannot be written), WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST,
- * WEIR_ERR_INVALID, WEIR_ERR_FORKED. Where the driver does not say then whether copies are done, a free of what they
- * read waits for them, or is WEIR_ERR_BUSY until they are known to be. One case is none of these: a driver that fails,
- * and then does not put back what it had taken, leaves the client suspended, with nothing lost; weir_client_residency
- * tells. Any thread. */
+ * `out` (may be NULL) gets the receipt.
+ * Errors (nothing changes): WEIR_ERR_UNSUPPORTED (the stack), WEIR_ERR_BUSY (suspended already; a launch that uses a
+ * block has not ended; the work was not done within `wait`), WEIR_ERR_STREAM_MISUSE (one of the streams is being
+ * captured), WEIR_ERR_OUT_OF_MEMORY (the host's ledger), WEIR_ERR_SYSTEM (no host memory, or the file cannot be
+ * written), WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, WEIR_ERR_INVALID, WEIR_ERR_FORKED. Where the driver does not say
+ * then whether copies are done, a free of what they read waits for them, or is WEIR_ERR_BUSY until they are known to
+ * be. One exception: a driver that fails, and then does not put back the memory that it had taken, leaves the client
+ * suspended, with nothing lost; weir_client_residency tells.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_suspend(weir_client *client, const weir_suspend_options *options,
                                                         weir_residency *out);
 
@@ -131,7 +133,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_resume(weir_client *client, weir
  * and from the host where it is not yet. Each piece is exchanged behind the client's work, which is waited for as in
  * weir_client_suspend; what weir knows nothing of must be done, and nothing may be queued before the return.
  *
- * A failure leaves all as it was. Errors as weir_client_resume; WEIR_ERR_BUSY also as weir_client_suspend. Any thread. */
+ * A failure changes nothing. Errors as weir_client_resume; WEIR_ERR_BUSY also as weir_client_suspend. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_resume_some(weir_client *client, const weir_resume_options *options,
                                                             weir_stream stream, uint64_t *came);
 
@@ -150,9 +152,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_residency(weir_client *client, w
  * runtime the threads read into `to` itself.
  *
  * On failure `to` may have been written to in part; where the driver does not say then whether that is done, the pieces stay
- * live, and so does the block of weir_alloc_from_file, which the log says. Errors: WEIR_ERR_NOT_FOUND (no such file), WEIR_ERR_INVALID (it ends
- * before `offset` + `bytes`; NULL), WEIR_ERR_SYSTEM (it cannot be read), WEIR_ERR_OUT_OF_MEMORY (the host's ledger, for
- * the pieces), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, WEIR_ERR_FORKED. Any thread. */
+ * live, and so does the block of weir_alloc_from_file, which the log says. Errors: WEIR_ERR_NOT_FOUND (no such file),
+ * WEIR_ERR_INVALID (it ends before `offset` + `bytes`; NULL), WEIR_ERR_SYSTEM (it cannot be read),
+ * WEIR_ERR_OUT_OF_MEMORY (the host's ledger, for the pieces), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER,
+ * WEIR_ERR_DEVICE_LOST, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_read_file(weir_client *client, void *to, const char *path, uint64_t offset,
                                                    size_t bytes, weir_stream stream);
 

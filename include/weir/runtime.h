@@ -20,8 +20,8 @@ typedef struct weir_runtime_options {
     const char *resource; /* which resource serves the clients; NULL: the option `resource`, else "cache" */
     uint32_t streams; /* so many are made now, at most 1024: weir_stream_acquire hands those out and makes no others;
                              0: streams are made when they are acquired. Of weir_runtime_create alone */
-    /* the runtime in whose ledger pinned and pageable memory counts (weir/memory.h): one of "host", which stays until
-     * this one is destroyed; NULL: the process's. Of weir_runtime_create alone */
+    /* the runtime in whose ledger pinned and pageable memory counts (weir/memory.h): a runtime of "host", which
+     * outlives this runtime; NULL: the process's. Of weir_runtime_create alone */
     weir_runtime *host;
 } weir_runtime_options;
 
@@ -31,23 +31,24 @@ typedef struct weir_runtime_options {
  * NULL agree with what it has, and another budget or resource is WEIR_ERR_CONFLICT, naming both. The budget can be
  * changed later with weir_runtime_set_budget.
  *
- * First callers of one device wait for each other and get the same runtime; those of other devices do not wait. Later
- * calls are a table look-up without a lock. A failed start leaves nothing behind, and the next call tries again.
+ * First callers of one device wait for each other and get the same runtime; callers for other devices do not wait.
+ * Later calls are a table look-up without a lock. A failed start leaves nothing behind, and the next call tries again.
  * Other errors: WEIR_ERR_INVALID (a text that is no device), WEIR_ERR_NOT_FOUND (no such driver or ordinal here; the
  * detail says what is missing), WEIR_ERR_DRIVER, WEIR_ERR_SYSTEM. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_get(const char *device, const weir_runtime_options *options,
                                                      weir_runtime **out);
 
-/* A runtime of its own that is not found by weir_runtime_get: for tests, and for embedders that partition a device on
- * purpose, and choose what serves their part of it and how many streams there are. It has a budget of its own, which
- * the process's runtime of that device knows nothing of. The caller owns it. Other errors as weir_runtime_get.
- * weir_runtime_destroy waits for queued work, and for calls of other threads that have begun, and gives everything
- * back to the driver; WEIR_ERR_BUSY while a client is open, a stream acquired or registered, a trace open or another
- * runtime has it for its host, and inside of a function that weir calls; WEIR_ERR_DRIVER while the driver does not take
- * back pages of elastic blocks that have ended, of which the log tells by client and tag (on a lost device they are
- * told, and left); WEIR_ERR_INVALID for one that weir_runtime_get made. Other memory that the driver does not take back
- * even then is its own from there on, and the log tells how much it is. Calls that begin while it ends are
- * WEIR_ERR_INVALID; afterwards there must be none. */
+/* Makes a separate runtime, which weir_runtime_get does not find: for tests, and for embedders that partition a device
+ * on purpose, and choose the resource and the number of streams for their part. The runtime has a budget of its own,
+ * unknown to the process's runtime of that device. The caller owns the runtime. Errors as weir_runtime_get.
+ * weir_runtime_destroy waits for queued work, and for calls of other threads that have begun, and gives everything back
+ * to the driver. Memory that the driver does not take back (pages of elastic blocks excepted: see the errors) is the
+ * driver's own from there on, and the log tells how much it is. Calls that begin during the destruction are
+ * WEIR_ERR_INVALID; afterwards there must be none.
+ * Errors of weir_runtime_destroy: WEIR_ERR_BUSY while a client is open, a stream acquired or registered, a trace open
+ * or another runtime has this runtime for its host, and inside of a function that weir calls; WEIR_ERR_DRIVER while the
+ * driver does not take back pages of elastic blocks that have ended, which the log tells by client and tag (on a lost
+ * device the pages are told, and left); WEIR_ERR_INVALID for a runtime made by weir_runtime_get. */
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_create(const char *device, const weir_runtime_options *options,
                                                         weir_runtime **out);
 WEIR_API WEIR_NODISCARD weir_status weir_runtime_destroy(weir_runtime *runtime);
@@ -56,16 +57,16 @@ typedef struct weir_runtime_details {
     size_t struct_size;
     const char *device; /* "host", "cuda:0"; valid as long as the runtime */
     int ordinal;
-    uint32_t features; /* what its device memory can do: a sum of WEIR_FEATURE_… */
-    /* what the device's own libraries call it, for programs that use them beside weir: the CUcontext on cuda (the
-     * device's primary context, which weir retains), NULL on host; valid as long as the runtime */
+    uint32_t features; /* abilities of the device memory: a sum of WEIR_FEATURE_… */
+    /* the device's handle in the vendor's libraries, for programs that use such libraries beside weir: the CUcontext on
+     * cuda (the device's primary context, which weir retains), NULL on host; valid as long as the runtime */
     void *native;
     uint64_t budget; /* as it is now */
     /* of the adaptor "log" in its stack, to read from, flush or add sinks to (weir/trace.h): what reached the adaptor,
      * as WEIR_ACTION_ALLOCATE, WEIR_ACTION_DEALLOCATE, WEIR_ACTION_REAP, WEIR_ACTION_RESIZE, and WEIR_ACTION_REFUSE and
      * WEIR_ACTION_FAIL with their result. It is the runtime's: closing it does nothing. NULL without such an adaptor */
     struct weir_trace *log;
-    char resource[256]; /* its stack in one line, "budget(mapped)", with its arguments; cut */
+    char resource[256]; /* the stack in one line, with arguments: "budget(mapped)"; cut */
 } weir_runtime_details;
 
 /* WEIR_ERR_INVALID for NULL, or when member struct_size is not set; WEIR_ERR_FORKED. Any thread. */
@@ -129,7 +130,8 @@ enum {
     WEIR_FEATURE_ZEROES = 1u << 1,  /* WEIR_ALLOC_ZEROED */
     WEIR_FEATURE_SHRINKS = 1u << 2, /* weir_resize to less takes the tail off what the block is charged. With direct and
                                       async the memory stays with the block, cached, until the block is freed */
-    WEIR_FEATURE_GROWS = 1u << 3, /* weir_resize to more, where there is room: with those two, up to what it once had */
+    WEIR_FEATURE_GROWS = 1u << 3, /* weir_resize to more, where there is room: with direct and async, up to the block's
+                                     first charge */
     WEIR_FEATURE_MOVES_MEMORY = 1u << 4, /* free memory in pieces can serve a request as large as their sum */
     /* The next block on the same stream may have the bytes of a free that the device is not past, and waits for
      * nothing: mapped, segments and async, but not under a guard. With async they count as pending besides until
@@ -163,10 +165,9 @@ typedef struct weir_base_place {
 
 /* All functions are called from any thread, from several at once, and with no lock of weir's held. They must not call
  * weir, but for weir_fail and weir_log. On cuda the device is current on the thread during the call. `state` is what
- * `create` has made. Sizes are bytes. `stream` is the driver's own (a CUstream on cuda): what is allocated with it is
- * used by work that is queued there afterwards, and what is released with it may still be used by work that is queued
- * there already. NULL: at once. It is always NULL without WEIR_BASE_STREAM_ORDERED, and on the host, whose streams
- * are weir's own. */
+ * `create` has made. Sizes are bytes. `stream` is the driver's own (a CUstream on cuda): work queued on `stream` later
+ * uses the allocated memory, and work queued there already may still use the released memory. NULL: at once. `stream`
+ * is always NULL without WEIR_BASE_STREAM_ORDERED, and on the host, whose streams are weir's own. */
 typedef struct weir_base_table {
     size_t struct_size;
     const char *name; /* in stacks: lower-case letters, digits and '-', at most 31; none of weir's names; copied */
@@ -179,8 +180,8 @@ typedef struct weir_base_table {
     weir_status (*allocate)(void *state, size_t bytes, void *stream, void **address);
     /* Frees what allocate gave, with the same size. A failure leaves it allocated, and weir tries again. */
     weir_status (*release)(void *state, void *address, size_t bytes, void *stream);
-    /* How many bytes it has from the device: what is allocated and what it keeps of released memory, which counts as
-     * cached. NULL: it keeps nothing. */
+    /* Tells the bytes that the base has from the device: allocated memory, and released memory that the base keeps,
+     * which counts as cached. NULL: the base keeps nothing. */
     weir_status (*held)(void *state, uint64_t *bytes);
     /* Gives what it keeps back to the device until it has at most `keep` bytes, and tells how many it has then.
      * Together with `held`, or NULL. */

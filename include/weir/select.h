@@ -1,9 +1,9 @@
 /* weir/select.h: what this machine has, and which engine, provider and device a model gets on it.
  *
- * The machine: its processor and its GPUs, with the memory that can be had of each. Asked are the system's own files
- * (cgroups of both versions, /proc, /sys) and the vendors' libraries, which are opened when they are there: NVML and
- * CUDA's driver. No command is run, and no context is made on a device. Each source has a time limit of its own: one
- * that is slow or fails hides nothing of the others, and is asked again the next time. */
+ * The machine: the processor and the GPUs, with their obtainable memory. Asked are the system's own files (cgroups of
+ * both versions, /proc, /sys) and the vendors' libraries, which are opened when they are there: NVML and CUDA's driver.
+ * No command is run, and no context is made on a device. Each source has a time limit of its own: one that is slow or
+ * fails hides nothing of the others, and is asked again the next time. */
 #ifndef WEIR_SELECT_H
 #define WEIR_SELECT_H
 
@@ -27,7 +27,7 @@ typedef enum weir_hardware_kind {
 typedef struct weir_hardware_device {
     size_t struct_size;
     weir_hardware_kind kind;
-    /* Tells it from all others, now and after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none,
+    /* Identifies the device, also after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none,
      * "cpu". Partitions of AMD's for which the kernel has one UUID have their number behind it ("GPU-…/1"). */
     char key[64];
     char parent[64]; /* the key of the device that it is a slice of (MIG); "" */
@@ -38,7 +38,7 @@ typedef struct weir_hardware_device {
     /* Among its kind, as that kind's runtime counts what this process may see (Intel's NPUs after its GPUs); -1: hidden
      * from this process, or it cannot be used. */
     int32_t ordinal;
-    uint64_t total;   /* bytes; of the processor what its cgroups allow; WEIR_BYTES_UNKNOWN */
+    uint64_t total;   /* bytes; of the processor: the limit of its cgroups; WEIR_BYTES_UNKNOWN */
     uint64_t free;    /* the same; free at the moment of the look */
     bool shares_host; /* its memory is the processor's: total and free count once for both */
     bool discrete;
@@ -94,10 +94,9 @@ WEIR_API void weir_hardware_destroy(weir_hardware *hardware); /* NULL is nothing
 
 /* Which engine, provider and device a model gets, and why not the others.
  *
- * A candidate is an engine, one of its providers, and a device. Every one is looked at and has a verdict; the
- * accepted ones have a rank, which is the order in which weir_model_create_chosen tries them. The choice depends on
- * what is given and on what the machine has, not on the order in which anything was found, and it touches no device
- * memory.
+ * A candidate is an engine, one of its providers, and a device. Every candidate is looked at and has a verdict. An
+ * accepted candidate also has a rank; weir_model_create_chosen tries candidates by rank. The choice depends on what is
+ * given and on what the machine has, not on the order in which anything was found, and it touches no device memory.
  *
  * Providers: "tensorrt" (with cuda behind it), "cuda", "rocm", "coreml" or "metal" (with cpu behind it), "directml",
  * "openvino", "cpu". Case does not matter in what is given.
@@ -105,21 +104,21 @@ WEIR_API void weir_hardware_destroy(weir_hardware *hardware); /* NULL is nothing
  * The order in which accepted candidates are ranked:
  *   1. providers. Under the policy "fastest" those of the manifest (preferred, then fallbacks, each once); where it
  *      names none, or cpu alone, `order`, whose default is "cuda rocm coreml directml cpu" (TensorRT builds for minutes
- *      and OpenVINO's memory is outside the budget: they are taken when they are named). Under "manifest" those of the
+ *      and OpenVINO's memory is outside the budget: both are taken only when named). Under "manifest" those of the
  *      manifest alone. Under "memory" as under fastest, but what is predicted to need the fewest bytes of its device
- *      comes first, and last what nobody predicts. In each, cpu comes after all others and is the last resort where
- *      nobody names it, but where the policy is "manifest" and the manifest names it, or a given `order` does: there it
- *      has the place that it was given;
+ *      comes first, and last what nobody predicts. Under every policy cpu comes after all others, and is the last
+ *      resort where nobody names it; but where the policy is "manifest" and the manifest names cpu, or where a given
+ *      `order` names cpu, the given place counts;
  *   2. engines: the manifest's framework names one; else by the model file, in the order of their names;
- *   3. devices: those of the manifest's ordinals, which are no processor's, or all where it has none; under each of the
- *      strategies "pool", "round-robin", "data-parallel", "pipeline", "pipeline-parallel", "tensor-parallel" and "auto"
- *      (in any case) all that qualify, those of the ordinals first. Then the most bytes to be had, then by ordinal. A
- *      model runs on one device.
+ *   3. devices: the manifest's ordinals, which are never the processor's, or all devices where the manifest has no
+ *      ordinals; under each of the strategies "pool", "round-robin", "data-parallel", "pipeline", "pipeline-parallel",
+ *      "tensor-parallel" and "auto" (in any case) all that qualify, those of the ordinals first. Then the most bytes to
+ *      be had, then by ordinal. A model runs on one device.
  *
- * What a candidate wants of memory is the most of what its engine predicts (else the size of the model's file), the
- * manifest's min_vram (of the host: min_memory) and what its client is guaranteed. It is tested against what can be
- * had, never against the total; on a device whose memory is the host's, both wants together. A version that is not
- * known is older than any. */
+ * The memory that a candidate wants is the largest of the engine's prediction (else the size of the model's file), the
+ * manifest's min_vram (of the host: min_memory) and the client's guarantee. The wanted memory is tested against what
+ * can be had, never against the total; on a device whose memory is the host's, both wants together. A version that is
+ * not known is older than any. */
 
 typedef enum weir_verdict {
     WEIR_VERDICT_ACCEPTED = 0,
@@ -128,7 +127,8 @@ typedef enum weir_verdict {
     WEIR_VERDICT_NO_ENGINE = 3,       /* the plug-in or its library is not here; with the way to get it */
     WEIR_VERDICT_OTHER_FORMAT = 4,    /* the engine does not take such a file, or cannot read this one */
     WEIR_VERDICT_NOT_BUILT = 5,       /* no library of the engine's has the provider */
-    WEIR_VERDICT_NOT_LOADABLE = 6,    /* one has, but what it needs cannot be opened; naming that */
+    WEIR_VERDICT_NOT_LOADABLE = 6,    /* a library has the provider, but a dependency cannot be opened; naming the
+                                         dependency */
     WEIR_VERDICT_OTHER_PLATFORM = 7,  /* the provider exists on another system only */
     WEIR_VERDICT_NO_DEVICE = 8,       /* no device of its kind on this machine, or none of that ordinal */
     WEIR_VERDICT_DEVICE_UNUSABLE = 9, /* there, but hidden, failed or not to be asked */
@@ -148,9 +148,10 @@ typedef struct weir_candidate {
     const char *engine, *provider;
     const char *device;            /* its key; "" where there is none of the kind */
     const char *runtime;           /* "cuda:0"; "host" where the provider's device memory is not weir's */
-    const char *library, *version; /* of the engine that would serve it; "" */
+    const char *library, *version; /* of the engine that would serve the model; "" */
     weir_verdict verdict;
-    const char *reason; /* a sentence with the numbers and the remedy; for an accepted one what gave it its rank */
+    const char *reason; /* a sentence with the numbers and the remedy; for an accepted candidate: the reason for its
+                           rank */
     int32_t rank;       /* from 0; -1: not accepted */
     bool predicted;
     uint64_t bytes[WEIR_CLASS_MOST]; /* if predicted: by class, on the candidate's device */

@@ -50,17 +50,17 @@ typedef struct weir_stats {
     /* Of cached: freed on streams that the device is not past, and so for work on the same streams alone. Looked at a
      * moment before the rest. */
     uint64_t ordered;
-    uint64_t created;       /* chunks of physical memory ever made, */
-    uint64_t moved;         /* moved to where a block wanted memory, */
-    uint64_t batches;       /* and times that some were moved for one block */
+    uint64_t created;       /* chunks of physical memory ever made */
+    uint64_t moved;         /* chunks ever moved to where a block wanted memory */
+    uint64_t batches;       /* times that chunks were moved for a block */
     uint64_t thread_cached; /* of the cached bytes */
     uint64_t hits;          /* allocations that thread caches served */
     uint64_t emptied;       /* thread-cached bytes that were given up for requests which needed them */
     /* Blocks by the highest rung that led to them; invariant: hits and these add up to allocations. */
     uint64_t ladder[WEIR_RUNG_MOST];
-    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes any: to a client by
-     * another one (where it is known to have had all of it), to a stream by others, whose frees had passed or which it
-     * came behind. */
+    /* Bytes of blocks in memory that was lent, without a call of the driver that moves or makes memory. lent_clients:
+     * lent to a client by another client, where that client is known to have had all of the memory. lent_streams: lent
+     * to a stream by other streams, whose frees had passed or behind which the borrowing stream came. */
     uint64_t lent_clients, lent_streams;
     uint64_t misses;    /* the other allocations */
     uint64_t lost_tags; /* in the process: times that a tag was not kept; weir/memory.h */
@@ -92,7 +92,7 @@ typedef struct weir_client_stats {
     uint64_t thread_cached; /* live + pending + promised + thread_cached <= maximum */
     uint64_t hits, misses;  /* allocations that thread caches served, and the others */
     weir_runtime *runtime;  /* in whose ledger the account is */
-    uint64_t away;          /* bytes of its blocks that are elsewhere; not in live */
+    uint64_t away;          /* bytes of the client's blocks that are away; not in live */
     weir_residency_state residency;
     uint64_t predicted; /* of a model: the peak that was predicted before it was loaded (weir/predict.h); 0: none was */
 } weir_client_stats;
@@ -105,7 +105,7 @@ typedef struct weir_client_stats {
 WEIR_API WEIR_NODISCARD weir_status weir_snapshot(weir_runtime *runtime, weir_stats *out, weir_client_stats *clients,
                                                   size_t capacity, size_t *count);
 
-/* One client's line of it, also of one that is being closed. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
+/* Reports a single client, also while the client is being closed. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_info(weir_client *client, weir_client_stats *out);
 
 /* The same book in the names of torch.cuda.memory_stats, for those who know that. */
@@ -120,13 +120,13 @@ typedef struct weir_memory_stats {
     size_t struct_size;
     weir_gauge allocated_bytes; /* live, or away: in blocks that are not freed. What thread caches keep is freed */
     weir_gauge
-        active_bytes; /* live + pending: also those that are freed and that work of their uses holds up. A free that
-                                   follows its stream's order alone is not active any more, as in PyTorch */
+        active_bytes; /* live + pending: freed bytes count while work of their uses holds them up. A free that follows
+                         its stream's order alone is not active any more, as in PyTorch */
     weir_gauge requested_bytes; /* of live blocks, as their users asked: allocated - requested is lost to rounding */
     weir_gauge
         reserved_bytes; /* held: physical memory that the driver gave; what was asked of it in vain comes and goes */
     /* Not in blocks, in segments that hold some and so cannot be given back: free, for whomever. Of `mapped` and
-     * `segments`; 0 with other resources, which do not split. */
+     * `segments`; 0 with the resources that split no segments. */
     weir_gauge inactive_split_bytes;
     weir_gauge allocation; /* live blocks */
     weir_gauge segment;    /* segments (weir_layout_walk), without what the pool of `async` keeps */
@@ -137,9 +137,9 @@ typedef struct weir_memory_stats {
     uint64_t num_ooms;          /* requests refused */
 } weir_memory_stats;
 
-/* One moment of it, for all memory of the runtime's ledger. Exact at rest, as weir_snapshot; the peaks of what several
- * thread caches keep and serve may be off as is said there, and requested_bytes.peak is that of a moment at which some
- * thread's live bytes were highest. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
+/* Reports these figures at one moment, for all memory of the runtime's ledger. Exact at rest, as weir_snapshot; the
+ * peaks of what several thread caches keep and serve may be off as is said there, and requested_bytes.peak is that of a
+ * moment at which some thread's live bytes were highest. Errors: WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out);
 
 enum {
@@ -159,8 +159,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_stats_reset(weir_runtime *runtime, uint
 /* Where memory lies: every segment that the driver gave, with the blocks and the free runs in it.
  *
  * A segment is what comes from the driver and goes back to it in one span: a chunk with `mapped`, an allocation with
- * `direct`, `async` and `segments`. Its spans follow each other without gaps and add up to it. A block
- * that lies over several segments has a span in each. */
+ * `direct`, `async` and `segments`. The spans of a segment follow each other without gaps and add up to the segment. A
+ * block that lies over several segments has a span in each. */
 
 typedef enum weir_span_state {
     WEIR_SPAN_LIVE = 0,
@@ -192,8 +192,8 @@ typedef struct weir_span {
     const void *address; /* NULL where the segment has none */
     uint64_t bytes;      /* of this segment */
     weir_block block;    /* the block that this is a part of; a NULL pointer: none. generation 0 unless it is live */
-    uint64_t charged;    /* the whole block, as the ledger counts it, */
-    uint64_t requested;  /* and as its user asked for it */
+    uint64_t charged;    /* the whole block, as the ledger counts it */
+    uint64_t requested;  /* the whole block, as requested */
     const weir_client *client; /* to be told apart by; it may be closed by now */
     const char *client_name;   /* "" is none, "?" one that was not kept (weir/client.h); valid as long as the process */
     const char *tag;           /* the same */

@@ -1,7 +1,7 @@
 /* weir/stream.h: streams, the order in which a device does its work; copies and fills on them; captures and their
  * pools.
  *
- * A stream is an id that carries its runtime, its place and its generation: a stale or foreign one is answered with
+ * A stream is an id that carries a runtime, a place and a generation: a stale or foreign one is answered with
  * WEIR_ERR_STREAM_MISUSE and never resolves to another stream. Work on one stream happens in order; work on two does
  * not, unless something orders it. On the host driver every stream is a thread, so that work is truly asynchronous. */
 #ifndef WEIR_STREAM_H
@@ -27,10 +27,11 @@ typedef struct weir_stream {
  * that are registered counted in, then WEIR_ERR_BUSY; never a silent fallback to a default stream. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out);
 
-/* Gives the stream back when its work is done: waits for that work, and for calls of other threads that are putting some
- * there; what comes later is WEIR_ERR_STREAM_MISUSE, and changes nothing. Blocks freed on it are final then; blocks
- * allocated on it stay live. WEIR_ERR_STREAM_MISUSE when it is not an acquired stream, or captured; WEIR_ERR_INVALID
- * for WEIR_STREAM_HOST; WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the wait fails, and the stream stays acquired. */
+/* Gives the stream back when its work is done: waits for that work, and for calls of other threads that are queuing
+ * work on the stream; later calls are WEIR_ERR_STREAM_MISUSE, and change nothing. Blocks freed on it are final then;
+ * blocks allocated on it stay live.
+ * WEIR_ERR_STREAM_MISUSE when it is not an acquired stream, or captured; WEIR_ERR_INVALID for WEIR_STREAM_HOST;
+ * WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the wait fails, and the stream stays acquired. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
 
 /* Makes a stream known that somebody else made (a CUstream) and keeps; frees and uses can then be ordered on it. The
@@ -47,17 +48,20 @@ WEIR_API WEIR_NODISCARD weir_status weir_stream_release(weir_stream stream);
  * weir's own, WEIR_ERR_BUSY as weir_stream_acquire. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_register(weir_runtime *runtime, void *native, weir_stream *out);
 
-/* Ends that, once the work put on it so far is done, for which it waits as weir_stream_release does. WEIR_ERR_STREAM_MISUSE when it is not
- * registered, or captured; WEIR_ERR_INVALID for WEIR_STREAM_HOST; WEIR_ERR_DRIVER and WEIR_ERR_DEVICE_LOST when the
- * wait fails, and the stream stays registered. Any thread. A per-thread stream is waited for by its own thread alone:
- * others, which may unregister it when that thread has ended or no longer works on it, wait for what weir has
- * recorded there (frees, launches, uses, zeros of allocations), and not for work that was put on it since. */
+/* Ends a registration when the work put on the stream so far is done; waits for the work as weir_stream_release does.
+ * WEIR_ERR_STREAM_MISUSE when it is not registered, or captured; WEIR_ERR_INVALID for WEIR_STREAM_HOST; WEIR_ERR_DRIVER
+ * and WEIR_ERR_DEVICE_LOST when the wait fails, and the stream stays registered.
+ * Any thread. A per-thread stream is waited for by its own thread alone: others, which may unregister it when that
+ * thread has ended or no longer works on it, wait for what weir has recorded there (frees, launches, uses, zeros of
+ * allocations), and not for work that was put on it since. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_unregister(weir_stream stream);
 
-/* One of CUDA's default streams, for programs that work on it; weir itself never does. An id as from
- * weir_stream_register: unregister it. The per-thread stream is the calling thread's, and its id serves that thread
- * alone; on others it is WEIR_ERR_STREAM_MISUSE, but for weir_stream_unregister. Errors: WEIR_ERR_INVALID for NULL
- * and for what is none, WEIR_ERR_UNSUPPORTED on devices without, WEIR_ERR_BUSY as weir_stream_acquire. Any thread. */
+/* Makes one of CUDA's default streams known, for programs that work on default streams; weir itself never does. The id
+ * is as from weir_stream_register: unregister it. The per-thread stream is the calling thread's, and its id serves that
+ * thread alone; on others it is WEIR_ERR_STREAM_MISUSE, but for weir_stream_unregister.
+ * Errors: WEIR_ERR_INVALID for NULL and for what is none, WEIR_ERR_UNSUPPORTED on devices without, WEIR_ERR_BUSY as
+ * weir_stream_acquire.
+ * Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_stream_default(weir_runtime *runtime, weir_default_stream which,
                                                         weir_stream *out);
 
@@ -94,8 +98,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_copy(weir_runtime *runtime, void *to, c
 WEIR_API WEIR_NODISCARD weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t bytes,
                                               weir_stream stream);
 /* `fn` runs on a thread of the driver's; it must not call weir or the driver (a rule of CUDA's, kept on every driver
- * so that what works on one works on all), nor wait for another stream's: on cuda those of all streams run on one
- * thread. */
+ * so that what works on one works on all), nor wait for a function of another stream: on cuda one thread runs the
+ * functions of all streams. */
 WEIR_API WEIR_NODISCARD weir_status weir_call(weir_runtime *runtime, void (*fn)(void *user), void *user,
                                               weir_stream stream);
 
@@ -109,19 +113,20 @@ WEIR_API WEIR_NODISCARD weir_status weir_call(weir_runtime *runtime, void (*fn)(
  * pending in the client's account, its addresses untouched, and used again by later allocations of captures for the
  * same weir_capture_pool alone, until it is closed.
  *
- * Several captures may share one weir_capture_pool, one after another, which saves memory: a later one may have the
- * bytes that an earlier one has freed. They are then launched so that no two of them run at once, and the content of
- * a block that a later one leaves is good until an earlier one is launched again. What is to run side by side has a
+ * Several captures may share a weir_capture_pool in sequence, which saves memory: a later graph may have the bytes that
+ * an earlier graph has freed. The graphs are then launched so that no two run at once, and the content of a block that
+ * a later graph leaves is good until an earlier graph is launched again. Graphs that run side by side have a
  * weir_capture_pool each.
  *
  * Live blocks stay where they are, as everywhere in weir, so that a graph may also use blocks that were allocated
- * outside of captures; it is the program that keeps those until the last launch.
+ * outside of captures; the program keeps such blocks until the last launch.
  *
  * A bridge to a framework often learns of a capture only from the requests, on several streams that join it, or keeps
  * what is not captured in the same pool. It names the pool in the request (weir_request.pool), without begin and end.
  * Such a block is kept in the order of its stream: freed on that stream, captured or not, it is the pool's at once, and
- * serves requests that name the pool on the same stream. Freed on another one it is used again when the device is past
- * that. Blocks that the pool has by begin and end serve no request that names it, nor the other way round. */
+ * serves requests that name the pool on the same stream. Freed on another stream, the block is used again when the
+ * device is past the free. Blocks that the pool has by begin and end serve no request that names it, nor the other way
+ * round. */
 
 typedef struct weir_capture_pool weir_capture_pool;
 
@@ -133,14 +138,15 @@ WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_create(weir_client *client
 
 /* Between weir_capture_begin with the pool and weir_capture_end the client's allocations of device memory on the stream
  * are of the graph's pool. Blocks of the pool may be freed on the stream meanwhile, behind all that was captured so
- * far; other blocks may not. A request with a reservation is met with new memory. Other clients' allocations, and those
- * on other streams that join the capture, are as in any capture. begin is WEIR_ERR_BUSY besides while another capture
- * for the pool has not ended, WEIR_ERR_STREAM_MISUSE for a stream of another runtime; end also works where the stream
- * has gone meanwhile. */
+ * far; other blocks may not. A request with a reservation is met with new memory. Allocations of other clients, or on
+ * other streams that join the capture, are as in any capture. begin is WEIR_ERR_BUSY besides while another capture for
+ * the pool has not ended, WEIR_ERR_STREAM_MISUSE for a stream of another runtime; end also works where the stream has
+ * gone meanwhile. */
 
-/* Names all work that was put on the device so far, on whatever stream, also of those that weir does not know: for
- * weir_free, weir_free_block and weir_capture_pool_destroy. The driver is asked for a point behind it; where it has none
- * (CUDA before 12.5, the host) the call waits for the device. WEIR_ERR_STREAM_MISUSE while a stream is captured. */
+/* Stands for all work put on the device so far, on every stream, also on streams that weir does not know: for
+ * weir_free, weir_free_block and weir_capture_pool_destroy. The driver is asked for a point behind it; where it has
+ * none (CUDA before 12.5, the host) the call waits for the device. WEIR_ERR_STREAM_MISUSE while a stream is
+ * captured. */
 #ifdef __cplusplus
 #define WEIR_STREAM_ALL (weir_stream{UINT64_MAX})
 #else
@@ -150,10 +156,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_create(weir_client *client
 /* What was captured will not be launched again, and its last launches are done when the work is that is on `stream`
  * now (WEIR_STREAM_HOST: are done; WEIR_STREAM_ALL: on every stream).
  * What the pool holds goes back in that order, and behind the uses that were
- * declared; nothing waits. Blocks of it that are live become ordinary ones, which are freed behind the last launch
- * like any that it uses. The graph is gone afterwards: no call may be using it, and none may name it again; frees of
- * its blocks may go on. NULL is nothing. WEIR_ERR_BUSY while a capture for it has not ended, WEIR_ERR_STREAM_MISUSE,
- * WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, each of which leaves it open. Any thread. */
+ * declared; nothing waits. Live blocks of the pool become ordinary blocks, which are freed behind the last launch like
+ * any block that the graph uses. The graph is gone afterwards: no call may be using it, and none may name it again;
+ * frees of its blocks may go on. NULL is nothing. WEIR_ERR_BUSY while a capture for it has not ended,
+ * WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST, each of which leaves it open. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stream);
 
 typedef struct weir_capture_pool_details {

@@ -25,7 +25,8 @@ typedef enum weir_action {
     WEIR_ACTION_DEALLOCATE = 1,
     /* Pending bytes have become free; pointer and bytes of the block. With generation 0, and charged 0: the device is
      * past what was freed in the order of `stream` there, and these bytes, which may be of several blocks, are for
-     * every stream; where `other` is another one, they are for that alone, which was ordered behind it. */
+     * every stream; where `other` is another stream, the bytes are for `other` alone, which was ordered behind
+     * `stream`. */
     WEIR_ACTION_REAP = 2,
     WEIR_ACTION_RESIZE = 3, /* bytes and charged are the new ones */
     /* pointer is NULL, bytes as requested, result WEIR_ERR_OUT_OF_MEMORY; `object` is the weir_refusal_cause, and
@@ -44,8 +45,8 @@ typedef enum weir_action {
     WEIR_ACTION_STREAM_CLOSE = 8, /* released, or unregistered; its work is done */
     WEIR_ACTION_SYNCHRONIZE = 9,  /* the host has waited for all work on the stream */
 
-    /* A launch: one event for each of its blocks, with its access; `object` is the launch's number. One with a failure
-     * in `result` tells that the launch was not begun: those of the same number before it are given back. */
+    /* A launch: one event per block, with the access; `object` is the launch's number. One with a failure in `result`
+     * tells that the launch was not begun: those of the same number before it are given back. */
     WEIR_ACTION_USE_BEGIN = 10,
     WEIR_ACTION_USE_END = 11,    /* of the launch `object`, on all its blocks */
     WEIR_ACTION_USE_ABORT = 12,  /* the same; nothing was queued */
@@ -65,8 +66,8 @@ typedef enum weir_action {
     /* A block of a client that is suspended (weir/residency.h): `object` bytes of its charge are away from here on, neither
      * live nor pending. The free of a block that is away takes these bytes with it. */
     WEIR_ACTION_LEAVE = 20,
-    /* Its client was resumed: its `object` away bytes are live again. What is in them is there behind the work that is
-     * queued on `stream` so far. */
+    /* Its client was resumed: its `object` away bytes are live again. The contents are there behind the work queued on
+     * `stream` so far. */
     WEIR_ACTION_RETURN = 21,
 
     /* What a pool of models did there (weir/pool.h). `object` is a weir_pool_action, `tag` the model's name, `bytes` as that
@@ -161,8 +162,8 @@ typedef struct weir_trace_options {
 WEIR_API WEIR_NODISCARD weir_status weir_trace_create(weir_runtime *runtime, const weir_trace_options *options,
                                                       weir_trace **out);
 
-/* One sink more; it gets the events that have not been read or handed out yet. It is the trace's from here on, which
- * closes it. WEIR_ERR_INVALID for one without `write`, WEIR_ERR_BUSY inside a sink. Any thread. */
+/* Adds a sink, which gets the events that have not been read or handed out yet. The trace owns the sink from here on,
+ * and closes it. WEIR_ERR_INVALID for one without `write`, WEIR_ERR_BUSY inside a sink. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_add_sink(weir_trace *trace, const weir_sink *sink);
 
 /* Takes up to `capacity` events, oldest first; events[0].struct_size is the stride. *count is 0 when none is waiting.
@@ -170,8 +171,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_trace_add_sink(weir_trace *trace, const
 WEIR_API WEIR_NODISCARD weir_status weir_trace_read(weir_trace *trace, weir_event *events, size_t capacity,
                                                     size_t *count);
 
-/* Hands the sinks all that was recorded before the call and has them flush it. Waits while another thread hands events
- * out. Answers what the first sink answered that failed. WEIR_ERR_BUSY inside a sink. Any thread. */
+/* Hands all events recorded before the call to the sinks, and has the sinks flush them. Waits while another thread
+ * hands events out. Answers what the first sink answered that failed. WEIR_ERR_BUSY inside a sink. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_trace_flush(weir_trace *trace);
 
 typedef struct weir_trace_details {
@@ -197,7 +198,7 @@ typedef struct weir_note {
     size_t struct_size;
     /* One of:
      *   - WEIR_ACTION_NOTE_RECORD: "I have just recorded my event number `event` on this stream"; on WEIR_STREAM_HOST:
-     *     whatever the host did so far. A number stands for its latest record.
+     *     the host's work so far. A number stands for its latest record.
      *   - WEIR_ACTION_NOTE_WAIT: "Work on this stream waits, from here on, for that event"; on WEIR_STREAM_HOST: the
      *     host has waited for it.
      *   - WEIR_ACTION_NOTE_USE: "The work that I have just queued here touches these bytes"; on WEIR_STREAM_HOST: the

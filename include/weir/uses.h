@@ -31,7 +31,7 @@ typedef struct weir_launch weir_launch;
  * or none: on failure no ticket is held. Errors: those of weir_free for a pointer that is no block's, WEIR_ERR_STALE,
  * WEIR_ERR_BUSY (another launch between begin and end conflicts, or the block is being freed),
  * WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST. Any thread; end may be called on
- * another one. */
+ * another thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_launch_begin(weir_runtime *runtime, weir_stream stream, const weir_use *uses,
                                                       size_t count, weir_launch **out);
 
@@ -43,7 +43,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_launch_end(weir_launch *launch);
 WEIR_API void weir_launch_abort(weir_launch *launch);
 
 /* The simple form for one block that is only read: whatever is queued on `stream` so far is a use that the free waits
- * for. It orders nothing before that work. Generation 0: whatever block begins at the pointer now; else also
+ * for. The call orders nothing before that work. Generation 0: whatever block begins at the pointer now; else also
  * WEIR_ERR_STALE when the address has become another block since. Errors as above. */
 WEIR_API WEIR_NODISCARD weir_status weir_use_record(weir_runtime *runtime, weir_block block, weir_stream stream);
 

@@ -1,4 +1,4 @@
-/* A biased lock (asymmetric lock): its owner, one thread, enters it all the time; other threads claim it now and then.
+/* A biased lock (asymmetric lock): its owner thread enters often; other threads claim the lock now and then.
  *
  * The owner enters with a plain store and a load. A claimer pays instead: it has the system put a memory barrier into
  * every running thread (membarrier). Where the system cannot do that, or under ThreadSanitizer, which cannot see it,

@@ -5,8 +5,9 @@
  * is n or more; so it is enough to look into words by bound. For each bound from 1 to 64 a tree of bitmaps of 64
  * branches tells which words have it, and one more word tells which trees are not empty.
  *
- * Taking a place leaves its bound, which may be too high then. A search that comes by corrects it, and so does a word
- * that is full: that keeps single places cheap. Giving a place back raises bounds at once, as the new run requires.
+ * Taking a place leaves its bound, which may be too high then. A search corrects the bound of a word that it meets, and
+ * a word that becomes full gets bound 0: this keeps single places cheap. Giving a place back raises bounds at once, as
+ * the new run requires.
  *
  * Invariants: bound[w] >= longest(w);  bound[w] == 0 if and only if the word is full;  w is in the tree of bound[w]
  * and in no other;  a bit of a tree is set if and only if the word below it is not zero;  `free` counts the bits.
@@ -46,7 +47,7 @@ void wi_bitmap_destroy(wi_bitmap *bitmap);
  * one; within a word the lowest. WI_BITMAP_NONE when none is free. */
 static inline uint32_t wi_bitmap_take(wi_bitmap *bitmap);
 
-/* Takes `count` places in a row and returns the first; WI_BITMAP_NONE when there is no such run. Up to 64: best fit by
+/* Takes `count` places in a row and returns the first, or WI_BITMAP_NONE without such a run. Up to 64: best fit by
  * word, a run of exactly that length before a longer one, then the lowest; more: first fit. */
 uint32_t wi_bitmap_take_run(wi_bitmap *bitmap, uint32_t count);
 

@@ -89,8 +89,9 @@ static uint64_t low_watermark(const char *root)
     return sum * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What the kernel gives up of a group before it refuses it anything: pages of files, those that were read once and those
- * that were read again. As of the machine's (MemAvailable), the low watermark or half of them stay. */
+/* Returns the bytes that the kernel reclaims from a group before it refuses memory: pages of files, inactive (read
+ * once) and active (read again). As in MemAvailable of the machine, the low watermark stays, or half of the pages if
+ * that is less. */
 static uint64_t files_of(const char *directory, bool second, uint64_t low)
 {
     char text[WI_SYSFS_BYTES];
@@ -150,7 +151,7 @@ typedef struct processors {
     uint64_t quota; /* UINT64_MAX: none */
 } processors;
 
-/* Keeps those processors that are in a list such as 0-3,8. A text that is not a list changes nothing. */
+/* Keeps the processors in a list such as 0-3,8. A text that is not a list changes nothing. */
 static void keep_listed(processors *p, const char *list)
 {
     uint64_t listed[MOST_PROCESSORS / 64] = {0};

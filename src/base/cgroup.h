@@ -9,8 +9,8 @@
 
 /* Bytes of memory that the process may use, and how many of them are free. Files that a group has read and not used
  * since (inactive_file) are free, as the kernel gives them up first. Of memory.max and memory.high the smaller is the
- * limit: above memory.high a group is throttled until it is as good as stopped. 0 is a limit as any other. False, with
- * 0 and 0: unknown. */
+ * limit: above memory.high a group is throttled until it is as good as stopped. A limit of 0 is valid. False, with 0
+ * and 0: unknown. */
 bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total);
 
 /* Processors that the process may use: those of its affinity and cpuset, and no more than its groups' share of time

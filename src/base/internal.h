@@ -12,7 +12,7 @@
 #define wi_likely(x)   __builtin_expect(!!(x), 1)
 #define wi_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Returns the value, and hides from the compiler what it is, so that it makes no branch of a computation with it. */
+/* Returns the value, and hides it from the compiler, which then cannot turn a computation with it into a branch. */
 static inline uint64_t wi_opaque(uint64_t value)
 {
     __asm__("" : "+r"(value));
@@ -133,7 +133,8 @@ static inline weir_status wi_copy_in(void *to, size_t our_size, const void *from
 }
 #define WI_COPY_IN(type, to, from, call)                                                                               \
     wi_copy_in(1 ? (to) : (type *)NULL, sizeof(type), from, (from) ? (from)->struct_size : 0, call, #type)
-/* So many of them are announced: WEIR_ERR_INVALID where they are at NULL. `name` is the list's in the caller's structure. */
+/* Checks that a list of `count` entries is there: WEIR_ERR_INVALID if the list is NULL and the count is not 0. `name`
+ * is the list's name in the caller's structure. */
 weir_status wi_check_list(const void *list, size_t count, const char *call, const char *name);
 /* The same for settings, each of which has a key and a value. */
 struct weir_setting;

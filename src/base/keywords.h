@@ -21,11 +21,11 @@ typedef enum wi_policy { WI_FASTEST, WI_MANIFEST, WI_MEMORY } wi_policy;
 const char *wi_provider_name(wi_provider provider);
 const char *wi_policy_name(wi_policy policy);
 
-/* Each reads a word in any case; `what` begins the error. WEIR_ERR_INVALID names the allowed ones, and leaves *out. */
+/* Reads a word in any case; `what` begins the error. WEIR_ERR_INVALID names the allowed words, and leaves *out. */
 weir_status wi_provider_read(const char *what, const char *word, wi_provider *out);
 weir_status wi_policy_read(const char *what, const char *word, wi_policy *out);
-/* Checks one of the seven strategies, all of which mean any device that qualifies. A strategy that splits a model over
- * devices does not exist, and is refused. */
+/* Checks the name of a strategy. The seven strategies have the same meaning: any qualifying device may be chosen. A
+ * strategy that splits a model over devices does not exist, and is refused. */
 weir_status wi_strategy_check(const char *what, const char *word);
 weir_status wi_level_check(const char *what, const char *word);
 /* "all" and its other names. */
@@ -35,9 +35,9 @@ bool wi_level_is_all(const char *word);
  * else. */
 bool wi_duration_read(const char *text, uint64_t *seconds);
 
-/* How many letters have to be put in, left out or changed to make one of the other. Where both are longer than 63
- * between what they begin and end with in common, nobody meant the one by the other: then it is the longer one's length
- * there. */
+/* Returns how many letters to insert, delete or replace to turn `a` into `b`. Ignores the common beginning and end of
+ * the words; if both rests are longer than 63 letters, returns the length of the longer rest, as no typing error is so
+ * large. */
 size_t wi_edit_distance(const char *a, const char *b);
 
 #endif

@@ -13,8 +13,8 @@ typedef struct wi_mappings {
 /* Counts them, in up to 20 ms. Where the system does not tell, `there` is 0. */
 wi_mappings wi_mappings_count(void);
 
-/* Whether weir may make `count` more, which are counted as made. They are counted again after some hundred, so that
- * what others make is seen in time. Any thread. */
+/* Whether weir may make `count` more mappings, which are counted as made. Reads the number of mappings again after some
+ * hundred, to see mappings of other code in time. Any thread. */
 bool wi_mappings_take(uint64_t count);
 
 /* Whether so few are left that wi_mappings_take refuses, or will soon. */

@@ -1,4 +1,5 @@
-/* What the path of a model says of it: its name, and which engines take it. For programs and libraries beside libweir, too. */
+/* What the path of a model tells: the model's name, and the engines that take the model. For programs and libraries
+ * beside libweir, too. */
 #ifndef WI_MODEL_PATH_H
 #define WI_MODEL_PATH_H
 
@@ -12,14 +13,15 @@ const char *wi_path_meant(const char *word, char stored[PATH_MAX]);
 /* WEIR_ERR_NOT_FOUND, for what wi_path_meant has answered: where it was looked for. */
 weir_status wi_path_missing(const char *path);
 
-/* The part of the path that people know the model by, and its length: the last one, without slashes behind it. A model
- * of ONNX Runtime GenAI's is called as its folder, also by the path of its genai_config.json. */
+/* The part of the path that people know the model by, and its length: the last part, without slashes behind it. A model
+ * of ONNX Runtime GenAI's has the name of its folder, even if the path is that of its genai_config.json. */
 const char *wi_path_model_name(const char *path, size_t *length);
 
-/* Whether a file of this name is taken by who has these words, which stand between blanks: one that begins with a point
- * is an ending, in any case, and another one the whole name. */
+/* Whether one of the words, which are separated by blanks, matches the name of a file. A word that begins with a point
+ * is an ending, in any case; every other word is the whole name. */
 bool wi_suffix_of(const char *words, const char *path);
-/* The same for what is at the path: a folder is taken by who takes a file in it by its whole name. */
+/* The same for a file or a folder at the path: a word matches a folder if it is the whole name of a file in the
+ * folder. */
 bool wi_path_taken(const char *words, const char *path);
 /* A name by which a file with these first bytes would be taken; "" if none. */
 const char *wi_suffix_by_content(const char *path);

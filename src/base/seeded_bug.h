@@ -1,7 +1,7 @@
-/* Seeded bugs (mutations): mistakes that the simulator puts into the core, to show that its oracle finds them.
+/* Seeded bugs (mutations): mistakes that the simulator puts into the core, for its oracle to find.
  *
- * The core asks for one at each decision of that kind. Only the simulator's copy of the core is compiled with them
- * (WEIR_SEEDED_BUGS); libweir has none, and the questions cost nothing there. */
+ * The core calls wi_has_bug at each decision that a seeded bug can change. Only the simulator's copy of the core is
+ * compiled with seeded bugs (WEIR_SEEDED_BUGS); libweir has none, and the calls cost nothing there. */
 #ifndef WI_SEEDED_BUG_H
 #define WI_SEEDED_BUG_H
 

@@ -1,5 +1,5 @@
-/* Stamps of files: what tells a file from another one in its place, and from what it was before it was written to. What a
- * file was found to be is kept with the stamp that it had before it was read: a write since then gives it another one. */
+/* Stamps of files: a stamp changes when a file is written to, or replaced by another file. Findings about a file are
+ * kept with the stamp from before the file was read: a later write changes the stamp. */
 #ifndef WI_STAMP_H
 #define WI_STAMP_H
 

@@ -103,7 +103,7 @@ void wi_one_line(char *text)
 
 weir_status weir_fail(weir_status status, const char *format, ...)
 {
-    /* The arguments may contain the present detail ("loading x: <detail>"), so that the new one is written elsewhere
+    /* The arguments may contain the present detail ("loading x: <detail>"). So the new detail is written elsewhere
      * first. */
     char text[DETAIL];
     va_list arguments;

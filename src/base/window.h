@@ -1,6 +1,6 @@
-/* Windows: places between two steps of an operation where another thread may run, but seldom does. A test stops one
- * thread there while another one acts (tests/core/windows.c), and the simulator runs other steps there. No lock is
- * held, except at the last one the thread's own. Every driver call is such a place as well.
+/* Windows: places between two steps of an operation where another thread may run, but seldom does. A test stops a
+ * thread at a window while another thread acts (tests/core/windows.c), and the simulator runs other steps there. No
+ * lock is held, except the thread's own at the last window. Every driver call is such a place as well.
  *
  * Builds without WEIR_INVARIANTS do not contain them. */
 #ifndef WI_WINDOW_H
@@ -9,10 +9,10 @@
 typedef enum wi_window_place {
     WI_WINDOW_STREAM_SETTLED, /* a registered stream has its place; the earlier one at its address has not ended yet */
     WI_WINDOW_STREAM_CLOSED, /* a stream that is released or unregistered is found no more; its work is not waited for yet */
-    WI_WINDOW_STREAM_WAITED,    /* and now it is; the stream has its place still */
-    WI_WINDOW_STREAM_LEFT,      /* an unregistered stream has lost its place; what weir keeps for it is still there */
-    WI_WINDOW_FREE_LOOKED,      /* a free has looked up its stream, and nothing else */
-    WI_WINDOW_FREE_FENCED,      /* a free knows what it waits for, and the block is not retired yet */
+    WI_WINDOW_STREAM_WAITED, /* and now it is; the stream has its place still */
+    WI_WINDOW_STREAM_LEFT, /* an unregistered stream has lost its place; weir's records of the stream are still there */
+    WI_WINDOW_FREE_LOOKED, /* a free has looked up its stream, and nothing else */
+    WI_WINDOW_FREE_FENCED, /* a free knows what it waits for, and the block is not retired yet */
     WI_WINDOW_BLOCK_CHOSEN,     /* a thread cache has looked at the block that is freed, and has not claimed it yet */
     WI_WINDOW_CLAIM_FAILED,     /* a request has found no room in the ledger, and has not climbed the ladder yet */
     WI_WINDOW_REDIRECT_HELD,    /* a redirect's free holds a stream of the module's, and is not behind its work yet */

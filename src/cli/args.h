@@ -29,7 +29,7 @@ struct arg {
     size_t at; /* offset in the verb's structure */
     uint64_t least, most;
     int (*read)(const arg *option, const char *value, void *to); /* answers -1 to go on, else the exit status */
-    char letter; /* by which it is known as well, behind one dash; 0: none */
+    char letter; /* short form of the option, behind a single dash; 0: none */
 };
 
 typedef struct args_table {

@@ -35,7 +35,8 @@ int cli_fail(const char *format, ...)
     return CLI_FAILED;
 }
 
-/* As getopt_long reads it; no verb has another option that begins so. */
+/* True: --json is given, in full or abbreviated as getopt_long allows. No verb has another option that begins with
+ * "--j". */
 static bool asks_for_json(char **argv)
 {
     for (; *argv != NULL && strcmp(*argv, "--") != 0; argv++)

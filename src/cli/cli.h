@@ -1,4 +1,4 @@
-/* cli.h: what all verbs of the command share: how they are found, how they answer and how they fail. */
+/* cli.h: common declarations of the verbs of the command: table, answers, failures. */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
 

@@ -10,7 +10,8 @@ typedef struct cuda_wanted {
     void *to; /* the pointer to a function that is filled in */
 } cuda_wanted;
 
-/* From libcuda.so.1, in the version of their interface that CUDA 12.0 has. False: it is not here, or lacks one. */
+/* Finds the functions in libcuda.so.1, with the interface of CUDA 12.0. False: the library is not here, or lacks a
+ * function. */
 bool cuda_find(const cuda_wanted *wanted, size_t count);
 
 #endif

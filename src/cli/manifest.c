@@ -35,7 +35,7 @@ weir_status manifest_clear(weir_manifest_cleared *out)
 
 #include "base/model_path.h"
 
-/* A model needs no manifest; the engines tell what it is. */
+/* True: the path is that of a model, which needs no manifest. The engines identify the model. */
 static bool cli_manifest_is_model(const char *path)
 {
     return !wi_suffix_of(".json .aimod", path) || wi_suffix_of("genai_config.json", path);

@@ -9,7 +9,8 @@
 /* Becomes weir-sim with these arguments, from the verb to a NULL. Answers only if that fails: CLI_FAILED. */
 int simulator_become(char **argv);
 
-/* Calls it with these arguments, which ask for JSON, and answers that; NULL: it failed, and the detail says how. */
+/* Calls weir-sim with these arguments, which have to ask for JSON, and returns its answer. NULL: the call failed, and
+ * the detail says how. */
 json_t *simulator_call(const char *const *argv);
 
 #endif

@@ -24,11 +24,11 @@ typedef struct table {
     size_t count;
 } table;
 
-void table_row(table *grid); /* the cells that follow belong to it */
+void table_row(table *grid); /* begins a row for the next cells */
 void table_cell(table *grid, const char *text, const char *colour, bool right);
 void table_print(const table *grid, FILE *file);
-/* The last column goes on in as many lines as its texts take, so that none is longer than `columns`; it gets at least
- * `least` of them. */
+/* Breaks the last column into as many lines as its texts take, so that no line is longer than `columns`, but gives the
+ * last column at least `least` columns. */
 void table_print_within(const table *grid, size_t columns, size_t least, FILE *file);
 void table_clear(table *grid);
 

@@ -13,7 +13,7 @@ const char *terminal_yellow(void);
 const char *terminal_plain(void);
 
 /* Draws "loading NAME [##### ] 45 %" over itself on standard error, if that is a terminal. A percentage that is already
- * shown is not drawn again. Any thread, one at a time. */
+ * shown is not drawn again. May be called on any thread, by one thread at a time. */
 void terminal_progress(const char *name, double fraction);
 /* With another word than "loading". */
 void terminal_progress_of(const char *doing, const char *name, double fraction);

@@ -17,7 +17,7 @@ _Noreturn void text_out_of_memory(void);
 /* open_memstream, but never NULL. */
 FILE *text_stream(char **text, size_t *bytes);
 
-/* Zeroed memory for `count` elements; at least one byte, so never NULL. */
+/* Allocates zeroed memory for `count` elements, at least a byte; never NULL. */
 void *text_zeroed(size_t count, size_t each);
 
 char *text_copy(const char *text);
@@ -55,7 +55,8 @@ void text_html(FILE *file, const char *text);
 /* For the content of a <script>: no character in it can end the element. */
 void text_html_json(FILE *file, const json_t *object);
 
-/* Writes a page with its marks, <!--weir:NAME-->, replaced: `put` writes what stands for the one whose name is `mark`. */
+/* Writes a page and replaces its marks, <!--weir:NAME-->: for each mark, calls `put` with NAME to write the
+ * replacement. */
 void text_page(FILE *file, const char *page, void (*put)(FILE *file, const char *mark, void *user), void *user);
 
 /* Reads a whole decimal number from `least` to `most`. */

@@ -1,9 +1,9 @@
 /* How many threads may wait for one another where other processes compute, too.
  *
- * Threads that spin until all of them have come this far lose a slice of the scheduler's whenever one of them is not run.
- * That shows in the thread that leads them: it was put off its processor although it never slept, and had less of it than
- * time passed. Then fewer threads do more. Now and then it is tried whether more do again; each time in vain, the next
- * attempt is put off twice as long. */
+ * Threads that spin until all of them have come this far lose a slice of the scheduler's whenever one of them is not
+ * run. The leading thread shows the loss: it was put off its processor although it never slept, and ran for less time
+ * than passed. Then fewer threads do more. Now and then a window with more threads is tried; after each attempt in
+ * vain, the next attempt is put off twice as long. */
 #ifndef WI_CORES_CROWD_H
 #define WI_CORES_CROWD_H
 
@@ -13,7 +13,7 @@ enum { WI_CROWD_WINDOW = 20 * 1000 * 1000 }; /* nanoseconds that are judged toge
 
 typedef struct wi_crowd_sample {
     uint64_t passed, ran; /* nanoseconds: by the clock, and of processor time of the leading thread */
-    uint64_t put_off;     /* times that the system ran others in its place */
+    uint64_t put_off;     /* how often the system preempted the leading thread */
 } wi_crowd_sample;
 
 typedef struct wi_crowd {

@@ -1,9 +1,9 @@
-/* The ledger of cores: what is leased, who waits, and who comes next.
+/* The ledger of cores: the leases, the threads that wait, and their order.
  *
  * Invariant: what is leased never exceeds what there is, but for leases that are older than a smaller number of cores.
- * A line has one lease, which all of its threads that compute are within: those of a session of ONNX Runtime's share the
- * session's threads. A thread that finds no cores stands in the queue, and whoever gives some back, or comes, serves the
- * queue: the waiting thread is within its line's lease when it is woken. Nobody passes by the first of the queue, so that a
+ * A line has one lease for all of its computing threads, as the callers of an ONNX Runtime session share the session's
+ * threads. A thread that finds no cores stands in the queue, and whoever gives some back, or comes, serves the queue:
+ * the waiting thread is within its line's lease when it is woken. Nobody passes by the first of the queue, so that a
  * line that needs many cores gets them, and a thread joins its line's lease only while that would go on anyway. */
 #include <weir/cores.h>
 
@@ -17,11 +17,11 @@
 struct weir_cores {
     weir_cores *next;
     weir_cores_stats told;
-    uint64_t served;   /* the number of its newest lease among all of them */
-    uint32_t users;    /* threads within its lease, and those that wait */
-    uint32_t within;   /* 0: it has none, else */
-    uint64_t since;    /* when it began */
-    uint64_t left;     /* when the one before ended; 0: there was none */
+    uint64_t served;   /* the number of the line's newest lease, counted over all lines */
+    uint32_t users;    /* threads within the line's lease, and threads that wait */
+    uint32_t within;   /* threads within the lease; 0: the line has no lease */
+    uint64_t since;    /* when the lease began */
+    uint64_t left;     /* when the lease before ended; 0: there was none */
     weir_cores *other; /* the next line with a lease */
     weir_cores **link;
 };
@@ -281,7 +281,7 @@ static weir_status wait_in_queue(weir_cores *of, bool (*stops)(void *user), void
 
 /* The crowd -------------------------------------------------------------------------------------------------------- */
 
-/* Of threads that are coupled: a line that chooses its own number of them. */
+/* Whether the crowd watches the line: the line chooses its own number of coupled threads. */
 static bool is_line_sampled(const weir_cores *of)
 {
     return ledger.total > 1 && of->told.least != of->told.most;

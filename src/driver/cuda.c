@@ -124,8 +124,8 @@ static weir_status driver_cuda_choose_device(wi_device *device)
     return status;
 }
 
-/* Whether the device maps memory of the host's: that of the node nearest to it. A driver that does not know the question
- * answers with an error, which means no. */
+/* Finds out whether the device maps host memory, from the NUMA node nearest to the device. A driver that does not know
+ * the question answers with an error, which means no. */
 static void look_at_host(wi_device *device)
 {
     int can = 0, node = 0;
@@ -152,7 +152,7 @@ static weir_status set_up(wi_device *device)
                                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->device}};
     weir_status status = WEIR_OK;
     if (device->unmanaged)
-        granule = 2 * WI_MIB; /* which nobody will ask handles of */
+        granule = 2 * WI_MIB; /* nominal: no handle is ever made */
     else
         status = wi_cuda_check(
             device,
@@ -385,7 +385,7 @@ static weir_status cuda_unmap(wi_device *device, void *address, uint64_t bytes, 
     return status;
 }
 
-/* Covered addresses: one handle of a granule, mapped at all of them. */
+/* Covered addresses: one handle of a single granule, mapped at every covered granule. */
 
 /* Makes the handle, maps it at an address that is to be covered, and fills it with zeros there. */
 static weir_status make_shared(wi_device *device, void *address)

@@ -12,11 +12,10 @@
  * The record of a stream that has ended serves the next one, which goes on counting: old events stay passed. One that was
  * abandoned serves when the last of its events has passed. Records stay where they are until the device is closed. */
 typedef struct wi_cuda_stream {
-    CUstream
-        stream; /* written with the lock held; NULL: it has ended, or it is the record of what is behind all streams */
+    CUstream stream; /* written with the lock held; NULL: the stream has ended, or this is the device's record `all` */
     bool foreign;    /* somebody else's, or a default one: not ours to destroy */
     uint64_t id;     /* of an adopted one: CUDA gives the address of a destroyed stream to the next one; else 0 */
-    uint64_t thread; /* of a per-thread default stream: the id that it has for its thread; else 0 */
+    uint64_t thread; /* of a per-thread default stream: the stream's id in its thread; else 0 */
     pthread_mutex_t lock;
     atomic_uint_fast64_t passed; /* written with the lock held */
     uint64_t recorded;
@@ -58,7 +57,7 @@ typedef struct wi_cuda_guard {
 weir_status wi_cuda_begin(wi_device *device, wi_cuda_guard *guard);
 void wi_cuda_end(wi_cuda_guard *guard);
 
-/* The device is lost or the process is ending: nothing can be put on it any more, so there is nothing to wait for. */
+/* The device is lost or the process is ending: no work can be queued, and no wait is needed. */
 bool wi_cuda_over(wi_device *device);
 
 /* WEIR_OK, or the failure of `call` in words. Notes when the device is lost. */

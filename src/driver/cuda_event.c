@@ -64,7 +64,8 @@ static void note_oldest(wi_cuda_stream *s)
         wi_cuda_note_passed(s, middle);
 }
 
-/* With the lock held and the context current: one more event, behind the stream's work or, for `all`, behind that of all. */
+/* With the lock held and the context current: adds an event behind the stream's work or, for `all`, behind the work of
+ * all streams. */
 static weir_status cuda_event_add_event(wi_device *device, wi_cuda_stream *s, wi_event *out)
 {
     CUevent event = NULL;
@@ -92,7 +93,7 @@ weir_status wi_cuda_record(wi_device *device, void *handle, wi_event *out)
     wi_cuda_stream *s = handle;
     wi_cuda_guard guard;
     *out = (wi_event){0};
-    /* Frees must go on when the device is over: there is nothing left that they would have to wait for. */
+    /* Frees must go on when the device is over: no work is left to wait for. */
     if (!s || wi_cuda_over(device))
         return WEIR_OK;
     weir_status status = wi_cuda_begin(device, &guard);

@@ -46,8 +46,8 @@ weir_status wi_cuda_load(void)
                                      "container: docker run --gpus all), or use the device host",
                                      dlerror());
         loaded = status == WEIR_OK;
-        /* One that serves is never closed: it keeps threads and exit handlers of its own. One that does not is, or the
-         * next call would be given the same again instead of what has been installed meanwhile. */
+        /* A usable library is never closed: it keeps threads and exit handlers of its own. An unusable library is
+         * closed, or the next call would get the same library instead of a driver installed meanwhile. */
         if (library && !loaded)
             dlclose(library);
     }

@@ -1,7 +1,7 @@
 /* The cuda driver's memory piece by piece: at once, of every kind, and in stream order from a pool of the device's own.
  *
- * The pool keeps what comes back until it is trimmed. It hands memory to another stream when the device is past its
- * release; it may not make that stream wait instead, which would be an order that nobody asked for. */
+ * The pool keeps released memory until it is trimmed. Memory goes to another stream when the device is past its
+ * release; the pool may not make the other stream wait instead, as no caller asked for such an order. */
 #include "base/system.h"
 #include "driver/cuda.h"
 
@@ -22,7 +22,8 @@ typedef struct slice {
     uint64_t bytes;
 } slice;
 
-/* Has the kernel put memory there. What it cannot populate is touched as usual, by whoever registers it. */
+/* Has the kernel populate the slice. Pages that the kernel cannot populate are touched as usual, when the memory is
+ * registered. */
 static void *pinned_touch(void *user)
 {
     enum { POPULATE_WRITE = 23 }; /* MADV_POPULATE_WRITE, of Linux 5.14 */
@@ -179,7 +180,8 @@ static CUmemoryPool pool_of(wi_device *device)
     return pool;
 }
 
-/* With the context current: makes the pool when it is not there. Two threads may make one each; one of them is kept. */
+/* With the context current: makes the pool when it is not there. If two threads make pools at the same time, one pool
+ * is kept. */
 static weir_status open_pool(wi_device *device, CUmemoryPool *out)
 {
     CUmemoryPool made = NULL;

@@ -59,7 +59,7 @@ static weir_status cuda_stream_take_record(wi_device *device, wi_cuda_stream **o
     return s ? WEIR_OK : wi_cuda_new_record(device, out);
 }
 
-/* From here on nobody records on it. */
+/* Ends the record: from here on no thread records events on the stream. */
 static void end_record(wi_cuda_stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -106,8 +106,9 @@ static bool cuda_stream_is_capturing(const wi_cuda_stream *s)
            (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* Whether its name still means the stream that it was adopted or asked for as. A stream that was destroyed without a word
- * gives its address to another one. Not of a captured one: to ask for its id ends the capture (seen on an H200, driver 580). */
+/* Whether the handle still means the stream that was adopted or asked for: CUDA gives the address of a stream that was
+ * destroyed without notice to another stream. Not for a captured stream: to ask for its id ends the capture (seen on an
+ * H200, driver 580). */
 static bool is_itself(const wi_cuda_stream *s)
 {
     unsigned long long id = 0, known = s->thread ? s->thread : s->id;
@@ -149,7 +150,7 @@ weir_status wi_cuda_check_captures(wi_device *device)
     pthread_mutex_unlock(&device->lock);
     for (; s && !capturing; s = s->next) {
         pthread_mutex_lock(&s->lock);
-        capturing = s->stream && cuda_stream_is_capturing(s); /* or another one at its address */
+        capturing = s->stream && cuda_stream_is_capturing(s); /* or another stream at this address is */
         pthread_mutex_unlock(&s->lock);
     }
     return capturing
@@ -243,8 +244,8 @@ weir_status wi_cuda_stream_adopt(wi_device *device, void *native, void **out, ui
     return status;
 }
 
-/* CUDA's name for the per-thread stream means another stream in every thread. The record is for the one of the thread
- * that asks, which its id tells from the others. */
+/* CUDA's name for the per-thread stream means another stream in every thread. The record is for the calling thread's
+ * stream, recognized by the stream's id. */
 weir_status wi_cuda_stream_default(wi_device *device, weir_default_stream which, void **out)
 {
     wi_cuda_guard guard;
@@ -272,8 +273,8 @@ static void wait_for_recorded(wi_device *device, wi_cuda_stream *s)
     (void)wi_cuda_wait(device, last, UINT64_MAX);
 }
 
-/* One that is not ours has been drained by whoever forgets it; its owner may have destroyed it since. But a per-thread one
- * only its own thread could drain, whose name for it means another stream here. */
+/* A foreign stream was drained by the caller, and its owner may have destroyed it. Only its own thread can drain a
+ * per-thread stream, as the name means another stream here: waits for the recorded events instead. */
 void wi_cuda_stream_destroy(wi_device *device, void *handle)
 {
     wi_cuda_stream *s = handle;

@@ -148,7 +148,7 @@ static void close_part(char *address, uint64_t bytes)
     set_advice(address, bytes);
 }
 
-/* Among covered addresses they stay open, as all of those are one area. */
+/* Takes the memory from the addresses. Covered addresses stay open, as a covered range is one area. */
 static void close_addresses(wi_device *device, char *address, uint64_t bytes)
 {
     for (char *at = address, *end = at + bytes, *until; at < end; at = until)

@@ -15,7 +15,7 @@ struct weir_driver_device {
     pthread_mutex_t lock;           /* the members below; a leaf */
     struct wi_host_stream *ended;   /* records for the next streams */
     struct wi_host_piece *returned; /* what was released into the pool, oldest last */
-    uint64_t pool_held;             /* those and what is handed out */
+    uint64_t pool_held;             /* bytes of returned pieces and of pieces handed out */
     struct wi_host_cover *covers;   /* where addresses are covered, or were */
 };
 

@@ -1,8 +1,8 @@
 /* The host driver's covered addresses: private anonymous pages that are open and have no memory, so that zeros are read
- * there. A range of them is one mapping, and stays one whatever comes and goes among them: a handle that is mapped there
- * for the first time has its pages where the cover is, and they are discarded when it is dropped. The kernel gives them no
- * huge pages, or one byte would bring 2 MiB of memory that nobody has committed; granules of 2 MiB and more ask for them
- * while the process has mappings to spare.
+ * there. A covered range is one mapping, and stays one mapping while handles come and go: a handle that is mapped there
+ * for the first time has its pages where the cover is, and they are discarded when it is dropped. The kernel gives them
+ * no huge pages, or one byte would bring 2 MiB of memory that nobody has committed; granules of 2 MiB and more ask for
+ * them while the process has mappings to spare.
  *
  * What is written to covered addresses takes memory until they are uncovered or filled with zeros. So which granules are
  * covered is written down, a bit for each. */
@@ -198,8 +198,8 @@ static bool pages_touched(int file, char *at, size_t count, uint64_t page, bool 
     return true;
 }
 
-/* The pages that the kernel says have been touched are read, and no others, as that would touch them: those of a kernel
- * that says nothing all are. */
+/* Reads only the pages that the kernel reports as touched, as a read would touch other pages. Reads every page if the
+ * kernel reports nothing. */
 const void *wi_host_written(wi_device *device, const void *address, uint64_t bytes)
 {
     const char *end = (const char *)address + bytes, *found = NULL;

@@ -1,4 +1,4 @@
-/* The host driver's streams: a thread each, so that work is truly asynchronous.
+/* The host driver's streams: a thread for each stream, to make work truly asynchronous.
  *
  * Work is numbered from 1 in the order it was queued. Invariant: done <= queued; an event {stream, n} is passed when n
  * <= done. The record of a stream that has ended serves the next one, which goes on counting: old events stay

@@ -1,10 +1,10 @@
-/* Drivers of the program's own. What is known is never forgotten. What is optional in a table, and missing, is filled in
- * with functions that answer that there is no such thing, so that weir's own drivers and these are alike. */
+/* Drivers of the program's own. A registered driver stays registered. Optional functions that a table lacks are filled
+ * in with functions that refuse or answer no, so that the core treats weir's own drivers and these drivers alike. */
 #include "driver/driver.h"
 
 /* What it leaves out ----------------------------------------------------------------------------------------------- */
 
-enum { GRANULE = 64 * 1024 }; /* of mappings that there are none of */
+enum { GRANULE = 64 * 1024 }; /* a nominal value: mappings are refused */
 
 static weir_status has_no(const char *what)
 {

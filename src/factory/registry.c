@@ -269,7 +269,8 @@ static bool waits_for_me(const asking *opener)
     return opener != NULL;
 }
 
-/* With the lock held. Answers when nobody opens it any more. */
+/* With the lock held. Waits until no other thread opens the engine. WEIR_ERR_CONFLICT: the thread that opens it waits,
+ * directly or through other threads, for an engine that this thread is opening. */
 static weir_status wait_for_opener(const char *name)
 {
     asking mine = {.name = name, .by = pthread_self()};

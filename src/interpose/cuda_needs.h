@@ -1,5 +1,5 @@
-/* What a library that was built for CUDA needs beside itself. Opening it without that ends in one line of the dynamic
- * linker's; asked before, the answer names what is missing. */
+/* The libraries that a library built for CUDA needs. If one of them is missing, the dynamic linker says so in a single
+ * line; this check, made before, names the missing library. */
 #ifndef WI_CUDA_NEEDS_H
 #define WI_CUDA_NEEDS_H
 

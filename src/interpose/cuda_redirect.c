@@ -1,4 +1,4 @@
-/* A redirect: what it is made of, its beginning and its end, and the functions that the module calls. */
+/* A redirect: its state, its beginning and end, and the functions that the module calls. */
 #include "interpose/cuda_redirect_parts.h"
 
 #include <sched.h>
@@ -94,7 +94,7 @@ static int wi_on_cuDeviceGetAttribute(wi_cuda_redirect *r, int *value, int attri
     return CUDA_OK;
 }
 
-/* The functions that the module calls: a set for each redirect, which know by themselves whose they are. ----------- */
+/* The functions that the module calls: a set for each redirect, bound to this redirect ----------------------------- */
 
 /* What was written before the slots were is seen from here on. */
 static wi_cuda_redirect *entered(unsigned which)

@@ -56,8 +56,8 @@ typedef struct wi_cuda_redirect_options {
  * WEIR_ERR_UNSUPPORTED for per-thread default streams. Nothing has changed then. */
 weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_cuda_redirect **out);
 
-/* One more device: `client` serves it from now on. Errors: WEIR_ERR_INVALID as above, also where the device has one;
- * those of weir_stream_default. Nothing has changed then. Not while another thread adds one. */
+/* Adds a device, which `client` serves from now on. Errors: WEIR_ERR_INVALID as above, also where the device has one;
+ * those of weir_stream_default. Nothing has changed then. Not while another thread adds a device. */
 weir_status wi_cuda_redirect_add(wi_cuda_redirect *redirect, weir_client *client);
 /* The client for the device of that runtime; NULL: none. One of another runtime of the same device counts. */
 weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *redirect, const weir_runtime *runtime);
@@ -113,13 +113,13 @@ void wi_cuda_redirect_set_class(wi_cuda_redirect *redirect, weir_class memory_cl
 
 typedef struct wi_cuda_redirect_stats {
     uint64_t device_blocks, device_bytes; /* live, as requested; freed ones that wait for a capture count */
-    uint64_t pinned_blocks, pinned_bytes; /* managed ones that are pinned count here */
+    uint64_t pinned_blocks, pinned_bytes; /* with managed memory that is pinned */
     uint64_t waiting;                     /* freed, and the client's until a capture has ended */
     uint64_t registered;                  /* bytes of the module's own that are page-locked */
     uint64_t allocations, frees, refused;
     uint64_t passed_on;     /* requests that went on to CUDA */
-    uint64_t overruns;      /* requests that CUDA granted past the budget, */
-    uint64_t overrun_bytes; /* and bytes of these that are live */
+    uint64_t overruns;      /* requests that CUDA granted past the budget */
+    uint64_t overrun_bytes; /* live bytes of such requests */
     uint64_t hidden;        /* questions for virtual-memory management */
     uint64_t streams;       /* that the module has, without the default ones */
     uint64_t captured;      /* of these, now */

@@ -458,7 +458,7 @@ static weir_status cuda_redirect_memory_look(weir_runtime *runtime, weir_stats *
     return status;
 }
 
-/* The client's part, and not more than the device has: other processes take of that, too. */
+/* Measures the client's part of the budget, at most the free memory of the device, which other processes use, too. */
 static weir_status cuda_redirect_memory_measure(const wi_cuda_redirect *r, const weir_client *client, size_t *available,
                                                 size_t *total)
 {

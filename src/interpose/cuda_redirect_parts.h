@@ -21,8 +21,8 @@ enum {
     CUDA_ATTRIBUTE_VIRTUAL_MEMORY = 102,
 };
 
-/* name, parameters, arguments behind the redirect. In this order they are put in place, and in the other taken away:
- * what frees comes before what allocates, so that no other thread has memory of weir's freed by CUDA. */
+/* name, parameters, arguments behind the redirect. The functions are replaced in this order, and restored in reverse
+ * order: frees come before allocations, so that no other thread has CUDA free memory of weir. */
 #define WI_CUDA_CALLS(X)                                                                                               \
     X(cudaFree, (void *pointer), (r, pointer))                                                                         \
     X(cudaFreeHost, (void *pointer), (r, pointer))                                                                     \
@@ -74,11 +74,11 @@ typedef struct wi_cuda_block {
     bool waits;          /* counted among those that wait, also while a thread tries to free it */
     bool freed;          /* `behind` is valid */
     uint64_t behind;     /* a bit for each of the first streams: its work at the free needs no waiting for any more */
-    struct wi_cuda_block *next; /* of those that wait, or of those that were granted */
+    struct wi_cuda_block *next; /* in the list of waiting blocks, or of granted blocks */
 } wi_cuda_block;
 
 typedef struct wi_cuda_stream_entry {
-    bool used; /* else its place is free: places stay where they are, so that a walk misses none */
+    bool used; /* false: a free place; entries never move, so that a walk misses no entry */
     bool captured;
     pthread_t capturer; /* while it is */
     unsigned held;      /* threads that are putting a free behind it: before a capture they are waited for */
@@ -118,7 +118,7 @@ struct wi_cuda_redirect {
     atomic_uint_fast64_t allocations, frees, refused, passed_on, hidden, overruns;
 
     pthread_mutex_t lock;      /* all below; held over no call of weir's or CUDA's */
-    wi_pointer_map blocks;     /* each block's record, by its pointer */
+    wi_pointer_map blocks;     /* records of blocks by pointer */
     wi_pointer_map registered; /* lengths of page-locked ranges of the module's own */
     uint64_t registered_bytes;
     uint64_t live[WEIR_KIND_COUNT], live_bytes[WEIR_KIND_COUNT], overrun_bytes;

@@ -75,7 +75,7 @@ static void cuda_redirect_streams_let_go(wi_cuda_redirect *r, size_t index)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* The stream is marked, so that nobody else comes to hold it. */
+/* Waits until no thread holds the stream. The stream is marked, so that no other thread takes hold of the stream. */
 static void wait_until_nobody_holds(wi_cuda_redirect *r, const void *native)
 {
     for (int i = 0;; i++) {
@@ -102,9 +102,10 @@ static weir_status order_behind(const wi_cuda_stream_entry *stream, const wi_cud
     return status == WEIR_ERR_STREAM_MISUSE ? weir_stream_synchronize(stream->id) : status;
 }
 
-enum { REMEMBERED = 64 }; /* streams that a block has a bit for; of others it is asked again */
+enum { REMEMBERED = 64 }; /* streams with a bit in a block; other streams are ordered again at every try */
 
-/* What begins after the free has nothing to do with the block: of places without a stream nothing will be asked. */
+/* Clears a block's bits for the streams that exist when the block is freed. Streams that begin later do not work on the
+ * block, so the bits of free places stay set. */
 static void begin_order(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     wi_cuda_stream_entry stream;
@@ -115,7 +116,8 @@ static void begin_order(wi_cuda_redirect *r, wi_cuda_block *block)
             block->behind &= ~(UINT64_C(1) << i);
 }
 
-/* One that is leaving is waited for by whoever ends it, and what waits is freed then. */
+/* Puts the free of a block behind the work of every stream. A captured or leaving stream refuses, so that the block has
+ * to wait. The thread that ends a leaving stream waits for the stream's work, and then frees the waiting blocks. */
 weir_status wi_cuda_order_free(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     wi_cuda_stream_entry stream;
@@ -170,7 +172,8 @@ weir_status wi_cuda_streams_begin(wi_cuda_redirect *r, weir_runtime *runtime)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the streams of a module");
 }
 
-/* The entry is the caller's to take out; false: there is none, or another thread does that. */
+/* Marks an entry as leaving, so that the caller may remove the entry. False: the place is free, or another thread
+ * removes the entry. */
 static bool cuda_redirect_streams_take_out(wi_cuda_redirect *r, size_t index, weir_stream *id)
 {
     pthread_mutex_lock(&r->lock);
@@ -361,8 +364,8 @@ static void cuda_redirect_streams_drop_capture(wi_cuda_redirect *r, void *native
         weir_log(WEIR_LOG_WARNING, "the end of a capture: %s", weir_detail());
 }
 
-/* weir waits for its work before it is gone, so that no free has to be put behind it any more. CUDA may give its
- * address to the next stream at once. */
+/* Waits for the stream's work before CUDA destroys the stream, so that no later free has to be put behind the stream.
+ * CUDA may give the stream's address to the next stream at once. */
 int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream)
 {
     weir_stream id;

@@ -16,7 +16,7 @@ enum {
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
-/* The segment that has all of it; NULL: none. */
+/* Finds the segment that contains all bytes from the address on; NULL: none. */
 static const Elf64_Phdr *segment_of(const wi_elf_module *m, uint64_t address, uint64_t bytes)
 {
     for (size_t i = 0; i < m->place.count; i++) {

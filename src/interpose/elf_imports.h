@@ -1,7 +1,7 @@
 /* The imports of an ELF module as it lies in memory: the slots (GOT, and data that holds the address of a function)
  * into which the dynamic linker has written where functions of other modules are. Nothing here writes, loads or asks
- * the dynamic linker; all that is read lies inside of the module's segments, whatever its tables say. Modules of 64
- * bits, little endian, for x86-64 and arm64. */
+ * the dynamic linker; reads stay inside the module's segments, even if the tables are wrong. Modules of 64 bits, little
+ * endian, for x86-64 and arm64. */
 #ifndef WI_ELF_IMPORTS_H
 #define WI_ELF_IMPORTS_H
 
@@ -29,7 +29,7 @@ typedef struct wi_elf_module {
     bool unknown_packing;   /* relocations in a form that is not read here */
     wi_elf_table texts;     /* DT_STRTAB */
     uint64_t symbols;       /* DT_SYMTAB, */
-    uint64_t symbol_count;  /* of which those that the module defines lie below this */
+    uint64_t symbol_count;  /* symbols that the module defines have a lower index */
     wi_elf_table rela, rel, plt;
     uint64_t rela_relative; /* DT_RELACOUNT: so many at the beginning of `rela` name no symbol */
     bool plt_has_addends;
@@ -61,14 +61,14 @@ typedef struct wi_elf_import {
 
 typedef weir_status (*wi_elf_import_fn)(const wi_elf_import *import, void *user);
 
-/* Reads what the module says of itself. Errors: WEIR_ERR_UNSUPPORTED for a machine or a form that is not known here,
- * WEIR_ERR_CORRUPT for tables that leave the module. */
+/* Reads the header, the segments and the dynamic section of a module. Errors: WEIR_ERR_UNSUPPORTED for a machine or a
+ * form that is not known here, WEIR_ERR_CORRUPT for tables that leave the module. */
 weir_status wi_elf_open(const wi_elf_place *place, wi_elf_module *out);
 
-/* Tells `fn` each relocation that names a symbol, those of calls first, until it fails; its status is the answer. WEIR_ERR_CORRUPT where a
- * relocation, a symbol or a name leaves the module. */
+/* Calls `fn` for each relocation that names a symbol, with relocations of calls (the PLT) first, until `fn` fails;
+ * returns the status of `fn`. WEIR_ERR_CORRUPT where a relocation, a symbol or a name leaves the module. */
 weir_status wi_elf_each_import(const wi_elf_module *module, wi_elf_import_fn fn, void *user);
-/* The same of those whose names `wants` answers true for; others are not looked at. */
+/* The same, only for symbols whose name `wants` accepts; relocations of other symbols are not checked. */
 weir_status wi_elf_each_named(const wi_elf_module *module, bool (*wants)(const char *name, void *user),
                               wi_elf_import_fn fn, void *user);
 

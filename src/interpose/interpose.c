@@ -30,7 +30,7 @@ struct wi_interpose {
     bool applied; /* guarded by the lock */
 };
 
-/* Whoever writes slots: two that shared a page would take its write permission from each other. */
+/* Held while slots are written: two threads on the same page would take the write permission from each other. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 WI_FREE_AFTER_FORKS(lock)
 
@@ -156,8 +156,8 @@ static size_t interpose_number_of(const wi_interpose *it, const char *name)
     return i;
 }
 
-/* A slot of calls through the PLT tells best where calls go: an address may be that of a PLT of the program's. Such slots are found
- * before all others. */
+/* Notes the function in the first slot found. Slots of calls (the PLT) are found first, because the address in any
+ * other slot may be a PLT entry of the program. */
 static void note_original(wi_interposed *found, const wi_elf_import *import, uintptr_t value)
 {
     if (!found->original)
@@ -367,7 +367,7 @@ static weir_status write_slot(const wi_interpose *it, const slot *s, uintptr_t e
     return written ? status : holds_another(it, s, value);
 }
 
-/* With the lock held: whether all slots hold what they are expected to. */
+/* Checks, with the lock held, that every slot holds the expected function. */
 static weir_status interpose_check_slots(const wi_interpose *it, bool forth)
 {
     for (size_t i = 0; i < it->slot_count; i++) {

@@ -1,4 +1,4 @@
-/* The keys: what they are called, what parses their values, and where those go. */
+/* The keys of a manifest: their names, the parsers of their values, and the members that hold the values. */
 #include "manifest/parse.h"
 #include <weir/manifest.h>
 
@@ -106,8 +106,8 @@ static void fields_read_one(wi_parse_context *r, int field, const wi_location *p
         entries[field].parse(r, &value, (char *)&r->held->manifest + entries[field].to);
 }
 
-/* What is there twice is not looked at: the tree has one of the values, and which place is that one's is not known.
- * That there are two is said elsewhere. */
+/* Reads the keys of an object, except keys that are given twice: the tree has only one of the values, and its place in
+ * the text is unknown. text.c reports such keys. */
 void wi_fields_read(wi_parse_context *r, size_t at, json_t *object, bool requirements)
 {
     unsigned times[WI_FIELDS] = {0};

@@ -118,7 +118,7 @@ static weir_status make_space(const wi_package *package, int packages, const cha
     return status == WEIR_OK ? wi_package_check_space(package, packages, bytes) : status;
 }
 
-/* What is new is good: the others make way for it. */
+/* Clears the store until the new package fits within the bounds. */
 static weir_status keep_bounds(int packages, const char *path, const wi_fresh *fresh)
 {
     weir_manifest_cleared cleared = {0};

@@ -41,7 +41,7 @@ weir_status wi_store_open(const char *store, int *packages, char **path)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to look into %s", store);
     }
     bool made = make_path(*path);
-    int why = errno; /* that it could not be made is why it is not there */
+    int why = errno; /* if the folder cannot be opened, the reason is that it could not be made */
     *packages = open(*path, FOLDER);
     if (*packages >= 0)
         return WEIR_OK;
@@ -78,7 +78,7 @@ int wi_store_use(int packages, const char *content)
     int folder = openat(packages, content, FOLDER | O_NOFOLLOW);
     if (folder < 0)
         return -1;
-    /* Without locks on the disk nothing is ever cleared there, so that it is safe all the same. */
+    /* Where the disk has no locks, packages are never cleared, so that the package is safe without a lock. */
     while (flock(folder, LOCK_SH) != 0 && errno == EINTR)
         ;
     if (!package_store_is_named(packages, folder, content)) { /* it was cleared in between */
@@ -97,7 +97,8 @@ void wi_store_leave(int folder)
 
 /* ---- files whose content is known -------------------------------------------------------------------------------- */
 
-/* The time of change is among it, which nobody can set. */
+/* Makes the name of a file's link, of device, inode, size and times. The time of change (ctime) cannot be set by
+ * programs. */
 static void link_of(const struct stat *file, char name[160])
 {
     snprintf(name, 160, "%s/%llx-%llx-%llx-%llx.%lx-%llx.%lx", known, (unsigned long long)file->st_dev,
@@ -127,7 +128,7 @@ void wi_store_note(int packages, const struct stat *file, const char *content)
         (void)!symlinkat(content, packages, name); /* without it the file is read once more, and no harm done */
 }
 
-/* all whose content is not there any more */
+/* Removes the links to contents that are gone. */
 static void forget_unknown(int packages)
 {
     int folder = openat(packages, known, FOLDER | O_NOFOLLOW);
@@ -148,7 +149,7 @@ static void forget_unknown(int packages)
 
 /* ---- new folders ------------------------------------------------------------------------------------------------- */
 
-/* Removes what is below, links as such. */
+/* Removes a folder and everything below. Does not follow links. */
 static void remove_tree(int parent, const char *name)
 {
     int folder = openat(parent, name, FOLDER | O_NOFOLLOW);
@@ -164,7 +165,8 @@ static void remove_tree(int parent, const char *name)
     (void)unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* Takes away what processes that ended in the middle have left. One that is at work holds a lock on its folder. */
+/* Removes the folders left by processes that ended while unpacking or removing. A process at work has a lock on its
+ * folder. */
 static void package_store_sweep(int packages)
 {
     int again = openat(packages, ".", FOLDER);
@@ -186,7 +188,7 @@ static void package_store_sweep(int packages)
         closedir(list);
 }
 
-/* Takes a name that nobody has, below `path`; it is that of an empty folder. */
+/* Makes an empty folder with an unused name below `path`. */
 static bool fresh_name(const char *path, char name[WI_FRESH_NAME])
 {
     char *whole = NULL;
@@ -207,8 +209,8 @@ static bool package_store_is_idle(int packages, const char *content)
     return idle;
 }
 
-/* It loses its name first, so that it is whole or not there, and gets one that others sweep if this process ends
- * meanwhile. */
+/* Removes a package that is not in use. The folder is renamed first, so that a package under its name is always whole;
+ * if this process ends meanwhile, a sweep of another process removes the folder. */
 static bool remove_package(int packages, const char *path, const char *content)
 {
     char name[WI_FRESH_NAME];

@@ -15,14 +15,14 @@ weir_status wi_store_open(const char *store, int *packages, char **path);
 /* Whether the folder of a content is there. */
 bool wi_store_has(int packages, const char *content);
 
-/* Opens the folder of a content, which nobody clears away until it is left: by a lock that other processes see. -1: it
- * is not there, or has just been cleared. */
+/* Opens the folder of a content, with a lock that keeps all processes from clearing the folder until wi_store_leave.
+ * -1: the folder is not there, or has just been cleared. */
 int wi_store_use(int packages, const char *content);
 
-/* Both note the time, from which a package's age counts. */
+/* Leaves the folder. wi_store_use and wi_store_leave note the time, from which a package's age counts. */
 void wi_store_leave(int folder);
 
-/* The content of a file, if it is known: it has to be the one that was noted, unchanged. */
+/* Finds the content of a file that was noted and has not changed since. False: the content is unknown. */
 bool wi_store_known(int packages, const struct stat *file, char content[WI_CONTENT_BYTES]);
 void wi_store_note(int packages, const struct stat *file, const char *content);
 
@@ -33,10 +33,11 @@ typedef struct wi_fresh {
 } wi_fresh;
 weir_status wi_store_begin(int packages, const char *path, wi_fresh *out);
 
-/* Makes it the folder of that content; it is what it was where another process has been faster. */
+/* Makes the new folder the folder of a content. If another process has already made a folder of this content, that
+ * folder stays, and the new folder is removed. */
 weir_status wi_store_finish(int packages, wi_fresh *fresh, const char *content);
 
-/* Takes it away again. */
+/* Removes the new folder. */
 void wi_store_drop(int packages, wi_fresh *fresh);
 
 /* Clearing the store: by age, and by bytes the package that was used longest ago first. */
@@ -52,7 +53,7 @@ wi_bounds wi_bounds_of_options(void);
 /* The bytes of a folder's files. */
 uint64_t wi_packages_bytes_below(int parent, const char *name);
 
-/* The bytes of all packages, and of those that nobody uses. */
+/* Counts the bytes of all packages, and of packages not in use. */
 typedef struct wi_packages_there {
     uint64_t bytes, idle;
 } wi_packages_there;

@@ -84,8 +84,9 @@ static int next_member(gzip *g, const char **words)
     return -1;
 }
 
-/* Up to `capacity` bytes more; 0 at the end of the file, every member's sum and length proved; -1 with *words where it
- * is not what it should be. Zeros behind the last member are padding; anything else there is an error. */
+/* Reads up to `capacity` bytes more. 0: the file has ended, and the checksum and length of every member are right. -1:
+ * the file is damaged or cannot be read; *words says how. Zeros behind the last member are padding; anything else there
+ * is an error. */
 static ssize_t read_gzip(gzip *g, void *out, size_t capacity, const char **words)
 {
     z_stream *s = &g->stream;
@@ -126,7 +127,7 @@ typedef struct unpacking {
     unsigned entries;
     char name[MOST_NAME]; /* of the entry, relative and plain; "" for the folder itself */
     char piece[PIECE];
-    char tar[PIECE]; /* what of it was decompressed last */
+    char tar[PIECE]; /* the part of the tar decompressed last */
 } unpacking;
 
 static weir_status package_unpack_refuse(const unpacking *u, const char *name, const char *why)
@@ -259,7 +260,7 @@ static weir_status package_unpack_write_file(unpacking *u, int file, uint64_t by
     return status;
 }
 
-/* The sizes that the tar names, before any of their bytes. */
+/* Checks the size of an entry against the limit and the free space, before its bytes are unpacked. */
 static weir_status check_size(unpacking *u, struct archive_entry *entry)
 {
     uint64_t limit = u->package->limit, bytes = (uint64_t)archive_entry_size(entry);

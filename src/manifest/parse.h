@@ -1,4 +1,4 @@
-/* The context of a parse: a manifest while it is read, the text, what was found in it, and what becomes of it. */
+/* The context of a parse: the text of a manifest, the problems found so far, and the manifest that is made. */
 #ifndef WI_MANIFEST_PARSE_H
 #define WI_MANIFEST_PARSE_H
 
@@ -51,11 +51,11 @@ typedef enum wi_field {
 
 /* What the caller of weir_manifest_read holds. */
 typedef struct wi_held {
-    weir_manifest manifest; /* first: it is what is handed out */
+    weir_manifest manifest; /* first, as the caller gets a pointer to it */
     json_t *root;           /* the texts are its */
     struct wi_kept *kept;   /* and these */
-    bool in_package;        /* it is in one, whose folder is in use */
-    int use;                /* if so, as wi_package_open has it */
+    bool in_package;        /* the manifest is in a package, whose folder is in use */
+    int use;                /* of a package: the use that wi_package_leave ends */
 } wi_held;
 
 typedef struct wi_parse_context {
@@ -69,7 +69,7 @@ typedef struct wi_parse_context {
     size_t key_at[WI_FIELDS], value_at[WI_FIELDS];
     /* Canonical words, NULL if not given. */
     const char *format, *isolation;
-    weir_version_number precision; /* the compute capability that it needs */
+    weir_version_number precision; /* the compute capability that the precision needs */
 } wi_parse_context;
 
 /* ---- text.c: where things are in a JSON text ----
@@ -118,7 +118,7 @@ json_t *wi_decoded(wi_parse_context *r, size_t at, size_t end);
  * caller's. */
 void wi_manifest_text(wi_parse_context *r, size_t length);
 
-/* fields.c: what the keys mean, one by one. Each is a key of the object that begins at `at`. */
+/* fields.c: reads the keys of the object that begins at `at`, and their values. */
 void wi_fields_read(wi_parse_context *r, size_t at, json_t *object, bool requirements);
 const char *wi_field_name(wi_field field);
 

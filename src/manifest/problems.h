@@ -1,4 +1,4 @@
-/* What is wrong with a manifest: all of it, each with its place. */
+/* What is wrong with a manifest: a list of problems, with their places in the text. */
 #ifndef WI_MANIFEST_PROBLEMS_H
 #define WI_MANIFEST_PROBLEMS_H
 
@@ -21,13 +21,13 @@ void wi_problem_add(wi_problems *list, size_t at, const char *format, ...) WEIR_
 /* Puts them into the order of their places, and finds the lines and columns. */
 void wi_problems_sort(wi_problems *list, const char *text);
 
-/* One block with everything in it; NULL without memory. */
+/* Returns the path and the problems, with their texts, as a single malloc block; NULL without memory. */
 weir_manifest_problems *wi_problems_give(const wi_problems *list, const char *path);
 
 void wi_problems_clear(wi_problems *list);
 
-/* Writes what a file says so that it can be shown: no control characters, and cut, at a character, to what the buffer
- * holds. */
+/* Makes a text of a file fit to be shown: without control characters, and cut between characters to the size of the
+ * buffer. */
 typedef struct wi_shown {
     char text[64];
 } wi_shown;

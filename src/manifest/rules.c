@@ -192,7 +192,7 @@ static void manifest_rules_set_number(wi_parse_context *r, const struct other *i
     *s = (weir_setting){it->ours, wi_keep_text(r, text, (size_t)length)};
 }
 
-/* Weir has no arena, so that one that is not forbidden is nothing to set. */
+/* Translates a setting that forbids an arena; a setting that allows an arena is dropped, as weir has none. */
 static void set_arena(wi_parse_context *r, const struct other *it, weir_setting *s)
 {
     static const char *const yes[] = {"on", "true", "yes", "1", NULL}, *const no[] = {"off", "false", "no", "0", NULL};
@@ -263,7 +263,7 @@ static void refuse_others(wi_parse_context *r)
                            m->settings[i].key, m->framework);
 }
 
-/* "all", which any engine does that has no levels, may stand there. */
+/* Allows no level but "all" for an engine without levels of optimization. */
 static void check_level(wi_parse_context *r)
 {
     const weir_manifest *m = &r->held->manifest;

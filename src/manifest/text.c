@@ -1,5 +1,5 @@
-/* A manifest's text: whether it is JSON, where things are in it, what of it is there twice, and its life once it is
- * read. */
+/* A manifest's text: checks that the text is JSON, finds the places of values and keys that are given twice, and owns
+ * the manifest. */
 #include "manifest/package.h"
 #include "manifest/parse.h"
 

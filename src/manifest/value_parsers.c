@@ -64,8 +64,8 @@ static void wrong_type(wi_parse_context *r, const wi_value *v, const char *wante
                    wi_kind_name(v->json), wanted);
 }
 
-/* The keyword of the list that the value is; if it is none, that is a problem which lists them and names the
- * nearest. */
+/* Finds the value's keyword in a list. Otherwise adds a problem that lists the keywords and names the nearest, and
+ * returns NULL. */
 static const char *keyword_of(wi_parse_context *r, const wi_value *v, const char *const *words, const char *what)
 {
     if (!json_is_string(v->json)) {
@@ -406,7 +406,7 @@ void wi_parse_level(wi_parse_context *r, const wi_value *v, void *to)
 }
 
 /* A CUDA device has arithmetic of a kind from a compute capability on (CUDA C++ Programming Guide, appendix on compute
- * capabilities); processors compute in all of them. */
+ * capabilities); processors compute in every precision. */
 void wi_parse_precision(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;

@@ -6,13 +6,14 @@
  *   choose -> take (each piece, once its contents are elsewhere) -> leave, or undo
  *   recover -> allocate with placement->away -> arrive, or recall
  *
- * Where copies can be shown, the caller maps them in place of what was taken, before leave, and says so in `shown`. They
- * are no memory of the base's: it has the caller take one from its place before it maps a chunk there.
+ * Where copies can be shown, the caller maps them in place of what was taken, before leave, and says so in `shown`.
+ * Copies are not the base's memory: before the base maps a chunk at the place of a copy, it has the caller take the
+ * copy from there.
  *
- * Invariants: a piece is a run of granules of one region over which nothing lies but blocks of the account that are away
- * there, and busy extents; while it is away no granule of it has memory of the base's. One without blocks is shown. away.bytes, the sum of block->away and the
- * account's away bytes are equal between these calls. From choose to leave and from recover to arrive all blocks on pieces
- * are claimed, with `leaving` set. */
+ * Invariants: a piece is a run of granules of one region over which nothing lies but blocks of the account that are
+ * away there, and busy extents; while it is away no granule of it has memory of the base's. One without blocks is
+ * shown. away.bytes, the sum of block->away and the account's away bytes are equal between these calls. From choose to
+ * leave and from recover to arrive all blocks on pieces are claimed, with `leaving` set. */
 #ifndef WI_AWAY_H
 #define WI_AWAY_H
 
@@ -40,8 +41,8 @@ typedef struct wi_piece {
     bool arrived;          /* memory is there, and the caller was told */
     bool shown;            /* its copy is mapped there */
     bool adrift;           /* a resume failed there, and the driver does not say that what it queued is done */
-    bool whole;            /* all on it comes back from its copy, which was shown; nothing as zeros */
-    bool unwritten;        /* all that is kept on it is of the classes `unwritten` */
+    bool whole;            /* the whole piece comes back from its copy, which was shown; nothing as zeros */
+    bool unwritten;        /* the kept bytes on the piece are all of the classes `unwritten` */
     size_t run, run_count; /* in wi_away.runs */
     uint64_t last;         /* owner of the bytes of memory that came since it is away; space/block.h */
     char *low, *high;      /* around the runs */
@@ -52,7 +53,7 @@ typedef struct wi_piece {
 typedef struct wi_away {
     wi_account *account;
     uint32_t stay, drop, unwritten; /* classes, as in weir_suspend_options */
-    bool show;                      /* copies are of all on a piece, so that they can be shown */
+    bool show;                      /* copies cover whole pieces, and can be shown */
     /* What is to come back next: at most so many bytes, or one piece; of one of these classes (0: any), or of the block
      * with this address (NULL: any). */
     uint64_t most;
@@ -71,8 +72,9 @@ typedef struct wi_away {
     /* Told for each piece as soon as it has memory again, with no lock held, so that its contents are on their way
      * while the next one is mapped. */
     weir_status (*arrived)(struct wi_away *away, wi_piece *piece, void *user);
-    /* Copies that are shown; with no lock held, too. The one is taken from its place, the other put back there. Both write
-     * `shown`. The one also waits for what a resume has queued on a piece that is adrift, and writes that. */
+    /* For shown copies; called with no lock held, too. `hide` takes a copy from its place, and `show_again` puts the
+     * copy back. Both write `shown`. `hide` also waits for the work that a resume has queued on an adrift piece, and
+     * writes `adrift`. */
     weir_status (*hide)(struct wi_away *away, wi_piece *piece, void *user);
     void (*show_again)(struct wi_away *away, wi_piece *piece, void *user);
     void *user;
@@ -82,7 +84,7 @@ typedef struct wi_away {
 } wi_away;
 
 typedef struct wi_away_table {
-    /* Finds the chunks that can leave, and claims the blocks on them. WEIR_ERR_BUSY: a launch uses one of them;
+    /* Finds the chunks that can leave, and claims the blocks on them. WEIR_ERR_BUSY: a launch uses one of the blocks;
      * WEIR_ERR_SYSTEM: no host memory. Nothing has changed then. */
     weir_status (*choose)(wi_resource *base, wi_away *away);
     /* The stamp that a piece with these addresses would have now. */
@@ -91,11 +93,12 @@ typedef struct wi_away_table {
     weir_status (*take)(wi_resource *base, wi_piece *piece);
     /* Puts back what was taken. False: the driver did not do it for some pieces, which are away from here on. */
     bool (*undo)(wi_resource *base, wi_away *away);
-    /* What was taken is free for all. The rest stays. */
+    /* Makes the memory that was taken free for every client. The rest stays. */
     void (*leave)(wi_resource *base, wi_away *away);
-    /* Takes what is shown, or adrift, from where no block is any more. A failure leaves some of it. */
+    /* Ends shown and adrift pieces without blocks, and has their copies taken away. After a failure, some pieces are
+     * left. */
     weir_status (*sweep)(wi_resource *base, wi_away *away);
-    /* Nothing of it is used any more, and nothing is known of it from here on. */
+    /* Removes the record from the base, with the pieces that are left. No byte is away any more. */
     void (*forget)(wi_resource *base, wi_away *away);
     /* Claims the blocks again, and finds out what is still there to come back. */
     weir_status (*recover)(wi_resource *base, wi_away *away);

@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 typedef struct driver_piece {
-    wi_block block; /* first, so that a block's address is its piece's */
+    wi_block block; /* first: a block's address is also the address of its piece */
     wi_range range; /* the whole allocation of the driver's */
     uint64_t own;   /* the most of it that the block's client ever had: growth up to there needs no scrubbing */
     bool returning; /* the driver is getting it back, and may give its addresses to another piece from now on */
@@ -34,7 +34,7 @@ typedef struct driver_alloc {
     const weir_base_table *own; /* a program's own functions in place of the driver's; NULL: the driver's */
     void *state;                /* of the program's functions */
     wi_resource_table table;    /* the resource's table, if the functions are the program's */
-    pthread_mutex_t addresses;  /* a leaf; the index changes under both locks, so that one is enough to read it */
+    pthread_mutex_t addresses;  /* a leaf; the index changes under both locks, and a reader needs only one */
     wi_index index;
     /* under the resource's lock: */
     driver_piece *displaced;
@@ -47,9 +47,9 @@ typedef struct driver_alloc {
 
 /* The driver's pool ------------------------------------------------------------------------------------------------ */
 
-/* What the driver's pool keeps under "async". Only the pool decides what it reuses, so it is asked after each change.
- * No lock covers its calls: an answer counts only if no other call was under way, and the last thread to come back
- * asks. */
+/* What the driver's pool keeps under "async". Only the pool decides which memory to reuse, so weir asks the pool after
+ * each change. No lock covers its calls: an answer counts only if no other call was under way, and the last thread to
+ * come back asks. */
 
 /* Makes the ledger follow a pool of `held` bytes in all, as far as the budget leaves room. The lock is held. */
 static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
@@ -199,12 +199,12 @@ static void driver_alloc_look_around(driver_alloc *s, uint64_t bytes, uint64_t a
     uint64_t room = (now.budget - now.held - now.aside + s->kept) & ~(uint64_t)(WI_UNIT - 1),
              lost = alignment - WI_UNIT;
     shortage->largest = room - wi_min(room, lost);
-    shortage->later = UINT64_MAX; /* one allocation, if all pending frees are enough for it */
+    shortage->later = UINT64_MAX; /* one allocation, if all pending frees are enough */
     shortage->held = now.held + now.aside - wi_min(s->kept, bytes + lost) + bytes + lost;
     wi_ledger_see(s->resource.ledger, shortage);
 }
 
-/* Claims held bytes: first those that the pool keeps, which it reuses if it can, then *fresh new ones. */
+/* Claims held bytes: first the bytes that the pool keeps, and reuses if it can, then *fresh new bytes. */
 static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
 {
     uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 struct wi_elastic_page {
-    wi_block block; /* first, so that a block's address is its page's */
+    wi_block block; /* first: a block's address is also the address of its page */
     wi_elastic_range *range;
     uint64_t index;
     const void *maker;
@@ -24,7 +24,7 @@ struct wi_elastic_page {
 typedef struct elastic {
     wi_resource resource;
     pthread_cond_t changed;    /* a page has another state */
-    pthread_mutex_t addresses; /* a leaf; the index changes under both locks, so that one is enough to read it */
+    pthread_mutex_t addresses; /* a leaf; the index changes under both locks, and a reader needs only one */
     wi_index index;
     wi_elastic_page *unwanted; /* not published; the driver did not take them back, or is not past them */
     wi_elastic_range *stuck;   /* the same of ended ranges */
@@ -231,7 +231,7 @@ static void elastic_look_around(elastic *s, uint64_t bytes, uint64_t made, wi_sh
     wi_ledger_see(s->resource.ledger, shortage);
 }
 
-/* The same for a page of a commit, which has made others before; `here`: what is held for this one. */
+/* The same for a page of a commit, which has made other pages before; `here`: the bytes held for this page. */
 static void elastic_look_at_place(elastic *s, const wi_placement *p, uint64_t here, wi_shortage *shortage)
 {
     uint64_t claimed = p->page->claimed, left = claimed ? atomic_load(&p->reservation->left) + p->charged : 0;
@@ -351,8 +351,8 @@ static bool elastic_retire(wi_resource *resource, wi_block *block, weir_stream s
     return false;
 }
 
-/* The bytes of a pending page are promised again, and set aside in the same step as they are no longer held; or they
- * are free for all. */
+/* Ends a pending page. Its bytes are promised again, and set aside in the step in which they stop being held. Without a
+ * promise, or once the range has ended, the bytes are free for every client. */
 static void elastic_reap(elastic *s, wi_elastic_page *page)
 {
     wi_ledger *ledger = s->resource.ledger;
@@ -461,7 +461,7 @@ static void elastic_add_left(wi_elastic_left *left, const wi_elastic_range *rang
     left->of[i].bytes += pages * range->page;
 }
 
-/* The next page that is without an owner and that the device may not be past; false: there is none behind so many. */
+/* Finds the event that unwanted page number `index` waits for; false: there are fewer pages. */
 static bool elastic_unwanted_point(elastic *s, size_t index, wi_event *out)
 {
     wi_resource_lock(&s->resource);

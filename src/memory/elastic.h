@@ -3,10 +3,10 @@
  *
  * A range is the addresses of one elastic block. Addresses without a page are covered (weir/driver.h), so that they can
  * be read. A page is in the table of its range from the moment in which a thread begins to make it until its memory is
- * back with the driver and its addresses are covered again; until then nobody else can have it.
+ * back with the driver and its addresses are covered again; until then no other thread can make a page there.
  *
- * Invariants: used = pages in the table; live and pending are those of them that are so. Of a promised range, each page
- * that is not in the table is in `left` of the promise, promised in the account, and set aside in the ledger. */
+ * Invariants: used = pages in the table; live and pending count the pages in these states. Of a promised range, each
+ * page that is not in the table is in `left` of the promise, promised in the account, and set aside in the ledger. */
 #ifndef WI_ELASTIC_H
 #define WI_ELASTIC_H
 
@@ -32,7 +32,7 @@ typedef struct wi_elastic_range {
     wi_elastic_page *pages[];
 } wi_elastic_range;
 
-/* Where a block is to be, for a placement; `maker` names the commit, so that it knows its own pages again. A refusal is
+/* Where a block is to be, for a placement; `maker` identifies the commit and the pages that it has made. A refusal is
  * of the whole commit: `asked` bytes, of which `claimed` were claimed for it, or 0 where they were promised before. */
 typedef struct wi_elastic_place {
     wi_elastic_range *range;
@@ -47,7 +47,7 @@ weir_status wi_elastic_create(const wi_driver *driver, wi_device *device, wi_res
  * into the base. *reserved: false if the driver did not give the addresses. */
 weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *like, wi_elastic_range **out,
                                     bool *reserved);
-/* No page is allocated there any more. The range goes with its last page. */
+/* Ends the range: no further page is allocated. The range goes with its last page. */
 void wi_elastic_range_end(wi_elastic_range *range);
 
 /* What the driver has not taken back: pages that are without an owner, which the ledger counts as held, and addresses of ranges that
@@ -72,7 +72,7 @@ typedef enum wi_elastic_state {
     WI_PAGE_UNUSED,
     WI_PAGE_THERE,   /* live, or made by `maker` */
     WI_PAGE_PENDING, /* released; the device may be past it */
-    WI_PAGE_BUSY     /* another thread commits it, or has claimed it */
+    WI_PAGE_BUSY     /* another thread commits or has claimed the page */
 } wi_elastic_state;
 
 /* With the base's lock held. */
@@ -82,8 +82,8 @@ wi_block *wi_elastic_live(const wi_elastic_range *range, uint64_t index);
 /* The block of a page that is pending in the list of deferred frees, with its memory where it was, or NULL; with the locks
  * of the list and of the base held. */
 wi_block *wi_elastic_pending(const wi_elastic_range *range, uint64_t index);
-/* Makes a pending block, which is in no list, a new one of `stream` and the maker's; maker NULL: it is pending like any
- * other again. It stays pending until it is published. With the base's lock held. */
+/* Makes a pending block, which is in no list, a new block of `stream` and `maker`; maker NULL: an ordinary pending
+ * block again. The block stays pending until it is published. With the base's lock held. */
 void wi_elastic_renew(wi_block *block, weir_stream stream, const void *maker);
 static inline char *wi_elastic_at(const wi_elastic_range *range, uint64_t index)
 {

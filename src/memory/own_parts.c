@@ -16,7 +16,7 @@ typedef struct own_part {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for registration */
 static own_part parts[OWN_PARTS];
-static atomic_size_t known; /* the number of parts; those below it do not change */
+static atomic_size_t known; /* the number of parts; entries below this number do not change */
 
 WI_FREE_AFTER_FORKS(lock)
 

@@ -47,7 +47,7 @@ void wi_resource_describe(const wi_resource *top, char *text, size_t capacity)
         if (r->table->describe)
             r->table->describe(r, arguments, sizeof arguments);
         size_t end = strlen(arguments);
-        if (!r->inner && end >= 2) /* the last one has nothing behind it */
+        if (!r->inner && end >= 2) /* nothing follows the last argument */
             arguments[end - 2] = '\0';
         bool open = r->inner || arguments[0];
         length += (size_t)snprintf(text + length, capacity - length, "%s%s%s%s", r->table->name, open ? "(" : "",

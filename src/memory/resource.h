@@ -41,7 +41,7 @@ typedef struct wi_placement {
     bool plain;        /* a thread cache could serve the request */
     bool may_wait;     /* the request may wait for pending frees */
     bool captured;     /* a capture was declared on the stream, or is served: nothing is in its order yet */
-    bool thread_bound; /* the stream belongs to one thread: others cannot record events on it */
+    bool thread_bound; /* the stream belongs to one thread: no other thread can record events on it */
     wi_growth growth;
     /* the block ends at a granule, and the addresses behind it stay unmapped, so that the GPU faults there */
     bool guard_page;
@@ -82,12 +82,12 @@ typedef struct wi_resource_table {
     void (*publish)(wi_resource *resource, wi_block *block);
     /* The claimed block will be freed on `stream`: retire follows. With no lock held. Of adaptors alone. */
     void (*freeing)(wi_resource *resource, const wi_block *block, weir_stream stream);
-    /* The claimed block is freed on `stream`, the driver's `native`, and is pending until release is called.
-     * WI_PASSED: true is returned if the block is gone, which a resource may do without a driver call. WI_IN_ORDER,
-     * on a stream that it follows: the block is gone. Otherwise called with the lock of the pending list held. */
+    /* The claimed block is freed on `stream`, the driver's `native`, and is pending until release is called. WI_PASSED:
+     * true is returned if the block is gone, which a resource may do without a driver call. WI_IN_ORDER, on a stream
+     * that the resource follows: the block is gone. Otherwise called with the lock of the pending list held. */
     bool (*retire)(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
-    /* Retires thread-cached blocks, linked by pending_next, in the order of their stream; a few at a time, so that
-     * other threads come between. NULL: one by one. Of bases alone. */
+    /* Retires thread-cached blocks, linked by pending_next, in the order of their stream; a few at a time, to let other
+     * threads in between. NULL: one by one. Of bases alone. */
     void (*retire_list)(wi_resource *resource, wi_block *list, weir_stream stream, void *native);
     /* The device is past the free of the pending block and past its uses: the block ends. On failure it stays
      * pending. May block in the driver. */
@@ -123,9 +123,10 @@ typedef struct wi_resource_table {
     /* Memory that was freed in the order of streams, and that the device is past, may serve any stream now; returns
      * those bytes. *left: the bytes that have not passed. Does not wait. */
     uint64_t (*pass)(wi_resource *resource, uint64_t *left);
-    /* Bytes that have passed in that way, so far. */
+    /* Returns how many bytes, freed in the order of streams, have passed up to now. */
     uint64_t (*released)(wi_resource *resource);
-    /* Waits until `deadline` for the oldest of those frees; false: there is none, or it cannot wait. */
+    /* Waits until `deadline` for the oldest stream-ordered free that has not passed; false: no such free, or the base
+     * cannot wait. */
     bool (*await)(wi_resource *resource, uint64_t deadline);
     /* The device is past all work of the stream, whose id will not be used again. */
     void (*forget)(wi_resource *resource, weir_stream stream);
@@ -228,7 +229,7 @@ bool wi_keeps_order(const wi_resource *top);
 weir_status wi_release(wi_resource *r, wi_block *block);
 weir_status wi_shrink(wi_resource *r, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
 weir_status wi_grow(wi_resource *r, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
-/* Every adaptor from `top` on; where one refuses, those before it hear that it has failed. */
+/* Asks every adaptor from `top` on. If an adaptor refuses, tells the adaptors before it of the failure. */
 weir_status wi_resizing(wi_resource *top, const wi_block *block, uint64_t bytes);
 void wi_resized(wi_resource *top, const wi_block *block, uint64_t from, uint64_t to, weir_status status);
 uint64_t wi_release_kept(wi_resource *top); /* every adaptor */
@@ -239,8 +240,9 @@ weir_status wi_reuse(wi_resource *base, wi_placement *placement, wi_block **out)
 
 /* Claims: only the thread that has claimed a block may free or resize it. In claim.c. */
 
-/* Claims the live block that begins at `pointer`. generation 0 fits any, account NULL fits all. WEIR_ERR_FOREIGN,
- * WEIR_ERR_INTERIOR, WEIR_ERR_DOUBLE_FREE, WEIR_ERR_STALE; WEIR_ERR_BUSY: it is claimed, or a launch uses it. */
+/* Claims the live block that begins at `pointer`. generation 0: any generation; account NULL: any account.
+ * WEIR_ERR_FOREIGN, WEIR_ERR_INTERIOR, WEIR_ERR_DOUBLE_FREE, WEIR_ERR_STALE; WEIR_ERR_BUSY: it is claimed, or a launch
+ * uses it. */
 weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out);
 void wi_unclaim(wi_resource *base, wi_block *block);
 /* Calls `fn` for that block with the lock held, and returns its result. Errors as wi_claim. */

@@ -402,8 +402,8 @@ uint64_t wi_segment_length(uint64_t charged, uint64_t alignment)
     return wi_max(least, segments_round_up(segments_needed(charged, alignment), WI_SEGMENT_STEP));
 }
 
-/* A segment for one large block cannot be shorter than the block; one for small blocks is halved, so that several
- * still share it. */
+/* A segment for one large block cannot be shorter than the block. A segment for small blocks is halved, so that several
+ * blocks still share it. */
 uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment)
 {
     uint64_t needed = segments_needed(charged, alignment), half = bytes / 2 & ~(uint64_t)(WI_SEGMENT_ROUND - 1);

@@ -30,7 +30,7 @@ enum {
     WI_SMALL_SEGMENT = 2 << 20,
     WI_LARGE_SEGMENT = 20 << 20,
     WI_OWN_SEGMENT = 10 << 20, /* the smallest block with a segment of its own length */
-    WI_SEGMENT_STEP = 2 << 20  /* that length is a multiple of it */
+    WI_SEGMENT_STEP = 2 << 20  /* lengths of such segments are multiples of the step */
 };
 
 typedef struct wi_segment {
@@ -42,7 +42,7 @@ typedef struct wi_segment {
 
 typedef struct wi_segments {
     wi_resource resource;
-    pthread_mutex_t addresses; /* a leaf; the index changes under both locks, so that one is enough to read it */
+    pthread_mutex_t addresses; /* a leaf; the index changes under both locks, and a reader needs only one */
     wi_index index;
     /* under the resource's lock: */
     pthread_cond_t returned;

@@ -8,7 +8,7 @@ enum { WI_ARGUMENTS = 8, WI_ARGUMENT_BYTES = 200 };
 
 /* A part's arguments, in order, without the inner resource: "64KiB", "zone=1KiB". */
 typedef struct wi_arguments {
-    const char *part; /* the part that they belong to */
+    const char *part; /* the name of the part */
     size_t count;
     char text[WI_ARGUMENTS][WI_ARGUMENT_BYTES];
 } wi_arguments;

@@ -8,11 +8,11 @@ typedef struct wi_buffer {
     uint64_t bytes, begin, end, alignment;
     uint64_t offset;      /* of a fixed one */
     uint64_t view_offset; /* as told */
-    uint64_t from;        /* where it begins in its root's storage */
+    uint64_t from;        /* offset in the root's storage */
     uint32_t of;
-    uint32_t root; /* itself, unless it is a view */
-    uint32_t name; /* where it begins in `names` */
-    uint32_t view; /* of a storage: the view of it that was added last; of a view: the one before it */
+    uint32_t root; /* the buffer itself, unless the buffer is a view */
+    uint32_t name; /* offset in `names` */
+    uint32_t view; /* of a storage: the latest view; of a view: the view of the same storage added before */
     uint32_t gap;  /* the last one; WI_NO_GAP: none */
     uint8_t kind, sharing;
     bool persistent, fixed;
@@ -33,7 +33,7 @@ struct weir_buffers {
     size_t gap_count, gaps_room;
     wi_pair *conflicts; /* of roots */
     size_t conflict_count, conflicts_room;
-    char *names; /* one after the other, each with its 0 */
+    char *names; /* zero-terminated names, without gaps */
     size_t names_length, names_room;
     uint32_t *schedule;
     size_t schedule_steps;
@@ -48,9 +48,9 @@ const char *wi_buffer_name(const weir_buffers *buffers, uint32_t index);
 /* The largest end, or the schedule's length. */
 uint64_t wi_buffers_steps(const weir_buffers *buffers);
 
-/* Lengthens a lifetime so that the buffer is live in `step` too; that of a view lengthens its storage's.
- * WEIR_ERR_INVALID for an index that is none, a step at or beyond WEIR_STEPS_MAX, and a lifetime that would reach
- * into a gap of the storage. */
+/* Lengthens a lifetime so that the buffer is live in `step` too; a view's use also lengthens the lifetime of its
+ * storage. WEIR_ERR_INVALID for an index that is none, a step at or beyond WEIR_STEPS_MAX, and a lifetime that would
+ * reach into a gap of the storage. */
 weir_status wi_buffers_use(weir_buffers *buffers, uint32_t index, uint64_t step);
 
 /* As weir_buffers_read_csv, of a text; `name` stands for it in messages. */

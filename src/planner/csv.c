@@ -154,7 +154,7 @@ static weir_status csv_read_gap(sheet *s, const char *text, size_t length, wi_ga
                           (int)wi_min(length, 40), text);
 }
 
-/* Those of the buffer that was added last, in any order. */
+/* Reads the gaps of the buffer that was added last, in any order. */
 static weir_status csv_read_gaps(sheet *s, const char *text, size_t length)
 {
     wi_gap *gaps = NULL;

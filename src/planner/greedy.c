@@ -1,5 +1,5 @@
-/* Items one by one, in an order that is chosen beforehand, each into the lowest gap between those that it meets. Serves
- * every problem: gaps, conflicts, fixed items, alignments. */
+/* Places items one by one, in an order chosen beforehand; an item gets the lowest gap between the placed items that it
+ * meets. Serves every problem: gaps, conflicts, fixed items, alignments. */
 #include "base/internal.h"
 #include "planner/buffers.h"
 #include "planner/interval_set.h"
@@ -8,11 +8,11 @@
 
 /* The index of placements ------------------------------------------------------------------------------------------ */
 
-/* A tree over the sections. An item's parts are taken apart into nodes, each of which covers all that it stands for;
- * what is kept of a node is not items but addresses: those that are taken in all of its sections, and those that are
- * taken in any. As what lies side by side becomes one run of addresses, thousands of items are few runs. What a
- * lifetime meets is what is taken throughout above its nodes, and anywhere in them; conflicts come from the items
- * themselves.
+/* A tree over the sections. An item's parts are split into nodes of the tree, so that the item is live in all sections
+ * of these nodes. A node keeps addresses instead of items: the addresses taken in all of its sections, and the
+ * addresses taken in at least one section. As neighbouring addresses become one run, thousands of items make few runs.
+ * A lifetime meets the addresses taken throughout in the ancestors of its nodes, and the addresses taken anywhere in
+ * its nodes; conflicts come from the items themselves.
  *
  * Where tens of thousands are live at once they lie by turns in the runs of several nodes, and a question would go from
  * one to the other as often. So all that is taken throughout a stretch of time is kept in one place for each of some

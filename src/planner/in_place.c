@@ -1,7 +1,8 @@
-/* A storage that is written over another lies in that one's item where both are as long: that leaves the load of every
- * step as low as it can be. A shorter one lies there too where that brings down a step that is fuller than any plan
- * needs, as the rest of the item stays empty as long as it lives. Where the other is fixed, its place is known, and no
- * room is lost: it is an item of its own, fixed there, that begins a step later. */
+/* A storage that is written over a storage of the same length becomes part of the item of the storage below, which
+ * keeps the load of every step minimal. A shorter storage becomes part of the item only where this lowers the load of a
+ * step that is fuller than any plan needs, because the rest of the item stays empty during the shorter storage's
+ * lifetime. Over a fixed storage the place is known, and no memory is lost: the shorter storage is a fixed item of its
+ * own, which begins a step later. */
 #include "base/internal.h"
 #include <weir/plan.h>
 #include "planner/problem.h"
@@ -30,7 +31,7 @@ static uint64_t in_place_alignment_of(const joiner *j, size_t i)
     return wi_max(j->items[i].alignment, j->stores->alignment);
 }
 
-/* Where it begins in the storage that it is written over. */
+/* Returns the offset of storage i in the storage below. */
 static uint64_t from(const joiner *j, size_t i)
 {
     return j->items[j->items[i].of].from;
@@ -137,8 +138,8 @@ static int64_t most_loaded(const segment_tree *t, uint64_t begin, uint64_t end)
 
 /* Overwrites ------------------------------------------------------------------------------------------------------- */
 
-/* Whether some plan may write it over the other: that one dies where this is born, and this fits. What is empty has no
- * place. */
+/* True: a plan may write storage i over the storage below, which dies in the step in which storage i is born, and into
+ * which storage i fits. Empty storages have no place. */
 static bool may_overwrite(const joiner *j, size_t i)
 {
     const wi_buffer *b = &j->items[i];
@@ -158,8 +159,8 @@ static bool can_join(const joiner *j, size_t i, uint32_t under)
            in_place_alignment_of(j, i) <= in_place_alignment_of(j, under);
 }
 
-/* Of several that may be written over one the largest has it, so that the bound holds; of those the first that can be
- * joined. */
+/* Chooses, for every storage, the storage to be written over it: the largest candidate, so that the bound holds; of
+ * equally large candidates the first that can be joined. */
 static void find_overwrites(joiner *j)
 {
     for (size_t i = 0; i < j->count; i++) {
@@ -212,7 +213,7 @@ static bool in_place_is_taken(const joiner *j, size_t i, uint64_t low)
     return false;
 }
 
-/* What is below lies at a known place: if it may lie there it does. */
+/* Puts storage i over a storage whose place is known, if storage i may lie there. */
 static void join_fixed(joiner *j, size_t i)
 {
     wi_storage *s = &j->all[i];
@@ -304,7 +305,7 @@ static void in_place_add_all(const joiner *j, weir_kind kind, segment_tree *load
     }
 }
 
-/* Their first steps, in which they lie beside what they may be written over. */
+/* Adds the loads of first steps in which storages lie beside the storages that they may be written over. */
 static void add_first_steps(const joiner *j, weir_kind kind, segment_tree *loads)
 {
     for (size_t i = 0; i < j->count; i++) {
@@ -362,7 +363,8 @@ static weir_status join_shorter(joiner *j, weir_kind kind)
 
 /* All of it -------------------------------------------------------------------------------------------------------- */
 
-/* A leader comes before what lies in its item, so it leads by then. */
+/* Replaces a storage's leader by the leader's own leader. Leaders precede the storages in their items, so a leader is
+ * resolved first. */
 static void resolve(joiner *j)
 {
     for (size_t i = 0; i < j->count; i++) {

@@ -4,20 +4,20 @@
 
 #include <weir/base.h>
 
-/* Intervals that follow each other, and the widest of the gaps between them. */
+/* Consecutive intervals, and the length of the widest gap between two neighbours. */
 typedef struct wi_interval_piece {
     struct wi_interval *intervals;
     uint32_t count, room;
     uint64_t widest;
 } wi_interval_piece;
 
-/* All zeros is an empty one. */
+/* All zeros: an empty set. */
 typedef struct wi_interval_set {
     wi_interval_piece *pieces;
     uint32_t count, room;
 } wi_interval_set;
 
-void wi_interval_set_empty(wi_interval_set *set); /* keeps its memory for what comes */
+void wi_interval_set_empty(wi_interval_set *set); /* keeps the set's memory for later intervals */
 void wi_interval_set_clear(wi_interval_set *set);
 
 /* low … high - 1 too, whatever of it is in the set already. False without host memory. */

@@ -288,8 +288,9 @@ static wi_search_result climb_once(climb *c, int64_t goal)
     return WI_SEARCH_GAVE_UP;
 }
 
-/* How far neighbourhoods lead is luck, and most of that is in how the climb begins: so after a long one others begin
- * where it began. */
+/* Climbs again from the same start with other random numbers, until a climb ends with a result or `nodes` steps are
+ * spent. The height that a climb reaches depends mostly on its first random choices, so that new climbs do better than
+ * a longer climb. */
 static wi_search_result climb_again(climb *first, const uint64_t *start, unsigned *number, int64_t goal, uint64_t nodes)
 {
     uint64_t until = first->work->spent + nodes;

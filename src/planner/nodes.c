@@ -14,7 +14,7 @@ typedef struct builder {
     size_t steps;
     uint64_t *step_of; /* by node: the step in which its result is made */
     bool *elsewhere;   /* by node: it has no storage in the plan */
-    uint32_t *roots;   /* by node: what it is a view of in the end, or itself */
+    uint32_t *roots;   /* by node: the node whose storage it shares as a view, or the node itself */
     bool *kept;        /* by root: it or a view of it is an output */
 } builder;
 

@@ -20,7 +20,7 @@ weir_plan *wi_plan_create(const weir_buffers *buffers);
 /* The length of the buffer's slot. */
 uint64_t wi_plan_length(const weir_plan *plan, uint32_t index);
 
-/* Puts together what is told of it: arenas and sums. */
+/* Computes the plan's arenas and the sums of its summary. */
 void wi_plan_sum_up(weir_plan *plan);
 
 /* As weir_plan_load, of a text; `name` stands for it in messages. */

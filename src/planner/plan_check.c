@@ -15,7 +15,7 @@ typedef struct looker {
     const weir_buffers *list;
     uint64_t *begins, *ends; /* of storage, by buffer */
     bool *written_over;      /* something lies over it in its last step */
-    bool *late;              /* it lies over another in its first step */
+    bool *late;              /* the storage lies over another storage in its first step */
     stay *stays;
     size_t stay_count;
 } looker;
@@ -101,7 +101,8 @@ static void find_lifetimes(looker *l)
     }
 }
 
-/* Written over another in the step in which that one dies, inside it: then its first step is that one's. */
+/* True: storage i lies inside the storage below, which dies in the first step of storage i. The first step then belongs
+ * to the storage below. */
 static bool lies_over(looker *l, uint32_t i)
 {
     const weir_plan *plan = l->plan;
@@ -154,12 +155,12 @@ static void find_stays(looker *l, weir_kind kind, const wi_gap *gaps)
 
 /* Bytes shared ----------------------------------------------------------------------------------------------------- */
 
-/* Over the points in time at which a stay begins or ends: the highest address taken so far. Stays come by their lowest
- * address, so that one which begins below that lies over an earlier one. */
+/* The highest address taken so far, at each point in time at which a stay begins or ends. Stays are added in the order
+ * of their lowest address, so that a stay that begins below the skyline overlaps an earlier stay. */
 typedef struct skyline {
     uint64_t *points;
     size_t count;
-    uint64_t *most, *all; /* by node: the highest in any of its points, and in each of them */
+    uint64_t *most, *all; /* by node: the highest address at any point; the highest address taken throughout */
 } skyline;
 
 static uint64_t highest(const skyline *s, size_t node, size_t low, size_t high, size_t from, size_t to)

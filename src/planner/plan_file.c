@@ -217,7 +217,7 @@ static weir_status plan_file_read_head(reader *r)
     return WEIR_OK;
 }
 
-/* The last line: the sum over what is before it. */
+/* Checks the last line, the checksum of the lines before. */
 static weir_status read_sum(const reader *r, const char *text)
 {
     char wanted[32];
@@ -267,7 +267,8 @@ static weir_status check_sum(const reader *r, const weir_plan *plan)
     return WEIR_OK;
 }
 
-/* The lower bound is not in the text: it follows from the list, and proves what reaches it. */
+/* Makes the plan. The lower bound is not in the text, but follows from the list; an arena as small as the bound is
+ * proven. */
 static weir_status make_plan(const reader *r, weir_plan *plan)
 {
     wi_stores stores;

@@ -17,8 +17,8 @@ static weir_status too_large(void)
                      "a list of buffers to plan: their sizes, and offsets that are fixed, add up to more than 63 bits");
 }
 
-/* What all of them could take one behind the other, and behind what is fixed, has to be a number, so that no solver has
- * to look again. */
+/* Measures the storages. The length of all storages, placed one behind the other behind the fixed storages, has to fit
+ * into 63 bits, so that solvers need no overflow checks. */
 static weir_status problem_measure(wi_stores *stores)
 {
     const weir_buffers *buffers = stores->buffers;
@@ -107,7 +107,7 @@ static bool is_item(const wi_stores *stores, weir_kind kind, size_t i)
     return b->kind == kind && stores->all[i].length > 0 && stores->all[i].leader == i;
 }
 
-/* The parts of every item: one, or what its gaps leave. */
+/* Makes the parts of every item: one part, or the parts between the item's gaps. */
 static void make_parts(const wi_stores *stores, weir_kind kind, const wi_key *gaps, events *e)
 {
     const weir_buffers *buffers = stores->buffers;

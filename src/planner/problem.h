@@ -17,7 +17,7 @@ typedef struct wi_item {
     uint64_t length, alignment;
     uint64_t offset; /* the answer; given for a fixed one */
     uint32_t left, right;
-    uint32_t first_span, spans; /* the parts in which it is live; 0: all of left … right - 1 */
+    uint32_t first_span, spans; /* the parts in which the item is live; 0: all of left … right - 1 */
     uint32_t first_edge, edges; /* items in conflict with it */
     bool fixed;
 } wi_item;
@@ -30,7 +30,7 @@ typedef struct wi_problem {
     uint64_t alignment; /* of every item at the least; lengths are multiples of it */
     uint64_t bound;     /* no arena is smaller */
     bool plain;         /* no gaps, no conflicts, nothing fixed, one alignment */
-    bool in_place;      /* some may be written over others: plans exist that the items cannot tell */
+    bool in_place;      /* a storage may be written over another: plans exist that the items cannot express */
 } wi_problem;
 
 /* Whether the two are ever live together, or in conflict. */
@@ -44,19 +44,19 @@ uint64_t wi_problem_height(const wi_problem *problem);
 
 /* Of a buffer with storage of its own. */
 typedef struct wi_storage {
-    uint64_t begin, end; /* of it and its views; of a leader, of all that lies in its item */
-    uint64_t own_end;    /* of it and its views */
+    uint64_t begin, end; /* of the storage and its views; of a leader: of every storage in its item */
+    uint64_t own_end;    /* of the storage and its views */
     uint64_t length;     /* rounded up to the plan's alignment */
     uint64_t shift;      /* in its item */
     uint64_t offset;     /* of a fixed one */
-    uint32_t over;       /* the storage that a plan may write it over; WEIR_NO_BUFFER: none */
-    uint32_t leader;     /* whose item it lies in: itself, or what it is written over */
-    uint32_t root;       /* what it is written over in the end, though it may be an item of its own; or itself */
-    uint32_t item;       /* in the problem of its kind */
-    uint32_t above;      /* what may be written over it; WEIR_NO_BUFFER: nothing */
-    bool tied;           /* gaps, conflicts or a lifetime of all steps: the planner joins it with nothing */
-    bool fixed;          /* as told, or because what it is written over is */
-    bool late;           /* its first step belongs to the item of what it is written over */
+    uint32_t over;       /* the storage below, which a plan may write this storage over; WEIR_NO_BUFFER: none */
+    uint32_t leader;     /* the storage in whose item this storage lies: itself, or a storage below */
+    uint32_t root;  /* the lowest storage that it lies over in the items' offsets, even in another item; or itself */
+    uint32_t item;  /* in the problem of its kind */
+    uint32_t above; /* the storage that may be written over this storage; WEIR_NO_BUFFER: none */
+    bool tied;      /* gaps, conflicts or a lifetime of all steps: the planner joins it with nothing */
+    bool fixed;     /* by the list, or because the storage below is */
+    bool late;      /* its first step belongs to the item of the storage below */
 } wi_storage;
 
 typedef struct wi_stores {
@@ -72,11 +72,12 @@ typedef struct wi_stores {
 weir_status wi_stores_make(const weir_buffers *buffers, uint64_t alignment, wi_stores *out);
 void wi_stores_clear(wi_stores *stores);
 
-/* Where the buffer's storage or view lies, by the items' offsets; its root is the storage that it lies in. */
+/* Returns the offset of the buffer's storage or view, by the items' offsets. *root: the lowest storage under the
+ * buffer, or the buffer's own storage. */
 uint64_t wi_stores_offset(const wi_stores *stores, uint32_t buffer, uint32_t *root);
 
-/* in_place.c: which storages lie over others, and how the solvers see that. Fills in what lies above what, leaders,
- * shifts, roots and what follows from pins. WEIR_ERR_SYSTEM without host memory. */
+/* in_place.c: joins storages that are written over other storages into items. Sets over, above, leader, shift and root,
+ * and fixed, late and offset where a fixed storage below decides the place. WEIR_ERR_SYSTEM without host memory. */
 weir_status wi_in_place_join(wi_stores *stores);
 
 #endif

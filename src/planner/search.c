@@ -28,7 +28,8 @@ static void mark_changed(wi_search *search, uint32_t left, uint32_t right)
     memset(search->changed + first, true, end - first);
 }
 
-/* There is always room for the items; lifts make more when they need it. */
+/* Puts an item down at `level`. The list of moves always has room for all items; lift() enlarges the list when
+ * needed. */
 static void search_put(wi_search *search, uint32_t item, int64_t level)
 {
     const wi_search_item *it = &search->items[item];
@@ -96,12 +97,12 @@ typedef struct wi_search_valleys {
     run *runs;
     uint32_t run_count;
     uint32_t *run_of;
-    uint32_t *covers;   /* how many items that lie in the valley cover it; of equal ones only one counts */
-    uint32_t *options;  /* the same, and one more if it may be left empty */
-    int64_t *lifted;    /* its level if it is left empty */
-    int64_t *ends_here; /* by section + 1: the lowest item of the valley that ends there or before */
-    int64_t *begins;    /* the lowest that begins there or behind */
-    int64_t *inside;    /* heights of all items that lie in the valley and cover it */
+    uint32_t *covers;   /* number of items inside the valley that cover the section; equal items count once */
+    uint32_t *options;  /* the same, plus one if the section may be left empty; 0: no option */
+    int64_t *lifted;    /* level of the section if left empty */
+    int64_t *ends_here; /* by section + 1: least height of the valley's items that end there or before */
+    int64_t *begins;    /* least height of the valley's items that begin at the section or behind */
+    int64_t *inside;    /* sum of the heights of the valley's items that cover the section */
 } valleys;
 
 static bool create_valleys(wi_search *search)
@@ -711,7 +712,7 @@ static uint64_t divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* By squaring, so that it is the same on every machine. */
+/* Returns the binary logarithm times 65536, by integer squaring, so that every machine gets the same result. */
 static int32_t logarithm(uint64_t number)
 {
     unsigned whole = 63 - (unsigned)__builtin_clzll(number);

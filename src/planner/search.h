@@ -14,7 +14,7 @@
 
 #include "planner/solve.h"
 
-/* In the order of left, right, height; so equal ones lie side by side. */
+/* Sorted by left, right, height, so that equal items are neighbours. */
 typedef struct wi_search_item {
     int64_t height; /* in units */
     uint64_t key;   /* equal items, equal keys */
@@ -35,7 +35,7 @@ typedef struct wi_search {
     uint64_t *waiting;    /* bits of items that are not put down */
     int64_t *levels;      /* by section: the skyline */
     int64_t *rest;        /* by section: heights of all waiting items */
-    uint32_t *crossing;   /* by section: waiting items that are live in it and the one before */
+    uint32_t *crossing;   /* by section: waiting items that are live in the section and in the section before */
     int64_t *bottoms;     /* by item: where it was put down */
     uint32_t *failures;   /* by section: how often it was the reason of one */
     double *weights;      /* by section: 1 / (1 + its failures) */
@@ -68,7 +68,7 @@ wi_search *wi_search_create(const wi_problem *problem);
 void wi_search_destroy(wi_search *search);
 uint64_t wi_search_random(wi_search *search);
 
-/* Sets the cap; forgets what failed under a lower one. */
+/* Sets the cap; forgets failures under a lower cap. */
 void wi_search_limit(wi_search *search, int64_t cap);
 /* The same for one try under a higher cap, whose failures say nothing of other tries, nor theirs of it. */
 void wi_search_limit_once(wi_search *search, int64_t cap);

@@ -1,6 +1,6 @@
 /* One pass from below for any number of items: the lowest run of the skyline gets the best item that lies inside it,
- * and is raised to its lower neighbour when there is none. Which is the best is decided beforehand, so that a tree
- * finds it. Plain problems alone. */
+ * and is raised to its lower neighbour when there is none. Items are ranked beforehand, so that a tree finds the best
+ * item. Serves plain problems only. */
 #include "planner/radix.h"
 #include "planner/solve.h"
 #include "base/internal.h"
@@ -8,13 +8,13 @@
 /* Runs of the skyline lie at their left sections; `heap` has their left sections, the lowest level first. */
 typedef struct skyline {
     const wi_problem *problem;
-    uint64_t *levels; /* of the run that begins there */
-    uint32_t *rights; /* of the run that begins there; 0: none does */
-    uint32_t *lefts;  /* of the run that ends before there */
+    uint64_t *levels; /* by left section: level of the run */
+    uint32_t *rights; /* by left section: right end of the run; 0: no run begins there */
+    uint32_t *lefts;  /* by section: left section of the run that ends before */
     wi_key *heap;     /* key: level; entries of runs that are gone are passed over */
     size_t heap_count, heap_room;
     uint32_t *by_left;   /* items */
-    uint32_t *first;     /* by section: where those begin that have their left there or behind */
+    uint32_t *first;     /* by section: position in by_left of the first item whose left is the section or behind */
     uint32_t *positions; /* by item: in the order of by_left */
     uint32_t *ranks;     /* by item: 0 is the best */
     uint32_t *best;      /* by node of the tree over by_left: the best rank; UINT32_MAX: none waits */
@@ -143,7 +143,7 @@ static void raise_run(skyline *s, uint32_t left, uint32_t right)
     make_run(s, left, right, before < behind ? before : behind);
 }
 
-/* What waits goes on top, one behind the other. */
+/* Stacks the waiting items on top of the skyline. */
 static void pile_up(skyline *s)
 {
     uint64_t top = 0;

@@ -1,4 +1,5 @@
-/* The solvers, which plan.c asks in turn, and their common ground: what they may spend, and the best offsets so far. */
+/* The solvers, which plan.c calls in turn, and their common data: the work that solvers may spend, and the best offsets
+ * so far. */
 #ifndef WI_PLANNER_SOLVE_H
 #define WI_PLANNER_SOLVE_H
 
@@ -48,8 +49,8 @@ bool wi_placement_index_add(wi_placement_index *index, uint32_t item);
  * host memory. */
 bool wi_placement_index_lowest(wi_placement_index *index, uint32_t item, uint64_t from, uint64_t *offset);
 
-/* Each item that is not fixed, in the order of `order`, into the lowest gap that it fits into; when the work has to
- * end, those that are left one behind the other. False without host memory. */
+/* Places every item that is not fixed, in the order of `order`, into the lowest gap that has room. When the work has to
+ * end, the remaining items are placed one behind the other. False without host memory. */
 bool wi_place_in_order(wi_problem *problem, wi_placement_index *index, const uint32_t *order, wi_work *work);
 
 /* The same for several orders, by size, by what lifetimes make of sizes and by lifetimes. */
@@ -61,7 +62,7 @@ bool wi_solve_from_below(wi_problem *problem, wi_work *work, wi_best *best);
 /* neighbourhood.c; of plain problems: the exact search, until the best is proven or the work is spent. */
 bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best);
 
-/* One behind the other, in order; fixed ones are gone around. */
+/* Places the items one behind the other, in order, behind all fixed items. */
 void wi_solve_bump(wi_problem *problem);
 
 #endif

@@ -1,4 +1,5 @@
-/* The calls of admission.h. Each one brings the time forward, does what it says, and lets the devices that it changed decide. */
+/* The calls of admission.h. Each call brings the time forward, applies the event, and decides on the changed
+ * devices. */
 #include "pool/table.h"
 
 enum { MOST_DOUBLINGS = 4, MEAN_SHARE = 2, RUN_SHARE = 4 };
@@ -374,7 +375,7 @@ static uint64_t back_off(const wp_admission *it, uint32_t failed)
     return wp_sum(it->now, wait);
 }
 
-/* It is here. The request that it came for is granted before all others, as its bytes were reserved with it. */
+/* The model has arrived. First grants the request that caused the move, as its bytes were reserved with the model. */
 static void admission_arrive(wp_admission *it, wp_row *row, uint64_t resident)
 {
     wp_device *device = wp_device_of(it, row);
@@ -524,7 +525,7 @@ void wp_measured(wp_admission *it, uint64_t now, wp_model model, uint64_t reside
             wp_dissolve(it, row);
         wp_touch(it, row);
     } else if (row) {
-        /* What moves has at least what was reserved for it. */
+        /* A moving model counts at least the bytes reserved for the move. */
         bool moves = row->state != WP_LOADED && row->state != WP_SUSPENDED;
         wp_set_bytes(it, row, moves ? wi_max(row->bytes, resident) : resident);
         if (row->state == WP_LOADED) {
@@ -551,7 +552,8 @@ static uint64_t sooner(const wp_admission *it, uint64_t wake, uint64_t time)
     return time > it->now ? wi_min(wake, time) : wake;
 }
 
-/* Deadlines, idle models whose time comes, and, while some wait, the ends of what protects others from them. */
+/* The earliest of deadlines and idle times, and, while requests wait, of the times when `passing`, minimum stays and
+ * suspend back-offs end. */
 uint64_t wp_wake(const wp_admission *it)
 {
     uint64_t wake = it->waiting > 0 ? it->jobs[it->heap[1]].deadline : WP_FOREVER;

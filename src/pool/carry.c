@@ -105,7 +105,7 @@ static void carry_give_up(weir_model *model)
     wi_detail_restore(&why);
 }
 
-/* The guarantee goes from what was predicted to what is there. */
+/* Changes the guarantee from the predicted to the measured bytes. */
 static weir_status carry_commit(const wi_pool_entry *entry, weir_model *model, wi_pool_carried *out)
 {
     weir_client_stats stats;
@@ -230,8 +230,8 @@ static bool is_back(weir_model *model)
     return weir_model_residency(model, &now) == WEIR_OK && now.state == WEIR_RESIDENT;
 }
 
-/* The guarantee comes back with the client. A model that is back and of no use is unloaded here: when the machine hears that
- * it failed, its bytes are free. */
+/* The guarantee comes back with the client. A model that is back but useless is unloaded here, so that its bytes are
+ * free when the machine hears of the failure. */
 weir_status wi_pool_carry_resume(const wi_pool_entry *entry, wi_pool_carried *out)
 {
     weir_client_stats stats;
@@ -303,7 +303,7 @@ weir_status wi_pool_carry_unload(const wi_pool_entry *entry, wi_pool_carried *ou
     uint64_t began = wi_now();
     weir_client *client = weir_model_client(entry->model);
     *receipt = (weir_pool_receipt){.struct_size = sizeof *receipt, .complete = true};
-    if (!entry->model) /* it went when its resume failed */
+    if (!entry->model) /* unloaded when a resume failed */
         return WEIR_OK;
     receipt->before_total = wi_pool_measure(entry->model, &before) + before.away;
     memcpy(receipt->before, before.live_class, sizeof receipt->before);

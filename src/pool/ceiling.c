@@ -1,4 +1,4 @@
-/* What a pool may take of a device: its budget, less what those have who are no models of the pool. */
+/* What a pool may take of a device: the budget, less the bytes of clients that are no models of the pool. */
 #include "pool/pool.h"
 #include "base/system.h"
 #include "runtime/runtime.h"

@@ -18,8 +18,9 @@ void wp_arrived(wp_arrivals *arrivals, uint64_t now);
 #define WP_GAP_UNKNOWN (UINT64_C(600) * 1000000000)
 uint64_t wp_gap(const wp_arrivals *arrivals, uint64_t now);
 
-/* How likely it is that one comes within WP_HORIZON, of 2^32. With gaps drawn from exponential distributions around an
- * unknown mean, of which only the expected value is known, that is horizon / (horizon + gap). */
+/* Returns the chance, in parts of 2^32, that a request comes within WP_HORIZON. With gaps drawn from exponential
+ * distributions around an unknown mean, of which only the expected value is known, that is horizon / (horizon +
+ * gap). */
 #define WP_HORIZON (UINT64_C(60) * 1000000000)
 uint64_t wp_chance(const wp_arrivals *arrivals, uint64_t now);
 

@@ -1,12 +1,12 @@
-/* Room for a model or a request: what is free, what victims free, and who keeps it meanwhile.
+/* Room for a model or a request: free bytes, the bytes that victims free, and the claims that keep them meanwhile.
  *
- * A plan is made as a whole: for each variant of the model in its order, what is free, or a set of idle models that frees
- * the rest. If there is one, the model has a claim from then on: it keeps the free bytes that it needs, its victims get no
- * more requests and leave, and every byte that they free is the claim's until it has all it needs. Then the model starts.
+ * A plan is made as a whole: for each variant of the model in order, free bytes, or a set of idle models that frees the
+ * rest. A model with a plan has a claim from then on: the claim keeps the needed free bytes, the victims get no more
+ * requests and leave, and the bytes that they free go to the claim until it is complete. Then the model starts.
  *
- * If idle models are not enough, and the request need not wait for the busy ones any longer, the claim drains: it keeps what
- * is free and what comes free, and victims are chosen among busy models, too, which then get no more requests. When idle
- * ones are enough, those are chosen, and the others are let go. */
+ * If idle models are not enough, and the request need not wait for the busy models any longer, the claim drains: it
+ * keeps the bytes that are free or come free, and victims are chosen among busy models, too, which then get no more
+ * requests. When idle models are enough, they are chosen, and the busy models are let go. */
 #include "pool/table.h"
 
 /* Bytes ------------------------------------------------------------------------------------------------------------ */
@@ -89,10 +89,10 @@ static uint64_t cost_of(uint64_t time, uint64_t chance, uint64_t sure)
     return wi_min(wp_sum(wp_weighed(time, chance), sure), UINT64_C(1) << MOST_COST) + 1;
 }
 
-/* The ways in which it may leave, with what that costs: the time that it takes to come back times the chance that it is
- * wanted, what is sure, and one more, so that no set has a victim that it does not need. A suspend's own time is part of coming
- * back that way: if it were sure, what is not wanted soon would be evicted for its sake, and take a whole load later, beside
- * memory of the host's that nothing else wants. */
+/* Finds the ways in which the model may leave, and their costs: the time to come back times the chance of a request,
+ * plus the certain cost, plus one, so that no set has a needless victim. The time of a suspend counts as part of coming
+ * back. If it were a certain cost, models that are not wanted soon would be evicted instead, and need a whole load
+ * later, although host memory for their copies was free. */
 static bool claims_candidate_of(const wp_admission *it, const wp_row *row, bool suspended_only, wp_candidate *out)
 {
     const wp_spec *spec = &row->spec;
@@ -110,7 +110,7 @@ static bool claims_candidate_of(const wp_admission *it, const wp_row *row, bool 
     return out->count > 0;
 }
 
-/* Fills it->candidates. The bytes that all of them together free, at most. */
+/* Fills it->candidates. Returns the most bytes that the candidates free together. */
 static uint64_t claims_collect(wp_admission *it, const wp_asker *asker, uint32_t *count)
 {
     uint64_t most = 0;
@@ -178,7 +178,7 @@ static void claims_let_go(wp_admission *it, wp_model by)
     }
 }
 
-/* Sends those away that can go: all that are evicted, and those that are suspended as the host has room. */
+/* Sends away the victims that are idle: evicts, or suspends as far as the host has room. */
 static void claims_send(wp_admission *it, wp_model by, uint32_t device, wp_ticket why)
 {
     for (uint32_t i = 0; i < it->count; i++) {
@@ -192,7 +192,7 @@ static void claims_send(wp_admission *it, wp_model by, uint32_t device, wp_ticke
     }
 }
 
-/* Marks the chosen ones of it->candidates. */
+/* Marks the chosen candidates as victims of `by`. */
 static void claims_mark(wp_admission *it, uint32_t count, wp_model by)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -283,7 +283,7 @@ static uint64_t claims_need_of(const wp_admission *it, const wp_asker *asker, ui
     return wp_need(asker->row, variant, asker->job ? it->jobs[asker->job].bytes : 0);
 }
 
-/* Others have waited for longer, and what is free there is for them. */
+/* True: other requests have waited for longer, and the free bytes of the device are for them. */
 static bool barred(const wp_admission *it, const wp_asker *asker)
 {
     return asker->job && it->devices[asker->device].barrier;
@@ -300,8 +300,8 @@ static bool plan_free(wp_admission *it, wp_asker *asker, uint32_t variant)
     return true;
 }
 
-/* Idle ones that would do there; it->candidates and it->chosen have them. While more is taken than there may be, the ceiling
- * comes first. */
+/* Finds idle victims that free enough on the variant's device, in it->candidates and it->chosen. Finds none while more
+ * than the ceiling is taken: the ceiling comes first. */
 static bool find_victims(wp_admission *it, wp_asker *asker, uint32_t variant, uint32_t *count, uint64_t *cost)
 {
     asker->device = wp_way_device(asker->row, variant);
@@ -407,7 +407,8 @@ static uint64_t coming(const wp_admission *it, uint32_t device)
     return bytes;
 }
 
-/* Of a device one claim drains at a time, so that none counts on bytes that another one waits for. */
+/* Returns the draining claim of a device. Only one claim of a device drains at a time, so that no two claims count on
+ * the same bytes. */
 static wp_row *draining(wp_admission *it, uint32_t device)
 {
     for (uint32_t i = 0; i < it->count && it->devices[device].claims > 0; i++)
@@ -547,7 +548,8 @@ static bool advance_draining(wp_admission *it, wp_row *row)
     return true;
 }
 
-/* Its victims may have left less than was thought: what is free now completes it, or it begins again. */
+/* The victims may have freed less than expected: then free bytes complete the claim, or the claim ends and a new plan
+ * is made. */
 static bool advance_leaving(wp_admission *it, wp_row *row)
 {
     claims_send(it, wp_number(it, row), row->claim.device, row->claim.why);
@@ -638,7 +640,7 @@ static wp_row *youngest_claim(wp_admission *it, const wp_device *device)
     return last;
 }
 
-/* What those that leave will free, for whomever. */
+/* Returns the bytes that leaving models of the device will free. */
 static uint64_t leaving(const wp_admission *it, const wp_device *device)
 {
     uint64_t bytes = 0;

@@ -1,4 +1,5 @@
-/* The state machine of a pool: what it is told, what it orders, and who hears of it. */
+/* Drives the state machine of a pool: reports events to the machine, hands out its orders, and tells the pool's event
+ * function. */
 #include "pool/pool.h"
 #include "base/intern.h"
 #include "base/system.h"

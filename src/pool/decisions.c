@@ -39,7 +39,7 @@ const char *wp_cause_name(wp_cause cause)
 
 typedef enum type { U64, U32, I32, FLAG, NAME, VARIANTS, STEPS, STATE, CAUSE } type;
 
-/* A key, where its value lies, and which kinds have it. */
+/* A key, the offset of its value in wp_event, and the event kinds that have the key. */
 typedef struct pair {
     const char *key;
     type type;

@@ -22,7 +22,7 @@
 
 #include "pool/admission.h"
 
-enum { WP_LINE = 4096 }; /* bytes that are enough for any line, with its end */
+enum { WP_LINE = 4096 }; /* bytes, enough for the longest line with its NUL */
 
 typedef enum wp_event_kind {
     WP_EVENT_BEGIN = 0, /* wp_admission_create */
@@ -52,7 +52,8 @@ typedef enum wp_event_kind {
     WP_EVENT_KINDS
 } wp_event_kind;
 
-/* Which members an event has is its kind's matter: the arguments of its function, and what that answered. */
+/* An event. The kind decides which members are set: the arguments of the kind's function, and the answer of that
+ * function. */
 typedef struct wp_event {
     wp_event_kind kind;
     uint64_t now;

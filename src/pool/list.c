@@ -1,4 +1,4 @@
-/* What a pool tells of itself. */
+/* Lists the models of a pool and their state, for callers. */
 #include "pool/pool.h"
 #include "base/system.h"
 

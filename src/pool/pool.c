@@ -217,7 +217,8 @@ static void retire_all(weir_pool *pool)
     }
 }
 
-/* With the lock: what its engines have kept, of those that go from here on. WEIR_ERR_BUSY: some have not gone yet. */
+/* With the lock. Retires all models and waits until they are unloaded. WEIR_ERR_ENGINE: an engine has kept memory of
+ * a model that was unloaded in this call. WEIR_ERR_BUSY: a model is not unloaded yet. */
 static weir_status pool_unload_all(weir_pool *pool)
 {
     char kept[256] = "";

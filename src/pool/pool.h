@@ -1,12 +1,13 @@
-/* A pool, inside: models by name, what is done for each, and who waits.
+/* A pool, inside: models by name, the work on the models, and the waiting requests.
  *
- * The state machine (admission.h) decides, under the pool's one lock; decide.c tells it everything, through decisions.h, and
- * hands out what it answers: work on a model to the pool's threads (work.c), grants and refusals to those who wait
- * (requests.c). Nothing of weir is called with the lock held, but for the log's and details' texts.
+ * The state machine (admission.h) decides, under the pool's one lock; decide.c tells it everything, through
+ * decisions.h, and hands out its answers: work on a model to the pool's threads (work.c), grants and refusals to the
+ * waiting calls (requests.c). Nothing of weir is called with the lock held, but for the log's and details' texts.
  *
- * An entry is one version of a name on its device. The current one gets the requests of its name. It is retired when it is
- * removed, replaced by another version, unloaded by hand, or not well; in the last two cases another entry of the same source
- * has its place from then on. A retired one takes no request; it is unloaded when its last lease ends, and then forgotten. */
+ * An entry is one version of a name on its device. The current one gets the requests of its name. It is retired when it
+ * is removed, replaced by another version, unloaded by hand, or not well; in the last two cases another entry of the
+ * same source has its place from then on. A retired one takes no request; it is unloaded when its last lease ends, and
+ * then forgotten. */
 #ifndef WI_POOL_POOL_H
 #define WI_POOL_POOL_H
 
@@ -33,13 +34,14 @@ typedef struct wi_pool_source {
     unsigned listed;                         /* of those, that are in the pool's list */
     char *path, *engine;                     /* NULL: none given */
     bool chosen;                             /* for the manifest; else the path is loaded as it is */
-    weir_manifest manifest;                  /* what it points to is the caller's */
-    wi_pool_settings settings[WI_POOL_WAYS]; /* all of a way's: the first is the whole of it */
+    weir_manifest manifest;                  /* its pointers lead to the caller's memory */
+    wi_pool_settings settings[WI_POOL_WAYS]; /* all settings of each way; the first way is the whole model */
     uint64_t guaranteed, maximum;
     bool first_run;
     weir_hardware *hardware; /* of a manifest: as it was when the model was added */
-    char (*keys)[64];        /* of the pool's devices there; "": of those that it is never on */
-    size_t ways;             /* of settings */
+    /* The hardware key of each device of the pool; "": the model is never on that device. */
+    char (*keys)[64];
+    size_t ways; /* of settings */
 } wi_pool_source;
 
 /* Bytes of an account that is no model's of the pool, when a model was loaded. */
@@ -61,9 +63,9 @@ typedef struct wi_pool_entry {
     weir_pool *pool;
     wi_pool_source *source;
     char name[64], version[64];
-    uint32_t device;                  /* that it is on, or was last; changed by the order to load it */
+    uint32_t device;                  /* the present or last device; changed by the order to load */
     wp_spec spec;                     /* as the machine was told it last */
-    uint8_t settings_of[WP_VARIANTS]; /* which of its source's each variant has */
+    uint8_t settings_of[WP_VARIANTS]; /* of each variant: its index in source->settings */
     wp_model id;
     struct wi_pool_entry *next;
     bool current, retired;
@@ -95,9 +97,10 @@ typedef struct wi_pool_entry {
 
     uint64_t predicted_peak, predicted[WEIR_CLASS_MOST];
     uint64_t measured_peak, measured[WEIR_CLASS_MOST];
-    wp_view past;               /* counts of entries that it took the place of */
-    uint64_t failures, unloads; /* ever, of this one; who waits for one looks whether it has grown */
-    weir_status failed;         /* with what */
+    wp_view past; /* counts of entries that it took the place of */
+    /* Of this entry since it was made; a waiting call sees a new failure or unload by the growth. */
+    uint64_t failures, unloads;
+    weir_status failed; /* with what */
     char why[512];
     double drain_ms;
     uint64_t retired_at;
@@ -163,7 +166,7 @@ void wi_pool_tick(weir_pool *pool);
 /* Notes something for the event function; a text that is NULL is "". */
 void wi_pool_note(weir_pool *pool, weir_pool_event_kind kind, const wi_pool_entry *entry, uint64_t bytes,
                   const char *text);
-/* Without the lock: tells what was noted, unless another thread is at it. */
+/* Without the lock: tells the noted events, unless another thread is telling them. */
 void wi_pool_tell(weir_pool *pool);
 wp_view wi_pool_see(const wi_pool_entry *entry);
 
@@ -187,7 +190,7 @@ weir_status wi_pool_load_entry(wi_pool_entry *entry, uint64_t until);
 void wi_pool_retire(wi_pool_entry *entry, wi_pool_entry *heir);
 /* The same with an heir of the same source. NULL: no host memory, and nothing has changed. */
 wi_pool_entry *wi_pool_renew(wi_pool_entry *entry);
-/* One user less; the last of one that is gone frees it. */
+/* Drops one user; the last user of a gone entry frees the entry. */
 void wi_pool_drop(wi_pool_entry *entry);
 /* Looks whether the machine has forgotten it. */
 void wi_pool_look_gone(wi_pool_entry *entry);
@@ -215,7 +218,7 @@ typedef struct wi_pool_prediction {
 /* What a way will take on the device, as its engine says, else the size of the file. */
 weir_status wi_pool_predict(const weir_pool *pool, const wi_pool_source *source, size_t way, uint32_t device,
                             wi_pool_prediction *out);
-/* How many layers fit into so many bytes there; -1: all of them, or none does. */
+/* Finds how many layers fit into `bytes` on the device; -1: all layers, or no layer. */
 weir_status wi_pool_fit_layers(const weir_pool *pool, const wi_pool_source *source, uint32_t device, uint64_t bytes,
                                int64_t *layers);
 
@@ -231,7 +234,8 @@ wi_pool_account *wi_pool_accounts(const weir_pool *pool, weir_runtime *runtime, 
 void *wi_pool_work(void *user); /* a thread's function */
 /* When something is to be done although nothing happens. With the lock. */
 uint64_t wi_pool_next_time(const weir_pool *pool);
-/* Without the lock: gives the entry's client the guarantee that is due, after others that do so. */
+/* Without the lock: gives the entry's client the due guarantee, after a call of another thread that is
+ * under way. */
 weir_status wi_pool_guarantee(wi_pool_entry *entry);
 
 /* ---- carry.c: without the lock; the entry is the caller's alone ---- */

@@ -1,8 +1,8 @@
-/* Requests: their records, and those that wait.
+/* Records of requests, and the queue of waiting requests.
  *
- * Each model's waiting requests are in a treap with sizes: by priority, then by ticket. So the first one, and how many are
- * before another, are found in logarithmic time, and the models are few. A heap has the deadlines. A table finds a record
- * by its ticket; tickets follow each other, so that their lowest bits are a perfect hash until records grow old. */
+ * Each model's waiting requests are in a treap with sizes: by priority, then by ticket. So the first one, and how many
+ * are before another, are found in logarithmic time, and the models are few. A heap has the deadlines. A table finds a
+ * record by its ticket; tickets are consecutive, so that the lowest bits are a perfect hash until records grow old. */
 #include "pool/table.h"
 
 /* Records ---------------------------------------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ uint32_t wp_job_find(const wp_admission *it, wp_ticket ticket)
     return it->tickets[at];
 }
 
-/* Those behind it in its run move up, unless they are where they belong. */
+/* Removes a ticket. Later entries of the probe run move up, unless their home bucket lies after the hole. */
 static void remove_ticket(wp_admission *it, uint32_t job)
 {
     uint32_t mask = it->ticket_room - 1, hole = bucket(it, it->jobs[job].ticket);
@@ -77,7 +77,7 @@ static bool grow_jobs(wp_admission *it)
     return true;
 }
 
-/* Actions that may come without a further request: one for each that waits, and one for each model. */
+/* Actions that may come without a further request: an action for each waiting request, and an action for each model. */
 bool wp_actions_reserve(wp_admission *it, uint32_t rows)
 {
     uint32_t wanted = it->job_actions + it->waiting + 1 + rows;

@@ -21,7 +21,7 @@ typedef struct asking {
     weir_pool_request request;
     uint64_t began, deadline;
     bool waits;              /* it may */
-    bool taken;              /* it was granted, and others had its bytes */
+    bool taken;              /* granted, but clients outside of the pool had taken the bytes */
     bool asked;              /* `answer` has how it began */
     weir_pool_answer answer; /* for the caller */
     wi_pool_waiter waiter;
@@ -340,7 +340,7 @@ static uint64_t measure_alone(wi_pool_entry *entry, uint64_t *grants)
     return alone ? wi_pool_measure(entry->model, &stats) : 0;
 }
 
-/* The guarantee goes first, so that the machine gives nothing away that is not there. */
+/* Sets the guarantee before the machine is told, so that the machine gives only free bytes away. */
 static void pool_requests_end_lease(const weir_lease *lease, uint64_t measured, uint64_t grants)
 {
     wi_pool_entry *entry = lease->entry;
@@ -445,7 +445,7 @@ weir_status weir_pool_cancel(weir_pool *pool, uint64_t id)
     if (status != WEIR_OK)
         return status;
     for (const wi_pool_waiter *waiter = id ? find_waiter(pool, id) : NULL; waiter; waiter = find_waiter(pool, id)) {
-        pool_requests_cancel(pool, waiter, true); /* which takes it out of the list */
+        pool_requests_cancel(pool, waiter, true); /* also unlinks the waiter */
         found++;
     }
     wi_pool_leave(pool);

@@ -1,4 +1,4 @@
-/* What a pool loads: copies of what a spec says of it; and what it will take, as its engine says. */
+/* What a pool loads: copies of the spec's members, and the bytes that the engine predicts. */
 #include "pool/pool.h"
 #include "base/model_path.h"
 #include "factory/registry.h"
@@ -30,7 +30,7 @@ static bool pool_source_add_setting(wi_pool_settings *to, const weir_setting *se
     return copy->key && copy->value;
 }
 
-/* Those of `first`, and of the others what they do not say. */
+/* Copies the settings of `first`, and from `others` the settings with keys that `first` lacks. */
 static bool pool_source_copy_settings(const weir_setting *first, size_t first_count, const weir_setting *others,
                                       size_t other_count, wi_pool_settings *out)
 {

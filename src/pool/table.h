@@ -27,14 +27,15 @@ typedef struct wp_job {
     bool granted;
     int32_t priority; /* without its model's */
     uint64_t bytes, arrived, deadline;
-    uint32_t left, right, size; /* in its model's tree, while it waits; 0: none. A free record's next is `left` */
-    uint32_t heap;              /* place in the heap of deadlines, while it waits */
+    /* Links in the model's tree, while the request waits; 0: none. A free record's next is `left`. */
+    uint32_t left, right, size;
+    uint32_t heap; /* place in the heap of deadlines, while the request waits */
 } wp_job;
 
 typedef enum wp_claim_state {
     WP_CLAIM_NONE = 0,
     WP_CLAIM_DRAINS, /* one of a device: keeps what is free, and waits until its victims are idle; then they are chosen again */
-    WP_CLAIM_LEAVES /* its victims are on their way out, and what they free is kept */
+    WP_CLAIM_LEAVES /* the victims are leaving, and the claim keeps the bytes that they free */
 } wp_claim_state;
 
 /* What a model keeps of its device's free bytes, until that is enough. */
@@ -43,7 +44,7 @@ typedef struct wp_claim {
     wp_ticket why;      /* 0: by hand */
     uint64_t order;     /* older ones first */
     uint64_t need, has; /* has <= need */
-    uint32_t device;    /* of which */
+    uint32_t device;    /* the device whose bytes the claim keeps */
     uint32_t variant;
 } wp_claim;
 
@@ -52,16 +53,16 @@ typedef struct wp_row {
     bool there, removed;
     wp_spec spec;
     wp_state state;
-    uint32_t device;     /* where it is, else where it was last, and what it left behind */
+    uint32_t device;     /* the present device, else the last, which has the residue */
     uint32_t variant;    /* as it was loaded */
-    uint64_t bytes;      /* on the device, without the residue; while it moves what is reserved */
+    uint64_t bytes;      /* on the device, without the residue; while the model moves, the reserved bytes */
     uint64_t residue;    /* of it, behind unloads */
     uint64_t resident;   /* measured when it was loaded last */
     uint64_t stayed;     /* bytes before it began to be loaded or resumed */
-    uint64_t host;       /* bytes of the host that it has, or that are reserved */
+    uint64_t host;       /* host bytes taken or reserved for the copy */
     uint64_t promised;   /* of its running requests */
     uint32_t running;    /* requests */
-    uint32_t tree;       /* of its waiting requests: the root; 0: none waits */
+    uint32_t tree;       /* root of the tree of waiting requests; 0: none waits */
     uint32_t first;      /* of them */
     wp_cause cause;      /* why the first of them waits */
     bool blocked;        /* in a round of turns: its first was looked at */
@@ -70,9 +71,9 @@ typedef struct wp_row {
     bool suspends;       /* it leaves by a suspend */
     bool kept;           /* it is loaded by hand: also if no request wants it */
     bool stopped;        /* its load was asked to end */
-    wp_ticket moves_for; /* the request for which it moves */
+    wp_ticket moves_for; /* the request that caused the present move */
     uint64_t since, used;
-    uint64_t virtual_time; /* what it has had, by its weight */
+    uint64_t virtual_time; /* grants so far, by weight; turns.c */
     uint64_t retry, no_suspend;
     uint32_t failed;               /* in a row */
     uint32_t lacked;               /* of them, for want of memory since its last turn began */
@@ -111,7 +112,7 @@ struct wp_admission {
     uint32_t *tickets; /* indexes of jobs by their tickets; a power of two, half empty at least */
     uint32_t ticket_room;
     uint64_t next_ticket;
-    wp_ticket asking; /* whose answer is still to be given, so that it needs no action */
+    wp_ticket asking; /* the request that wp_ask still has to answer: it needs no action */
     wp_answer asked;
 
     wp_action *actions; /* a ring */
@@ -146,7 +147,7 @@ static inline uint32_t wp_waiting(const wp_admission *it, const wp_row *row)
 {
     return row->tree ? it->jobs[row->tree].size : 0;
 }
-/* What nothing has and nobody keeps. */
+/* Returns the bytes that are neither taken nor claimed. */
 static inline uint64_t wp_spare(const wp_device *device)
 {
     return wp_less(device->ceiling, wp_sum(device->taken, device->claimed));
@@ -175,19 +176,21 @@ void wp_push(wp_admission *it, const wp_action *action, bool of_job);
 /* ---- ways.c ------------------------------------------------------------------------------------------------------ */
 
 uint64_t wp_resident(const wp_row *row, uint32_t variant);
-uint64_t wp_need(const wp_row *row, uint32_t variant, uint64_t bytes); /* that it has not yet */
-bool wp_fixed(const wp_row *row); /* it is in a variant, and will be until it is unloaded */
-/* The variants that it can be had in now are those for which wp_way_open says so: all, but for one that is fixed, has a
- * residue, or has a claim. */
+uint64_t wp_need(const wp_row *row, uint32_t variant, uint64_t bytes); /* bytes that the model still lacks */
+bool wp_fixed(const wp_row *row); /* the model is in a variant, and stays in it until it is unloaded */
+/* True: the model can be had in the variant now. A fixed model has one open variant. With a residue, a claim or an
+ * unload under way only the variants on that device are open. */
 bool wp_way_open(const wp_row *row, uint32_t variant);
 uint32_t wp_way_device(const wp_row *row, uint32_t variant);
-bool wp_way_listed(const wp_row *row, uint32_t variant, uint32_t steps);  /* its steps are, whatever ties it now */
-bool wp_way_allowed(const wp_row *row, uint32_t variant, uint32_t steps); /* it is listed and open */
+/* True: `steps` allow the variant, whatever ties the model to a device now. A fixed model: only its own variant. */
+bool wp_way_listed(const wp_row *row, uint32_t variant, uint32_t steps);
+bool wp_way_allowed(const wp_row *row, uint32_t variant, uint32_t steps); /* the variant is listed and open */
 bool wp_may_be_on(const wp_row *row, uint32_t device);
-/* Its list, without the wait; how many. *waits: whether it ends with one. */
+/* Writes the model's list of steps, without the wait, and returns their number. *waits: whether the list ends with a
+ * wait. */
 uint32_t wp_steps_of(const wp_row *row, wp_step steps[WP_STEPS], bool *waits);
-uint32_t wp_all_steps(const wp_row *row);           /* the same as bits */
-void wp_touch(wp_admission *it, const wp_row *row); /* devices that it may be on have to decide again */
+uint32_t wp_all_steps(const wp_row *row);           /* the same steps as bits */
+void wp_touch(wp_admission *it, const wp_row *row); /* makes the devices that the model may be on decide again */
 bool wp_never(const wp_admission *it, const wp_row *row, uint64_t bytes, wp_answer *answer);
 
 /* ---- claims.c ---------------------------------------------------------------------------------------------------- */
@@ -196,30 +199,35 @@ bool wp_never(const wp_admission *it, const wp_row *row, uint64_t bytes, wp_answ
 typedef struct wp_asker {
     wp_row *row;
     uint32_t job;
-    uint32_t device; /* on which */
-    uint32_t steps;  /* that it may take: bits by wp_step */
-    bool drains;     /* busy ones that it need not wait for any longer count as well */
-    wp_model over;   /* whose victims count as well; WP_NONE */
+    uint32_t device; /* the device that is looked at */
+    uint32_t steps;  /* allowed steps: bits by wp_step */
+    bool drains;     /* busy models that the asker goes before count as victims, too */
+    wp_model over;   /* a model whose victims count as well; WP_NONE */
 } wp_asker;
 
 void wp_set_bytes(wp_admission *it, wp_row *row, uint64_t bytes);
 void wp_set_state(wp_admission *it, wp_row *row, wp_state state);
-bool wp_plan(wp_admission *it, wp_row *row, uint32_t job);  /* true: it has started, or will have the room */
-bool wp_drain(wp_admission *it, wp_row *row, uint32_t job); /* true: it will have the room when others have ended */
-/* Another's claim drains there, and goes first. */
+bool wp_plan(wp_admission *it, wp_row *row, uint32_t job); /* true: the model has started, or will have the room */
+/* True: the model will have the room when busy models have ended. */
+bool wp_drain(wp_admission *it, wp_row *row, uint32_t job);
+/* True: another model's claim drains on the device, and goes first. */
 bool wp_waits_for_drain(wp_admission *it, const wp_row *row, uint32_t job, uint32_t device);
-/* Those that are in the way there may have to go some time. */
+/* True: there would be room on the device if every model went that may have to go some time. */
 bool wp_hopes(const wp_admission *it, const wp_row *row, uint32_t job, uint32_t device);
-bool wp_advance(wp_admission *it, wp_device *device);   /* claims; true: something has changed */
-void wp_dissolve(wp_admission *it, wp_row *row);        /* its claim */
-void wp_free_drains(wp_admission *it, uint32_t device); /* those elsewhere, where this device would do by now */
-void wp_claim_lost(wp_admission *it, wp_row *row, wp_ticket ticket); /* a request that it was made for is over */
-void wp_freed(wp_admission *it, wp_row *victim, uint64_t bytes);     /* before its victim_of is forgotten */
-void wp_leave(wp_admission *it, wp_row *row, wp_ticket why);         /* unloads it */
-bool wp_suspend(wp_admission *it, wp_row *row, wp_ticket why);       /* false: the host has no room */
-void wp_relieve(wp_admission *it, wp_device *device);                /* the ceiling */
+bool wp_advance(wp_admission *it, wp_device *device); /* advances the claims; true: something has changed */
+void wp_dissolve(wp_admission *it, wp_row *row);      /* ends the model's claim */
+/* Ends draining claims on other devices whose models this device could take by now. */
+void wp_free_drains(wp_admission *it, uint32_t device);
+/* A request is over for which the model's claim may have been made: the claim goes to the model's first request, if it
+ * is large enough, or ends. */
+void wp_claim_lost(wp_admission *it, wp_row *row, wp_ticket ticket);
+/* Gives the victim's freed bytes to the claim of the victim_of model, and resets victim_of. */
+void wp_freed(wp_admission *it, wp_row *victim, uint64_t bytes);
+void wp_leave(wp_admission *it, wp_row *row, wp_ticket why);   /* unloads the model */
+bool wp_suspend(wp_admission *it, wp_row *row, wp_ticket why); /* false: the host has no room */
+void wp_relieve(wp_admission *it, wp_device *device);          /* the ceiling */
 uint64_t wp_host_spare(const wp_admission *it);
-uint64_t wp_stays(const wp_admission *it, const wp_row *row); /* of it, whatever is asked for */
+uint64_t wp_stays(const wp_admission *it, const wp_row *row); /* bytes that no request can free */
 bool wp_still(const wp_row *row);                             /* loaded or suspended, and nothing is asked of it */
 
 /* ---- turns.c ----------------------------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* Whose turn it is.
  *
- * Models with waiting requests are looked at in the order of their first ones: by priority, then by what each model has had
- * for its weight (start-time fair queueing: a grant costs 1 / weight of virtual time, and a model that has been without
- * requests goes on at the time of the last grant), then by age. What cannot be met is passed. */
+ * Models with waiting requests are looked at in the order of their first ones: by priority, then by what each model has
+ * had for its weight (start-time fair queueing: a grant costs 1 / weight of virtual time, and a model that has been
+ * without requests goes on at the time of the last grant), then by age. Requests that cannot be met are passed. */
 #include "pool/table.h"
 
 enum { GRANT_COST = 1 << 20, MOST_ROUNDS = 1000 };
@@ -98,7 +98,7 @@ static wp_cause own_cause(const wp_row *row)
     return row->state == WP_LOADED && row->running >= row->spec.slots ? WP_WAITS_BUSY : WP_GRANTED;
 }
 
-/* Whether it goes before a model that is here, or comes, so that it need not wait for `passing`. */
+/* Whether the request outranks a model that is loaded or has a claim: then it need not wait for `passing`. */
 static bool outranks_one(const wp_admission *it, const wp_row *row, const wp_job *job)
 {
     for (uint32_t i = 0; i < it->count; i++) {
@@ -110,7 +110,8 @@ static bool outranks_one(const wp_admission *it, const wp_row *row, const wp_job
     return false;
 }
 
-/* It has waited long, and those in the way of one of its variants will go some time: others do not come there. */
+/* Sets the barrier of a device for a request that has waited long, if the models in the way will go some time. Other
+ * models do not come to the device then. */
 static void hold_others_back(wp_admission *it, const wp_row *row, uint32_t job)
 {
     uint32_t steps = wp_all_steps(row);
@@ -241,7 +242,7 @@ static bool decide_on(wp_admission *it, uint32_t number)
     return true;
 }
 
-/* What is decided on one device may let others on on another. */
+/* Repeats until no device is dirty: a decision on a device may let requests for another device go on. */
 void wp_decide(wp_admission *it)
 {
     bool any = true;
@@ -291,7 +292,7 @@ void wp_idle_times(wp_admission *it)
 
 /* Telling ---------------------------------------------------------------------------------------------------------- */
 
-/* What is left of a move that takes so long. */
+/* Returns the remaining time of a move that takes `takes`. */
 static uint64_t turns_rest(const wp_admission *it, const wp_row *row, uint64_t takes)
 {
     return wp_less(wp_sum(row->since, takes), it->now);
@@ -306,7 +307,8 @@ static uint64_t victims_take(const wp_admission *it, wp_model by)
     return longest;
 }
 
-/* Until its model is here, and until those before it have run. What others need is not foreseen. */
+/* Returns the time until the model is here and the requests before this request have run. Does not foresee the needs of
+ * other models. */
 static uint64_t turns_expected(const wp_admission *it, const wp_row *row, const wp_job *job)
 {
     uint64_t here = 0, turns = wp_job_before(it, row, wp_rank(row, job), job->ticket) / row->spec.slots;

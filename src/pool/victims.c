@@ -1,8 +1,8 @@
-/* Greedy first, which also gives a bound from above; then the cheapest sixteen candidates are solved exactly, in two halves
- * (Horowitz and Sahni 1974): all sets of a half, without those that another one beats in bytes, cost and host at once, or
- * that cannot become cheaper than the greedy set, sorted by bytes; then for each set of one half the cheapest of the other that
- * completes it. No instance takes more than 3^8 sets in each half, which no bound of a search could promise: costs that are
- * proportional to bytes, the usual case, are the worst one for such a search. */
+/* Greedy first, which also gives a bound from above; then the cheapest sixteen candidates are solved exactly, in two
+ * halves (Horowitz and Sahni 1974): all sets of a half, without those that another one beats in bytes, cost and host at
+ * once, or that cannot become cheaper than the greedy set, sorted by bytes; then for each set of a half the cheapest
+ * set of the other half that completes the pair. No instance takes more than 3^8 sets in each half, which no bound of a
+ * search could promise: costs that are proportional to bytes, the usual case, are the worst one for such a search. */
 #include "pool/victims.h"
 #include "base/internal.h"
 
@@ -28,8 +28,9 @@ struct wp_solver {
     uint32_t lengths[2];
     step steps[MOST];
     uint32_t step_count;
-    uint32_t *order;                                                 /* of candidates: the cheapest bytes first */
-    uint64_t frees_before[WP_EXACT + 1], costs_before[WP_EXACT + 1]; /* sums in that order, each at its best price */
+    uint32_t *order; /* of candidates: the cheapest bytes first */
+    /* Sums in that order, at the best price of each candidate. */
+    uint64_t frees_before[WP_EXACT + 1], costs_before[WP_EXACT + 1];
     uint8_t *best;
     uint32_t room;
 };
@@ -160,8 +161,8 @@ static void victims_improve(const wp_solver *s, const wp_candidate *c, uint32_t 
     }
 }
 
-/* Where one more completes the set, the set is looked at; where it does not, it is taken. So the best set that was looked at
- * costs at most twice the cheapest one. */
+/* Keeps the cheapest complete set: a candidate that completes the set is only tried in it, a candidate that does not is
+ * added. So the kept set costs at most twice the cheapest possible set. */
 static bool greedy_rounds(wp_solver *s, const wp_candidate *c, uint32_t count, uint64_t need, uint64_t host,
                           uint8_t *chosen)
 {
@@ -193,7 +194,8 @@ static bool greedy_rounds(wp_solver *s, const wp_candidate *c, uint32_t count, u
     return best < UINT64_MAX;
 }
 
-/* All of them, in the way that frees most; the host's bytes are saved where they are short. */
+/* Takes all candidates, in the way that frees most. Where the host's bytes are short, turns suspends into evictions, or
+ * drops the candidates. */
 static bool victims_take_all(const wp_candidate *c, uint32_t count, uint64_t need, uint64_t host, uint8_t *chosen)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -256,7 +258,8 @@ static part with(const part *p, const wp_way *way, uint64_t need, uint32_t pick)
     return (part){wi_min(need, p->frees + way->frees), p->cost + way->cost, p->host + way->host, p->picks | pick};
 }
 
-/* More bytes first; of the same, less cost, then less of the host: so what is beaten follows what beats it. */
+/* More bytes first; of the same, less cost, then less of the host: so a set comes after every set by which it is
+ * beaten. */
 static bool victims_goes_first(const part *a, const part *b)
 {
     if (a->frees != b->frees)
@@ -309,8 +312,8 @@ static bool hopeless(const wp_solver *s, const wp_candidate *c, const part *p, i
     return left > 0 || cost > dearest;
 }
 
-/* Merges a list with itself under each way of one more candidate. All of them stay in order, as adding the same to two
- * keeps their order, but where bytes are cut off at what is needed: those may be entered in any order. */
+/* Merges a list with itself under each way of one more candidate. The lists stay in order, as adding the same way to
+ * two sets keeps their order, except where bytes are cut off at `need`: such sets may be entered in any order. */
 static void victims_one_more(wp_solver *s, int half, const wp_candidate *all, uint32_t count, uint32_t k, uint64_t need,
                              uint64_t dearest, bool by_host)
 {
@@ -346,7 +349,8 @@ static void victims_one_more(wp_solver *s, int half, const wp_candidate *all, ui
     s->lengths[half] = made;
 }
 
-/* For each set of one half, beginning with those that free least, the cheapest of the other that completes it. */
+/* Finds the cheapest pair: for each set of the first half, fewest bytes first, the cheapest set of the second half that
+ * completes the pair. */
 static bool victims_complete(wp_solver *s, uint64_t need, int64_t host, uint64_t dearest, uint32_t picks[2])
 {
     const part *a = s->lists[0][0], *b = s->lists[1][0];
@@ -373,7 +377,7 @@ static bool victims_complete(wp_solver *s, uint64_t need, int64_t host, uint64_t
     return best <= dearest && best < UINT64_MAX;
 }
 
-/* Whether the host's bytes may decide: without that they are left out, and far more sets beat each other. */
+/* Whether the host's bytes may decide: if not, the search leaves host bytes out, and far more sets beat each other. */
 static bool host_matters(const wp_candidate *c, uint32_t count, uint64_t host)
 {
     uint64_t most = 0;

@@ -8,21 +8,21 @@
 
 enum {
     WP_WAYS = 2,
-    WP_EXACT = 16,     /* so many candidates have the cheapest set found; more of them have a good one */
+    WP_EXACT = 16,     /* for up to so many candidates the cheapest set is found; for more a good set */
     WP_EXACT_HOST = 12 /* so many where the host's bytes are short: then far fewer sets can be left out */
 };
 
 /* One way in which a candidate may leave: a suspend, or an eviction. */
 typedef struct wp_way {
     uint64_t frees; /* bytes of the device */
-    int64_t host;   /* bytes of the host that it takes; below 0: gives back */
+    int64_t host;   /* host bytes that the way takes; below 0: gives back */
     uint64_t cost;  /* below 2^56 */
 } wp_way;
 
 typedef struct wp_candidate {
     uint32_t model;   /* the caller's */
     uint32_t count;   /* of its ways: 1 or 2 */
-    uint32_t suspend; /* the caller's: which of them is a suspend, from 1 */
+    uint32_t suspend; /* the caller's: number of the suspend among the ways, from 1 */
     wp_way ways[WP_WAYS];
 } wp_candidate;
 

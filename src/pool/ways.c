@@ -1,4 +1,5 @@
-/* The ways in which a model may be had: variants, on devices, by the steps of its list; and whether there can be any. */
+/* The ways in which a model may be had: variants, on devices, by the steps of its list; and whether any way can ever
+ * fit. */
 #include "pool/table.h"
 
 /* Variants --------------------------------------------------------------------------------------------------------- */
@@ -120,7 +121,7 @@ bool wp_way_allowed(const wp_row *row, uint32_t variant, uint32_t steps)
 
 /* Never fits ------------------------------------------------------------------------------------------------------- */
 
-/* Of others on that device, what stays whatever is asked for. */
+/* Returns the bytes of other models on the device that no request can free. */
 static uint64_t immovable(const wp_admission *it, const wp_row *asker, uint32_t device)
 {
     uint64_t bytes = 0;
@@ -137,7 +138,7 @@ static uint64_t limit_of(const wp_admission *it, const wp_row *asker, uint32_t d
     return wp_less(it->devices[device].ceiling, immovable(it, asker, device));
 }
 
-/* What it will have when it is here, and runs nothing. */
+/* Returns the bytes of the model when it is loaded and idle. */
 static uint64_t fixed_bytes(const wp_row *row)
 {
     if (row->state == WP_LOADING)

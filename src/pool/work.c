@@ -60,7 +60,7 @@ static void work_learn(wi_pool_entry *entry)
     wi_pool_decide(entry->pool, &event);
 }
 
-/* Who has come to want it meanwhile has it loaded again. */
+/* Requests that came after the stop cause another load. */
 static void end_stopped(wi_pool_entry *entry, wp_event *event)
 {
     event->kind = WP_EVENT_STOPPED;
@@ -131,7 +131,7 @@ static void work_put_back(wi_pool_entry *entry)
     entry->not_before = wi_now() + AGAIN_NS;
     entry->next_ordered = entry->pool->first_ordered;
     entry->pool->first_ordered = entry;
-    pthread_cond_broadcast(&entry->pool->work); /* whoever watches the time has not known of this */
+    pthread_cond_broadcast(&entry->pool->work); /* the thread that watches the time has to see the new time */
 }
 
 static const char *const orders[] = {
@@ -166,7 +166,7 @@ static void work_carry_out(wi_pool_entry *entry)
     event.ok = status == WEIR_OK;
     event.bytes = carried.bytes;
     if (kind == WP_UNLOAD && status != WEIR_ERR_BUSY)
-        wi_pool_look(pool, entry->device, true); /* before what it had is free for others */
+        wi_pool_look(pool, entry->device, true); /* before the freed bytes go to other models */
     pthread_mutex_lock(&pool->lock);
     entry->under_way = false;
     bool stopped = kind == WP_LOAD && status == WEIR_ERR_CANCELLED && atomic_load(&entry->stop);
@@ -207,7 +207,7 @@ uint64_t wi_pool_next_time(const weir_pool *pool)
     return pool->waiting > 0 ? wi_min(until, wi_now() + WATCH_NS) : until;
 }
 
-/* Those outside of the pool tell nobody when they free. */
+/* Looks at all devices while requests wait: clients outside of the pool do not report freed memory. */
 static void look_around(weir_pool *pool)
 {
     if (pool->waiting == 0)
@@ -231,7 +231,7 @@ static void be_idle(weir_pool *pool)
     wi_pool_tick(pool);
     if (!in_time)
         look_around(pool);
-    pthread_cond_signal(&pool->work); /* another one may watch, if this one gets work */
+    pthread_cond_signal(&pool->work); /* another thread may watch the time if this thread gets work */
 }
 
 void *wi_pool_work(void *user)

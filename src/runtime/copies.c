@@ -421,7 +421,7 @@ static wi_run copies_part(const wi_run *run, const window *w)
     return (wi_run){low, low < high ? (uint64_t)(high - low) : 0, run->kept};
 }
 
-/* All of the copy is read, so that the sum tells whether it is what was written. */
+/* Reads the whole copy, even parts that are not needed, so that the checksum can be verified. */
 static weir_status copies_load_from_file(wi_copies *copies, const wi_away *away, const wi_piece *piece)
 {
     const wi_copy *copy = piece->copy;

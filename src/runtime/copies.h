@@ -1,8 +1,9 @@
 /* Copies: where the contents of a client's away memory are: in page-locked memory of the host, in a nameless file, or in
  * chunks of the host's memory that are shown at the addresses of what is away.
  *
- * A copy is of a range of addresses, which was one piece (memory/away.h). It says by a stamp of which blocks it is, so
- * that it is trusted only for these. Copies stay when the client is resumed, until somebody needs the host's memory.
+ * A copy is of a range of addresses, which was one piece (memory/away.h). Its stamp names the blocks that were copied;
+ * the copy is trusted only for the same blocks. Copies stay when the client is resumed, until somebody needs the host's
+ * memory.
  *
  * Invariant: copies are in the order of their addresses, and no two have one in common, so that no older contents of
  * some bytes are beside newer ones. One thread at a time, which has the client's residence. */
@@ -15,7 +16,7 @@
 
 struct wi_copy {
     char *low, *high;      /* of the device */
-    uint64_t stamp;        /* of the blocks whose contents it is; wi_away_table.stamp */
+    uint64_t stamp;        /* names the blocks that were copied; wi_away_table.stamp */
     bool good;             /* it was written to its end, and later suspends may trust it */
     bool fresh;            /* it was made, or made again, since wi_copies_open */
     bool whole;            /* wi_copies_narrow: all of it is away */
@@ -47,16 +48,17 @@ uint64_t wi_copies_stored(const wi_copies *copies);
 uint64_t wi_copies_chunks(const wi_copies *copies, uint64_t *bytes);
 /* Frees all. */
 void wi_copies_end(wi_copies *copies);
-/* Frees those that were not written to their end, and with `fresh` all that were made since wi_copies_open; with the last
- * one their place, so that another can be chosen. */
+/* Frees copies that are not good, and with `fresh` all copies made since wi_copies_open. With the last copy, the file
+ * goes too, so that another place can be chosen. */
 void wi_copies_sweep(wi_copies *copies, bool fresh);
 
-/* Chooses where new copies go: a file in `folder`, or the one that there is; NULL: the host's memory, and on a host's
- * runtime a file in the folder for temporary ones. `shown`: what is copied of pieces goes to chunks. */
+/* Chooses where new copies go: a file in `folder`, or the file that is open already; NULL: the host's memory, and on a
+ * host's runtime a file in the folder for temporary files. `shown`: what is copied of pieces goes to chunks. */
 weir_status wi_copies_open(wi_copies *copies, const char *folder, bool shown);
 /* The copy of all that is kept of the piece, of the same blocks as now; NULL: there is none. */
 wi_copy *wi_copies_find(const wi_copies *copies, const wi_away *away, const wi_piece *piece);
-/* What is kept of the piece will be copied again: no copy that has some of it is good any more. True: one was. */
+/* Marks every copy of a part of the piece as not good, as the kept contents of the piece will be copied again. True: a
+ * copy was good. */
 bool wi_copies_spoil(wi_copies *copies, const wi_piece *piece);
 /* The client is suspended, or is to be resumed: what is not away may be written from here on, or was written already, so that
  * only copies of which all is away stay good. */

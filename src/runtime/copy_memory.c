@@ -17,7 +17,7 @@ struct wi_slab {
     wi_slab *next;
     weir_block block;
     uint64_t bytes, cut;
-    gap *gaps; /* room for one more than there are */
+    gap *gaps; /* in order of offsets; space for `room` */
     size_t count, room;
 };
 
@@ -101,7 +101,8 @@ weir_status wi_copy_memory_cut(wi_copy_memory *memory, weir_client *client, uint
     return WEIR_OK;
 }
 
-/* A gap more, which may join those beside it. Without memory for its record it is one again with the slab. */
+/* Adds a gap, joined with adjacent gaps. Without host memory for its record, the gap stays unused until the slab is
+ * freed. */
 static void slab_open(wi_slab *slab, gap new)
 {
     size_t i = 0;

@@ -299,7 +299,7 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
     if (wi_likely(device_base->table->owns(device_base, pointer)))
         return runtime->resource;
     wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);
-    for (int k = 0; !owner && k < WI_KINDS; k++) { /* so that a second free is reported as such */
+    for (int k = 0; !owner && k < WI_KINDS; k++) { /* finds freed blocks, so that a second free is reported */
         wi_resource *stack = atomic_load(&runtime->kinds[k]);
         if (stack && kinds_freed_there(stack->base, pointer))
             owner = stack;

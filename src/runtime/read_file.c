@@ -27,10 +27,10 @@ typedef struct reading {
     pthread_mutex_t lock;
     weir_status status; /* the first failure, and its words */
     char detail[512];
-    bool rests; /* nothing that it has queued is under way any more */
+    bool rests; /* no queued work is under way any more */
 } reading;
 
-/* A reader's memory; it has two pieces, so that one is read while the other is on its way. */
+/* A reader. Two buffers let a piece be read while the piece before is being copied. */
 typedef struct reader {
     reading *of;
     pthread_t thread;
@@ -125,8 +125,8 @@ static weir_status reading_order(const reading *r, void *native)
                      : runtime->driver->wait(runtime->device, event, UINT64_MAX);
 }
 
-/* After a failure copies may be under way. Where the driver does not say that they are done, they keep their stream and the pieces
- * that they read. */
+/* After a failure copies may be under way. Where the driver does not say that the copies are done, their stream and the
+ * buffers that they read are kept. */
 static void reading_end(reading *r, weir_block block, bool failed)
 {
     const weir_runtime *runtime = r->client->runtime;

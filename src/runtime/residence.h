@@ -1,7 +1,7 @@
 /* The residence of a client, inside: what residency.c, which suspends, and resume.c have in common.
  *
- * A residence is made with a client's first suspend. Its state is the gate: whoever sets it to WEIR_MOVING has the rest
- * of the record until it sets another one. */
+ * A residence is made with a client's first suspend. Its state is the gate: the thread that sets the state to
+ * WEIR_MOVING has the rest of the record until the thread sets another state. */
 #ifndef WI_RESIDENCE_H
 #define WI_RESIDENCE_H
 
@@ -14,14 +14,14 @@ struct wi_residence {
     pthread_cond_t changed;
     weir_residency_state state;
     weir_suspend_options options; /* of the last suspend; folder NULL */
-    bool shows;                   /* suspended, and all that is away of its blocks is shown */
+    bool shows;                   /* suspended, and all away bytes of its blocks are shown */
     wi_away away;                 /* blocks */
     wi_away pages;                /* of elastic blocks */
     wi_copies copies;
-    void *stream;               /* the driver's, for the copies; NULL: not made yet */
-    weir_residency receipt;     /* of the last suspend, for the one who has the record; `away` is counted when asked */
-    weir_residency told;        /* the same, for all */
-    atomic_uint_fast64_t moves; /* how often the state became WEIR_MOVING, and another one; changed under the lock */
+    void *stream;           /* the driver's, for the copies; NULL: not made yet */
+    weir_residency receipt; /* of the last suspend, for the thread that has the record; `away` is counted when asked */
+    weir_residency told;    /* the same, for all */
+    atomic_uint_fast64_t moves; /* how often the state became WEIR_MOVING, and another state; changed under the lock */
     atomic_bool adrift;         /* copies are under way without a point behind them: what they use is held */
     uint64_t pressure;          /* id of the callback that gives copies up; 0: none */
     pthread_t mover;
@@ -33,12 +33,12 @@ static inline wi_residence *residence_of(const weir_client *client)
     return atomic_load_explicit(&((weir_client *)client)->residence, memory_order_acquire);
 }
 
-/* Takes the record if it is in that state. False: it is in another one, which is told. Waits while another thread has it,
- * but inside a pressure callback. */
+/* Takes the record if its state is `from`. False: the state is another, *found. Waits while another thread has the
+ * record, except inside a pressure callback. */
 bool wi_residence_take(wi_residence *r, weir_residency_state from, weir_residency_state *found);
 /* The same without waiting. */
 bool wi_residence_take_now(wi_residence *r, weir_residency_state from);
-/* Gives it back in another state. */
+/* Gives the record back, in the given state. */
 void wi_residence_set(wi_residence *r, weir_residency_state state);
 
 /* Waits for what is queued on the streams of the client's blocks; for what was declared as uses of the claimed ones, and is
@@ -47,10 +47,11 @@ weir_status wi_residence_wait_streams(weir_client *client, uint64_t deadline);
 weir_status wi_residence_wait_uses(weir_client *client, const wi_residence *r, uint64_t deadline);
 /* In nanoseconds of wi_now; `wait` 0: never. */
 uint64_t wi_residence_deadline(uint64_t wait);
-/* wi_stream_rests of the copies that are under way. If so, they hold no block any more. */
+/* Waits for the copies that are under way (wi_stream_rests). True: the copies are done, and hold no block any more. */
 bool wi_residence_copies_rest(const weir_client *client, wi_residence *r);
-/* They do not rest: a free waits for them as for declared uses, where it is of a page of an elastic block, and with `blocks`
- * also of a claimed block. Without a point to wait for, it is refused until they rest. The thread's detail stays. */
+/* Makes frees wait for copies that are not done, as for declared uses: frees of pages of elastic blocks, and with
+ * `blocks` also frees of claimed blocks. Without a point to wait for, such a free is refused until the copies are done.
+ * The thread's detail stays. */
 void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blocks);
 
 /* In resume.c: what the base asks for about copies that are shown. */

@@ -1,5 +1,5 @@
-/* Residency: a client is suspended; resume.c brings it back. What leaves, and how memory comes back, is memory/away.h; where
- * contents are meanwhile is copies.h; here is the order of it all. */
+/* Residency: a client is suspended; resume.c brings it back. What leaves, and how memory comes back, is memory/away.h;
+ * where contents are meanwhile is copies.h; this file has the order of the steps. */
 #include "base/seeded_bug.h"
 #include "base/system.h"
 #include "memory/space/stream_uses.h"
@@ -117,7 +117,7 @@ bool wi_residency_wait(weir_client *client, uint64_t *moves)
     if (!r)
         return false;
     pthread_mutex_lock(&r->lock);
-    /* inside a callback the one that it would wait for may be waiting for it */
+    /* inside a callback, no wait: the moving thread may be waiting for the callback */
     while (r->state == WEIR_MOVING && !wi_pressures_inside() && !pthread_equal(r->mover, pthread_self()))
         pthread_cond_wait(&r->changed, &r->lock);
     bool moved = r->state != WEIR_MOVING && r->moves != *moves;
@@ -148,7 +148,7 @@ weir_status wi_residency_admit(weir_client *client, const char *call)
 
 /* Waiting for the client's work ------------------------------------------------------------------------------------ */
 
-/* Points of streams, one for each. */
+/* Points of streams, at most one point per stream. */
 typedef struct points {
     wi_event *at;
     size_t count, room;
@@ -212,7 +212,8 @@ static weir_status residency_points_of(weir_runtime *runtime, const points *stre
     for (size_t i = 0; i < streams->count && status == WEIR_OK; i++) {
         wi_event event = {0};
         weir_stream stream = {(uint64_t)(uintptr_t)streams->at[i].stream};
-        if (wi_streams_declared(&runtime->streams, stream)) /* of others the driver says so itself */
+        /* the driver itself reports captures that were not declared */
+        if (wi_streams_declared(&runtime->streams, stream))
             status = wi_streams_captured(runtime, stream, "weir_client_suspend");
         else
             status = wi_streams_point(runtime, stream, &event);
@@ -494,7 +495,7 @@ void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blo
     wi_detail_restore(&kept);
 }
 
-/* The pages of elastic blocks: contents that change, so that no copy is trusted. */
+/* Copies the pages of elastic blocks. Earlier copies are never trusted, as the contents of pages change. */
 static weir_status residency_copy_pages(wi_residence *r)
 {
     weir_status status = WEIR_OK;
@@ -524,7 +525,7 @@ static void residency_keep_pages(wi_residence *r)
     r->pages.piece_count = r->pages.run_count = r->pages.bytes = 0;
 }
 
-/* With the blocks claimed: all is copied, then all is taken. */
+/* Copies the contents of all pieces, then takes their memory. The blocks are claimed. */
 static weir_status residency_move_out(weir_client *client, wi_residence *r)
 {
     const weir_runtime *runtime = client->runtime;
@@ -539,7 +540,7 @@ static weir_status residency_move_out(weir_client *client, wi_residence *r)
         status = residency_take_all(client, r, events);
     if (status == WEIR_OK)
         status = runtime->driver->stream_synchronize(runtime->device, r->stream);
-    if (status == WEIR_OK) /* last, as it is all or nothing */
+    if (status == WEIR_OK) /* last, as this step does everything or nothing */
         status = wi_elastic_away_release(client, &r->pages);
     if (status != WEIR_OK && !wi_residence_copies_rest(client, r))
         wi_residence_copies_are_uses(client, r, true);
@@ -753,7 +754,8 @@ bool wi_residency_forget(weir_client *client, const char *low, const char *high,
     return same;
 }
 
-/* What the driver does not take from there stays mapped; its addresses serve nobody any more. */
+/* Gives back the memory of shown pieces without blocks. Memory that the driver does not take back stays mapped, and its
+ * addresses are not used again. */
 static void residency_leave_homes(const weir_client *client, wi_residence *r)
 {
     wi_resource *base = client->runtime->resource->base;
@@ -774,7 +776,7 @@ static weir_status residency_refuse_end(const weir_client *client, const wi_resi
                      weir_size_format(wi_copies_stored(&r->copies), text, sizeof text));
 }
 
-/* Whether some of the client's blocks are away; frees on other threads change that. */
+/* Whether blocks of the client are away. Looks under the lock, as frees on other threads change the list. */
 static bool residency_has_away(const weir_client *client, const wi_residence *r)
 {
     wi_resource *base = client->runtime->resource->base;
@@ -787,12 +789,13 @@ static bool residency_has_away(const weir_client *client, const wi_residence *r)
 static weir_status residency_end(weir_client *client, wi_residence *r)
 {
     weir_runtime *runtime = client->runtime;
-    if (residency_has_away(client, r)) /* another thread has suspended it since its blocks were counted */
+    if (residency_has_away(client, r)) /* another thread has suspended the client since its blocks were counted */
         return weir_fail(WEIR_ERR_BUSY, "%s is suspended with blocks; free them before closing it",
                          client->account.name);
     if (!wi_residence_copies_rest(client, r))
         return residency_refuse_end(client, r);
-    if (r->pressure) /* also inside a callback of the program's: this one waits for no other */
+    /* waits also inside a callback of the program's, as the removed callback waits for no other callback */
+    if (r->pressure)
         (void)!wi_pressures_remove(&wi_kinds_host(runtime)->ledger.pressures, r->pressure, true);
     r->pressure = 0;
     if (r->away.piece_count > 0) /* shown, and without blocks */

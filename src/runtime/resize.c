@@ -21,13 +21,13 @@ static weir_status resize_shrink(weir_runtime *runtime, wi_resource *stack, wi_b
     return status;
 }
 
-/* The block gets back the length it had; what it had won is still as it was, and nobody's. */
+/* Gives the block its earlier length back. The client never had the bytes of the growth, which are as before. */
 static void resize_undo_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes)
 {
     wi_block *tail = NULL;
     bool shrunk = block->shrunk;
     weir_status status = wi_shrink(stack, block, bytes, NULL, &tail);
-    block->shrunk = shrunk; /* nobody used what it gives up */
+    block->shrunk = shrunk; /* the bytes that the block gives up were never used */
     if (status != WEIR_OK || !tail)
         return; /* the failure that this leaves behind is the caller's answer; weir_block_info tells the length */
     tail->untouched = true;
@@ -51,8 +51,9 @@ static weir_status resize_check_slack(weir_runtime *runtime, const wi_block *blo
         block->pointer, (unsigned long long)block->stream.id, runtime->name);
 }
 
-/* The zeros of a growth are on the block's own stream like those of an allocation, if nothing was declared elsewhere
- * that they might come behind; else they are there at return. */
+/* Writes the zeros of a growth. Queues them on the block's own stream, as in an allocation, if the call names this
+ * stream and the block has no uses on other streams that the zeros might have to follow. Else the zeros are there at
+ * return. */
 static weir_status resize_scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from,
                                        weir_stream stream, void *native)
 {

@@ -32,17 +32,18 @@ void wi_residency_sweep(weir_client *client)
     wi_resource *base = client->runtime->resource->base;
     wi_residence *r = residence_of(client);
     wi_kept_detail kept;
-    if (!r || !wi_residence_take_now(r, WEIR_SUSPENDED)) /* whoever has it, or has it next, does that */
+    if (!r || !wi_residence_take_now(r, WEIR_SUSPENDED)) /* the thread that has the residence, or has it next, sweeps */
         return;
     wi_detail_keep(&kept);
-    (void)!base->table->away->sweep(base, &r->away); /* what is left is tried again by whoever has the residence next */
+    /* on failure, the next thread that has the residence sweeps the rest */
+    (void)!base->table->away->sweep(base, &r->away);
     wi_detail_restore(&kept);
     wi_residence_set(r, WEIR_SUSPENDED);
 }
 
 /* Resuming --------------------------------------------------------------------------------------------------------- */
 
-/* A piece has memory again: its contents are on their way. */
+/* Queues the contents of a piece that has memory again. */
 static weir_status residency_arrived(wi_away *away, wi_piece *piece, void *user)
 {
     weir_client *client = user;
@@ -55,7 +56,7 @@ static weir_status residency_arrived(wi_away *away, wi_piece *piece, void *user)
     return status;
 }
 
-/* The bytes to be claimed: what is away, and at least what the client is guaranteed besides what it has. */
+/* The bytes to claim: the away bytes, and at least the unused part of the client's guarantee. */
 static uint64_t residency_claim(weir_client *client, uint64_t away)
 {
     weir_client_stats now = {.struct_size = sizeof now};
@@ -80,7 +81,7 @@ static weir_status residency_arrive(weir_client *client, wi_residence *r, void *
     return status == WEIR_OK ? base->table->away->arrive(base, &r->away, native ? &event : NULL) : status;
 }
 
-/* Commits the pages that are not there, and has their contents on their way. */
+/* Commits the missing pages, and queues their contents. */
 static weir_status residency_bring_pages(weir_client *client, wi_residence *r)
 {
     weir_status status = wi_elastic_away_commit(client, &r->pages);
@@ -174,7 +175,7 @@ static weir_status residency_resume(weir_client *client, wi_residence *r, weir_s
     return status == WEIR_OK ? residency_come(client, r, stream, native, deadline) : status;
 }
 
-/* Whether nothing is away any more; frees on other threads change that. */
+/* Whether nothing is away any more. Looks under the lock, as frees on other threads change the list. */
 static bool residency_is_back(const weir_client *client, const wi_residence *r)
 {
     wi_resource *base = client->runtime->resource->base;

@@ -1,4 +1,4 @@
-/* Runtimes: one shared runtime for each device, and owned ones that a program makes. */
+/* Runtimes: a shared runtime for each device, and owned runtimes that a program makes. */
 #include "runtime/runtime.h"
 #include "base/intern.h"
 #include "base/options.h"
@@ -14,7 +14,7 @@
 static weir_runtime *runtimes;
 static pthread_rwlock_t list_lock = PTHREAD_RWLOCK_INITIALIZER;
 
-/* The shared runtimes, published when they run, so that finding one takes no lock. */
+/* The shared runtimes, each published when ready, so that a look-up takes no lock. */
 static _Atomic(weir_runtime *) by_device[WI_DRIVERS][WI_ORDINALS];
 
 static _Atomic(weir_runtime *) *runtime_slot(const wi_driver *driver, int ordinal)
@@ -554,7 +554,7 @@ void wi_runtime_drain(weir_runtime *runtime, wi_account *account)
             (void)wi_pending_reap(&runtime->pending, NULL);
             (void)wi_release_kept(runtime->resource);
         } while (wi_pending_wait(&runtime->pending, NULL, account, UINT64_MAX));
-    (void)wi_release_kept(runtime->resource); /* what other threads have reaped meanwhile */
+    (void)wi_release_kept(runtime->resource); /* blocks reaped by other threads meanwhile */
 }
 
 /* Statistics and traces -------------------------------------------------------------------------------------------- */

@@ -24,7 +24,7 @@ struct weir_client {
     atomic_uint reservations;  /* open reservations */
     weir_capture_pool *graphs; /* open capture pools; under the runtime's clients_lock */
     weir_elastic *elastics;    /* elastic blocks; under the same */
-    atomic_uint holds; /* references: one while open, one for each membership in a block pool; 0: it may be reused */
+    atomic_uint holds;         /* references: 1 while open, and 1 for each membership in a block pool; 0: reusable */
     weir_client *next_closed;
     _Atomic(wi_residence *) residence; /* of a client that was ever suspended; residency.h */
     _Atomic(const void *) owner; /* who has it opened for a purpose of its own, to be told apart by; NULL: nobody */
@@ -52,14 +52,14 @@ struct weir_runtime {
     char name[WI_NAME_BYTES]; /* "host", "cuda:0" */
     int ordinal;
     bool shared;               /* returned by weir_runtime_get to all callers */
-    atomic_uint_fast64_t door; /* through which calls come that make something which hangs on it; runtime.c */
+    atomic_uint_fast64_t door; /* gate for calls that make objects of the runtime; runtime.c */
     const wi_driver *driver;
     wi_device *device;
     wi_ledger ledger;
     wi_recorder recorder;
     wi_resource *resource;                  /* top of the stack for the device's memory */
     _Atomic(wi_resource *) kinds[WI_KINDS]; /* stacks for kinds of host memory, each made on first use */
-    _Atomic(weir_runtime *) host;           /* the runtime whose ledger counts that; NULL: none was needed yet */
+    _Atomic(weir_runtime *) host;           /* the runtime whose ledger counts host memory; NULL: not needed yet */
     _Atomic(wi_resource *) elastic;         /* the stack for pages of elastic blocks, made with the first one */
     struct wi_host_chunks *host_chunks;     /* below kinds[WI_KIND_SHOWN] */
     pthread_mutex_t kinds_lock;
@@ -99,7 +99,7 @@ void wi_runtime_visit_end(weir_runtime *runtime);
     return wi_door
 void wi_runtime_visited(weir_runtime **runtime); /* NULL: nobody is inside */
 
-/* What weir_runtime_info tells, one by one. The text of the stack is written into `text`, cut, and returned. */
+/* Members of weir_runtime_info, singly. The text of the stack is written into `text`, cut, and returned. */
 const char *wi_runtime_device(const weir_runtime *runtime);
 uint32_t wi_runtime_features(const weir_runtime *runtime);
 uint64_t wi_runtime_budget(const weir_runtime *runtime); /* 0 in a forked child */

@@ -1,10 +1,10 @@
 /* Traces of a runtime, inside: one that the program opened, one of the option `trace`, and one of the adaptor "log"
  * in its stack, whose events do not come from the ledger.
  *
- * A public call records what it did. When enough events wait, it hands them to the sinks before it returns. That
- * takes a lock of its own, under which no other lock is held but the ledger's, for the moment of taking events. A
- * thread that finds the lock taken leaves the work to its owner. The lock is in the runtime, so that it outlives
- * every trace. */
+ * A public call records its actions as events. When enough events wait, the call hands them to the sinks before it
+ * returns. Handing over takes a lock of its own, under which no other lock is held but the ledger's, for the moment of
+ * taking events. A thread that finds the lock taken leaves the work to its owner. The lock is in the runtime, so that
+ * it outlives every trace. */
 #ifndef WI_TRACE_H
 #define WI_TRACE_H
 

@@ -5,8 +5,8 @@
 
 /* The report ------------------------------------------------------------------------------------------------------- */
 
-/* A block may have several parts. They follow one another, so that the sum for a block is complete when the next block
- * begins. */
+/* A block may have several parts. The parts follow each other in the layout, so that a block's sum is complete
+ * when the next block begins. */
 typedef struct tally {
     weir_trim_report *report;
     const weir_span *pin; /* of the current block */

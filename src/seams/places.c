@@ -15,7 +15,7 @@ enum { LEGACY = 1, PER_THREAD = 2, COPIES = 4, MORE = 32 };
 
 /* The thread of an entry: of none for streams that all threads share. */
 typedef struct thread_mark {
-    atomic_uint users; /* the thread, and each of its entries */
+    atomic_uint users; /* references: by the thread and by its entries */
     atomic_bool ended;
 } thread_mark;
 
@@ -56,7 +56,8 @@ static void leave_mark(thread_mark *mark)
         free(mark);
 }
 
-/* weir is not called at a thread's end; whoever asks for a new stream next gives up those that it had. */
+/* Does not call weir at a thread's end: the next caller that asks for a new stream gives up the ended thread's
+ * streams. */
 static void thread_ends(void *mark)
 {
     atomic_store(&((thread_mark *)mark)->ended, true);
@@ -138,8 +139,8 @@ static weir_status tell_weir(weir_runtime *runtime, void *native, weir_stream *o
         runtime, (uintptr_t)native == LEGACY ? WEIR_DEFAULT_STREAM_LEGACY : WEIR_DEFAULT_STREAM_PER_THREAD, out);
 }
 
-/* The lock is held. A stream that was known already counts once more. Of an earlier one at the handle weir knows by
- * itself that it is gone. */
+/* The lock is held. A stream that was known already counts once more. weir itself notices that an earlier stream with
+ * the same handle is gone. */
 static weir_status places_enter(entry *e, const entry *wanted)
 {
     weir_stream stream;

@@ -15,15 +15,16 @@
  * weir_stream_register and weir_stream_default, and WEIR_ERR_SYSTEM; *out is WEIR_STREAM_HOST then. Any thread. */
 WEIR_NODISCARD weir_status wseam_place_of(weir_client *client, void *native, weir_stream *out);
 
-/* The same for an allocation. A stream that is captured and that weir does not know yet cannot be made known: memory for it is
- * what any stream may have, WEIR_STREAM_HOST. */
+/* The same for an allocation. A captured stream that weir does not know yet cannot be made known: *out is then
+ * WEIR_STREAM_HOST, as for memory that any stream may use. */
 WEIR_NODISCARD weir_status wseam_place_or_host(weir_client *client, void *native, weir_stream *out);
 
 /* Whether the handle meant this stream when the calling thread last asked; nobody is asked now. */
 bool wseam_place_was(const weir_client *client, const void *native, weir_stream stream);
 
-/* Makes weir forget the streams of a runtime, which is to be destroyed: waits for their work. Nobody else asks for one of
- * its streams meanwhile. The first error, behind which it goes on: a stream that was destroyed stays known. */
+/* Makes weir forget the streams of a runtime that is to be destroyed, and waits for their work. No other thread may ask
+ * for the runtime's streams meanwhile. Goes on after an error, and returns the first error. The stream of an error,
+ * such as a destroyed stream, stays known to weir. */
 WEIR_NODISCARD weir_status wseam_places_forget(weir_runtime *runtime);
 
 /* The framework is about to destroy the stream `native`: waits for its work, and makes weir forget it. What is used after that

@@ -9,12 +9,12 @@
 
 WEIR_BEGIN
 
-/* That of the libweir it was built with. */
+/* The version of the libweir that this library was built with. */
 WEIR_API const char *wseam_version(void);
 
-/* How many streams weir knows by frameworks, and how many frees wait for the end of a capture. Does what can be done of
- * those. */
+/* How many streams frameworks have made known to weir. */
 WEIR_API size_t wseam_streams(void);
+/* Does the frees that can be done now, and returns how many still wait for the end of a capture. */
 WEIR_API size_t wseam_waiting(void);
 
 /* As wseam_places_forget. */
@@ -56,7 +56,7 @@ typedef struct wseam_cupy_calls {
  * address. */
 WEIR_API WEIR_NODISCARD weir_status wseam_cupy_create(const wseam_cupy_calls *calls, wseam_cupy **out);
 
-/* From now on allocations on that device are this client's. Nothing happens where it has one. */
+/* From now on allocations on the device are the client's. A device that has a client keeps its client. */
 WEIR_API WEIR_NODISCARD weir_status wseam_cupy_give(wseam_cupy *it, int device, weir_client *client);
 
 /* CFunctionAllocator's functions; the interpreter's lock is held, and released while memory is waited for. NULL: it failed,
@@ -68,13 +68,13 @@ WEIR_API void wseam_cupy_free(void *it, void *pointer, int device);
 /* Of the calling thread's last wseam_cupy_malloc. */
 WEIR_API weir_status wseam_cupy_status(void);
 
-/* The interpreter ends: it is not asked any more. */
+/* The interpreter ends: CuPy's current stream is not asked for any more. */
 WEIR_API void wseam_cupy_end(void);
 
 /* ---- PyTorch ----------------------------------------------------------------------------------------------------- */
 
-/* PyTorch's pluggable allocator calls the functions below by their addresses; they are no interface for others. What fails
- * is thrown as PyTorch's own C++ errors. */
+/* PyTorch's pluggable allocator calls the functions below by their addresses; the functions are not for other callers.
+ * Failures are thrown as PyTorch's own C++ errors. */
 
 /* Opens the client of a device that is used for the first time, and gives it by wseam_torch_give. */
 typedef void (*wseam_torch_open)(int device);
@@ -84,7 +84,8 @@ WEIR_API WEIR_NODISCARD weir_status wseam_torch_give(int device, weir_client *cl
 /* Whether refusals can be thrown to this PyTorch, which takes NULL for memory. */
 WEIR_API bool wseam_torch_throws(void);
 
-/* When PyTorch's allocator is the pluggable one with these functions: how many of six functions that it lacks it has now. */
+/* When PyTorch's allocator is the pluggable allocator with these functions: adds up to six functions that the pluggable
+ * allocator lacks, and returns their number. */
 WEIR_API int wseam_torch_complete(void);
 
 WEIR_API void *wseam_torch_alloc(size_t bytes, int device, void *native);

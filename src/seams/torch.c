@@ -331,9 +331,9 @@ int wseam_torch_complete(void)
 
 /* Segments of a MemPool ------------------------------------------------------------------------------------------- */
 
-/* PyTorch's own cache stands on top and asks for segments, by functions that have no argument of ours: so each client has a
- * pair of its own. */
-/* clang-format off */ /* it moves one of them each time */
+/* PyTorch's own cache stands on top and asks for segments, by functions without a user argument. Each client therefore
+ * has a pair of functions. */
+/* clang-format off */ /* each run of clang-format moves an entry */
 #define PLACES(_) \
     _(0) _(1) _(2) _(3) _(4) _(5) _(6) _(7) _(8) _(9) _(10) _(11) _(12) _(13) _(14) _(15) \
     _(16) _(17) _(18) _(19) _(20) _(21) _(22) _(23) _(24) _(25) _(26) _(27) _(28) _(29) _(30) _(31)
@@ -349,7 +349,7 @@ static void *segment(int place, size_t bytes)
     weir_block block = {NULL, 0};
     wseam_free_waiting();
     request.bytes = bytes;
-    request.stream = WEIR_STREAM_HOST; /* any stream may use it at once */
+    request.stream = WEIR_STREAM_HOST; /* any stream may use the segment at once */
     request.memory_class = WEIR_CLASS_ACTIVATIONS;
     request.tag = "segment";
     return client && weir_alloc_with(client, &request, &block) == WEIR_OK ? block.pointer : NULL;

@@ -10,7 +10,7 @@
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 #define CLASS  "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator"
 
-/* std::string, of which the text is elsewhere: nobody that gets it frees it. */
+/* std::string with its text elsewhere: the functions that get the string do not free the text. */
 typedef struct cxx_string {
     const char *text;
     size_t bytes;
@@ -183,7 +183,7 @@ typedef struct shared {
     struct counted *counted;
 } shared;
 
-/* std::_Sp_counted_base, and behind it what it counts: a c10 AllocatorState, which has a table and nothing else. */
+/* std::_Sp_counted_base, and behind it the counted object: a c10 AllocatorState, which has a table and nothing else. */
 typedef struct counted {
     void *const *table;
     int uses, weak;

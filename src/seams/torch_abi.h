@@ -1,9 +1,10 @@
 /* What PyTorch offers to C++ alone, by the addresses of its functions: its error for memory, the filters of its capture
  * pools, and functions of its pluggable allocator that throw unless somebody replaces them.
  *
- * No header of PyTorch's and no compiler is needed. The mangled name of a function has its arguments in it, so that one
- * that changes is not found, and what needed it is not offered. The layouts are those of the Itanium C++ ABI and of
- * libstdc++ (std::function, std::string, std::shared_ptr, std::vector), which have been the same since GCC 5. */
+ * No header of PyTorch's and no compiler is needed. The mangled name of a function contains the types of its arguments.
+ * A function whose types change is not found, and features that need the function are not offered. The layouts are
+ * those of the Itanium C++ ABI and of libstdc++ (std::function, std::string, std::shared_ptr, std::vector), which have
+ * been the same since GCC 5. */
 #ifndef WSEAM_TORCH_ABI_H
 #define WSEAM_TORCH_ABI_H
 

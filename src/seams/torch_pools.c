@@ -1,5 +1,5 @@
-/* Pools of PyTorch, one for each of its MempoolId_t: memory of captured graphs, which stays theirs until the last graph is
- * gone.
+/* Pools of PyTorch, one pool for each MempoolId_t: memory of captured graphs, which stays with the graphs until the
+ * last graph is gone.
  *
  * A block of a pool that was freed is the weir_capture_pool's again, in the order of its stream, but for two kinds. One that
  * a state has in it (graph trees take the state of a pool after each graph) stays as it is until no state has it, so that
@@ -26,7 +26,7 @@ typedef struct pool_block {
     void *pointer, *native;
     size_t bytes;
     weir_stream stream;
-    unsigned states; /* that have it */
+    unsigned states; /* states that have the block */
     bool live;
 } pool_block;
 
@@ -35,7 +35,7 @@ struct wtorch_pool {
     int device;
     uint64_t id[2];
     unsigned users;                      /* begins without a release */
-    unsigned states, blocks, allocating; /* that have it, or are about to */
+    unsigned states, blocks, allocating; /* states and blocks of the pool, allocations under way */
     bool filling;
     wtorch_filter filter;
     weir_capture_pool *memory;
@@ -88,7 +88,8 @@ static pool_block *find_block(const void *pointer)
     return (pool_block *)(uintptr_t)value;
 }
 
-/* Gives the block back where nobody has it any more. */
+/* Frees the block, unless the block is live, a state has it, or its stream is unknown to weir and the pool is still
+ * being filled. */
 static void drop_block(pool_block *block)
 {
     uint64_t value;

@@ -1,4 +1,4 @@
-/* answer.c: what a handler sees of its request, and what it answers. */
+/* answer.c: a handler's view of its request, and its answer. */
 #include "parts.h"
 
 #include <stdio.h>

@@ -35,7 +35,7 @@ static bool body_refuse(ws_request *request, unsigned status, const char *code, 
     return false;
 }
 
-/* What all bodies take together is counted before it is taken. */
+/* Makes room for more of the body. The memory of all bodies is counted before the allocation. */
 static bool body_grow(ws_request *request, size_t bytes)
 {
     ws_server *server = request->server;

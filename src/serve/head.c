@@ -1,4 +1,5 @@
-/* head.c: the head of a request: what it says of the body, who it is from, which route it wants; and what is refused at once. */
+/* head.c: the head of a request: the length and coding of the body, the origin and the key, the route; and refusals at
+ * once. */
 #include "parts.h"
 
 #include <stdio.h>
@@ -106,7 +107,8 @@ static bool head_refuse(ws_request *request, unsigned status, const char *code, 
     return false;
 }
 
-/* Two servers that read one head differently take a part of one request for another one. */
+/* Refuses ambiguous heads: where two servers read a head differently, a part of a request is taken for another
+ * request. */
 static bool check_framing(ws_request *request, const fields *it, const char *version)
 {
     request->broken = true;
@@ -130,7 +132,7 @@ static bool check_framing(ws_request *request, const fields *it, const char *ver
 static bool check_origin(ws_request *request, const fields *it)
 {
     const ws_options *options = &request->server->options;
-    if (options->keys) /* another site's page does not know one */
+    if (options->keys) /* pages of other sites know no key */
         return true;
     if (it->host && !is_plain_host(it->host, options->host))
         return head_refuse(request, 403, "bad_host",
@@ -190,7 +192,7 @@ static bool check_encoding(ws_request *request, const fields *it)
 
 static bool head_check(ws_request *request, const fields *it, const char *version)
 {
-    /* Without a key nobody learns which paths there are. */
+    /* A client without a key does not learn which paths exist. */
     if (!check_framing(request, it, version) || !check_origin(request, it))
         return false;
     bool found = find_route(request, request->method);

@@ -1,8 +1,8 @@
 /* http.h: an HTTP/1.1 server: requests in, answers and streams out.
  *
- * One thread has all connections (loop.c): it accepts, reads and writes, and waits for nothing. What may last runs on
- * workers, a few threads in front of which requests wait in order, or wherever a handler takes its request (ws_keep).
- * There is no thread for each connection, and none for each stream.
+ * A single thread serves all connections (loop.c): it accepts, reads and writes, and waits for nothing. Handlers that
+ * may take long run on workers, a few threads in front of which requests wait in order, or wherever a handler takes its
+ * request (ws_keep). There is no thread for each connection, and none for each stream.
  *
  * The life of a request:
  *
@@ -30,7 +30,7 @@ typedef struct ws_request ws_request;
 
 typedef void (*ws_handler)(ws_request *request, void *user);
 
-/* What is answered at one path for one method. A table of them ends with one whose path is NULL, and is valid as long as
+/* The handler of a method at a path. A table of routes ends with a route whose path is NULL, and is valid as long as
  * the server. */
 typedef struct ws_route {
     const char *method; /* "GET", which answers HEAD as well, "POST", "DELETE"; OPTIONS is answered for every path */
@@ -53,11 +53,11 @@ typedef struct ws_limits {
     unsigned connections; /* more of them wait in the kernel's queue */
     unsigned waiting;     /* requests that wait for a worker; one more is refused with 429 */
     unsigned workers;     /* threads */
-    size_t stream_bytes;  /* that one stream keeps for its client */
+    size_t stream_bytes;  /* bytes that a stream keeps for its client */
     unsigned head_ms;     /* from the first line (of a new connection: from its beginning) to the end of the head */
     unsigned body_ms;     /* for each 64 KiB of a body, or what is left of it */
     unsigned idle_ms;     /* between two requests of one connection */
-    unsigned stall_ms;    /* in which a client takes nothing of what is there for it; whole seconds count */
+    unsigned stall_ms;    /* for which a client may take none of the bytes that are ready; whole seconds count */
 } ws_limits;
 
 ws_limits ws_limits_default(void);
@@ -149,7 +149,7 @@ void ws_on_cancel(ws_request *request, void (*cancel)(void *user), void *user);
 
 /* The handler returns and the request goes on; whoever has it ends it. */
 void ws_keep(ws_request *request);
-/* Gives it back, from any thread: a stream is over, and what was not answered is answered with 500. */
+/* Gives the request back, from any thread: a stream ends, and a request without an answer is answered with 500. */
 void ws_end(ws_request *request);
 
 #endif

@@ -1,9 +1,9 @@
-/* loop.c: the thread that has all connections.
+/* loop.c: the thread for all connections.
  *
- * libmicrohttpd's own loop over epoll waits for ever when a multiple of 128 connections are ready at once. Here it is only
- * asked to do what can be done now (MHD_run), whenever this loop wakes: for its events, for a client that is gone, for news
- * of a request, for a time that is over. Connections are accepted, and they and
- * requests end, behind the look at the events, so that what these point at is there. */
+ * libmicrohttpd's own loop over epoll waits for ever when a multiple of 128 connections are ready at once. Here it is
+ * only asked to do what can be done now (MHD_run), whenever this loop wakes: for its events, for a client that is gone,
+ * for news of a request, for a time that is over. Connections are accepted, and connections and requests end, only
+ * behind the look at the events, so that the objects of all events still exist. */
 #include "parts.h"
 
 #include <errno.h>
@@ -104,7 +104,8 @@ static void stop_accepting(ws_server *server)
     server->accepting = false;
 }
 
-/* A few at once, as others are waiting for the loop, too. Without a file for another one it is tried again later. */
+/* Accepts a few connections at once, as other events wait for the loop, too. When the process or the system has no more
+ * files or memory for a connection, tries again later. */
 static void accept_some(ws_server *server)
 {
     server->to_accept = false;
@@ -231,7 +232,7 @@ void ws_answer_past(ws_request *request)
     send_past(request->connection, answer->status, answer->type, answer->body, answer->bytes);
 }
 
-/* libmicrohttpd has no call that ends a connection: it sees that it has ended. */
+/* libmicrohttpd has no call that ends a connection, but notices the shutdown. */
 void ws_connection_end(ws_connection *connection)
 {
     shutdown(connection->fd, SHUT_RDWR);
@@ -317,7 +318,8 @@ static bool serve_loop_drain(ws_server *server)
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-/* What has its answer already gets it, though it sends no more. */
+/* Cancels the request of a client that has ended its side. A request with its whole answer is not cancelled: the client
+ * may still read the answer. Without a dispatched request, the connection ends after WS_WAIT_GONE. */
 static void client_is_gone(ws_connection *connection)
 {
     ws_request *request = connection->request;

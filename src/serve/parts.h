@@ -21,7 +21,7 @@ typedef enum ws_wait {
     WS_WAIT_HEAD,
     WS_WAIT_BODY,
     WS_WAIT_IDLE,
-    WS_WAIT_GONE, /* for what a client has sent before it ended its side: libmicrohttpd may have read it without the end */
+    WS_WAIT_GONE,   /* for bytes before the end of a client's side: libmicrohttpd may have read them without the end */
     WS_WAIT_LINGER, /* a refused client's bytes are read and dropped for so long */
     WS_WAIT_CANCEL, /* until a cancelled request is asked to end again */
     WS_WAIT_ACCEPT, /* until connections are accepted again, when there was no file for one */
@@ -138,7 +138,7 @@ struct ws_server {
     ws_request *first_news, *last_news; /* requests that the loop is to look at */
     bool stop;                          /* and what ws_server_destroy asks for */
     unsigned drain_ms;
-    uint64_t handled; /* requests that a handler has, or who has kept them */
+    uint64_t handled; /* requests that handlers have, kept requests included */
 
     pthread_mutex_t queue_lock;
     pthread_cond_t queue_changed;
@@ -215,7 +215,7 @@ weir_status ws_workers_begin(ws_server *server);
 void ws_workers_end(ws_server *server);
 /* False: as many wait as may. */
 bool ws_workers_take(ws_request *request);
-/* True: it waited, and does not any more. */
+/* True: the request was waiting, and is out of the queue now. */
 bool ws_workers_give_up(ws_request *request);
 void ws_handle(ws_request *request, ws_handler handler);
 

@@ -164,7 +164,7 @@ static enum MHD_Result sleep_for_news(ws_request *request)
     return MHD_YES;
 }
 
-/* What there is to do now that the handler may have had its say. */
+/* Goes on with a request that its handler may have answered: ends the connection, sleeps, or sends the answer. */
 static enum MHD_Result request_go_on(ws_request *request)
 {
     pthread_mutex_lock(&request->lock);

@@ -121,8 +121,9 @@ static size_t leave_escapes(void *user, struct MHD_Connection *mhd, char *text)
     return strlen(text);
 }
 
-/* A client that takes nothing is libmicrohttpd's to notice. It has one time for all connections, so that this is not
- * shorter than the others. */
+/* Returns the seconds after which libmicrohttpd ends a connection on which nothing moves. This is how a client that
+ * takes nothing is noticed (stall_ms). libmicrohttpd has a single limit for all connections, which therefore is not
+ * shorter than the other limits. */
 static unsigned seconds_of_silence(const ws_limits *limits)
 {
     unsigned most = limits->stall_ms;

@@ -67,7 +67,7 @@ void run_synchronize(world *w, const step *s)
     world_take_stream(w, stream, 1);
     bool done = ANSWER(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[stream]), WEIR_OK);
     world_take_stream(w, stream, -1);
-    if (done && stream && alone && w->nested == nested) /* others have put nothing on it since */
+    if (done && stream && alone && w->nested == nested) /* no other step has queued work on the stream since */
         forget_stream(w, stream);
 }
 
@@ -334,7 +334,7 @@ static void make_mistake(world *w, const step *s, const slot *b, bool held)
     unsigned number = (unsigned)(s->field[F_CLIENT] % w->options.clients);
     weir_client *client = world_has_client(w, number) ? w->clients[number] : NULL;
     switch (s->field[F_COUNT] % 5) {
-    case 0: /* what lives there now, if anything does, is another block */
+    case 0: /* the address may now have a block of a newer generation */
         if (client && w->last_freed.pointer)
             must_fail(w, "a second weir_free_block", weir_free_block(client, w->last_freed, WEIR_STREAM_HOST), WEIR_OK);
         return;

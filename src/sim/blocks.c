@@ -27,7 +27,8 @@ static uint64_t blocks_whole(const world *w, uint64_t bytes)
     return world_features(w) & WEIR_FEATURE_GUARDS ? touchable(bytes) : bytes;
 }
 
-/* Others leave the slot and the stream alone until it is let go. False: the one or the other is not there to be had. */
+/* Reserves the slot and the stream for this step until world_let_slot_go. False: the slot is in
+ * use, or full where `full` is false, or empty where it is true; or the stream is unavailable. */
 bool world_take_slot(world *w, slot *b, unsigned stream, bool full)
 {
     if (b->in_hand || (b->block.pointer != NULL) != full || !world_has_stream(w, stream))
@@ -119,7 +120,7 @@ void run_touch(world *w, const step *s)
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
 
-/* Blocks that this thread, the only one, had from what it kept. */
+/* Counts the allocations that the thread cache served; the program has a single thread. */
 static uint64_t count_hits(const world *w)
 {
     uint64_t hits = w->runtime->ledger.hits;
@@ -128,7 +129,8 @@ static uint64_t count_hits(const world *w)
     return hits;
 }
 
-/* How the new block was come by; unless it was kept, which leaves no trace in it. */
+/* Returns the rung that served the new block; WEIR_RUNG_FIT for a block from the thread cache, which records no
+ * rung. */
 static unsigned rung_of(world *w, const weir_block *block, bool kept)
 {
     wi_resource *base = w->runtime->resource->base;
@@ -266,7 +268,7 @@ void run_allocate(world *w, const step *s)
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, stream = (unsigned)s->field[F_STREAM];
     if (!world_has_client(w, client) || s->field[F_CLASS] >= WEIR_CLASS_COUNT || !world_take_slot(w, b, stream, false))
         return;
-    bool resumes = w->suspended[client] == SUSPENDED_UNTIL_ALLOC; /* which takes it in hand by itself */
+    bool resumes = w->suspended[client] == SUSPENDED_UNTIL_ALLOC; /* the resume takes the client in hand itself */
     w->client_in_hand[client] = (uint8_t)(w->client_in_hand[client] + !resumes);
     blocks_allocate(w, s, b, client, stream);
     w->client_in_hand[client] = (uint8_t)(w->client_in_hand[client] - !resumes);
@@ -367,7 +369,7 @@ static bool cuts(const world *w, const slot *b, uint64_t after)
     return cut;
 }
 
-/* The charge of the block becomes `after` if the call does not fail: its tail goes, or it gets more. */
+/* Resizes the block; its charge becomes `after` if the call does not fail. The block loses its tail, or grows. */
 static weir_status blocks_resize(world *w, slot *b, uint64_t bytes, uint64_t after, unsigned stream)
 {
     uint64_t most = wi_max(after, world_charge(w, bytes, b->alignment)); /* what is asked for, and may be refused */
@@ -471,7 +473,7 @@ static bool blocks_gather(world *w, const step *s, launch *l, weir_use *uses)
     return conflict;
 }
 
-/* Others leave the launch, its stream and its blocks alone, or may have them again. */
+/* Reserves the launch, its stream and its blocks for this step, or releases them. */
 static void take_launch(world *w, launch *l, bool take)
 {
     l->in_hand = take;
@@ -550,7 +552,7 @@ void run_end(world *w, const step *s)
 void run_abort(world *w, const step *s)
 {
     launch *l = &w->launches[s->field[F_SLOT] % WORLD_LAUNCHES];
-    if (!can_end(w, l) || !l->late) /* only of one that has queued nothing */
+    if (!can_end(w, l) || !l->late) /* only a launch that has queued no work can be aborted */
         return;
     weir_launch_abort(l->launch);
     open_tickets(w, l, -1);

@@ -1,5 +1,5 @@
-/* Streams of others that end without a word, with work on them, and whose address the next stream has; and what has to be so
- * when everything has come to rest. */
+/* Foreign streams that end without notice while they have work, and whose address the next stream has; and what has to
+ * be so when everything has come to rest. */
 #include "sim/world.h"
 
 #include "runtime/runtime.h"
@@ -32,7 +32,7 @@ static bool ends_is_wanted(const world *w, unsigned stream)
     return false;
 }
 
-/* Who comes behind `other` comes behind what the stream did. */
+/* Replaces the stream by `other` in the slot's uses, because `other` now waits for the stream's work. */
 static void ends_pass_on(slot *b, unsigned stream, unsigned other)
 {
     if (!knows(b, stream))
@@ -139,8 +139,8 @@ static void ends_settle_in(world *w, const step *s, unsigned stream)
     w->captured_new = 0;
 }
 
-/* Whoever made the stream brings another one behind its work, for those who need to know, ends it, and makes a new one, which
- * has its address. weir is told of that one, and of nothing else. */
+/* Replaces a foreign stream, as its maker could: makes `other` wait for its work, ends the stream, and makes a new
+ * stream with the same address. weir is told of the new stream, and of nothing else. */
 void run_replace(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM], other = (unsigned)s->field[F_CLASS];
@@ -182,7 +182,7 @@ static bool lift_limits(world *w)
         run_limits(w, &(step){.field = {[F_CLIENT] = c}});
         any |= world_has_client(w, c);
     }
-    world_resume_all(w); /* what they were guaranteed comes back */
+    world_resume_all(w); /* the clients' guarantees come back with their memory */
     for (unsigned c = 0; c < w->options.clients; c++)
         run_limits(w, &(step){.field = {[F_CLIENT] = c}});
     if (!any)
@@ -207,7 +207,7 @@ static uint64_t whole_budget(const world *w)
     return bytes;
 }
 
-/* No block is live, no work is anywhere, and the device has all its memory: any stream may have what was freed. */
+/* No block is live, no work is anywhere, and the device has all its memory: any stream may have the freed memory. */
 void world_check_rest(world *w)
 {
     weir_trim_report report = {.struct_size = sizeof report};

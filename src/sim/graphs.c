@@ -1,6 +1,6 @@
-/* Graphs: captured several times into one pool, launched in between and again, and closed. All launches of one are on a stream of
- * its own, so that they are in an order; what they touch is the graph's from the first capture until that stream is past the
- * close. */
+/* Graphs: captured several times into one pool, launched between captures and again, and closed. The launches of a
+ * graph are ordered by the graph's home stream. Memory that the launches touch is the graph's from the first capture
+ * until the home stream is past the close. */
 #include "sim/world.h"
 
 #include "runtime/runtime.h"
@@ -28,7 +28,8 @@ static void freed_by_user(world *w, graph_block *b)
 
 /* Capturing -------------------------------------------------------------------------------------------------------- */
 
-/* The pool has it from here on, or had it: in which case it is free there, and no block. */
+/* Adds the allocated block to the graph, or finds the graph's block at this address, which has to be free in the
+ * graph's pool. */
 static graph_block *graphs_settle_in(world *w, world_graph *g, void *pointer)
 {
     graph_block *b = graphs_block_at(g, pointer);
@@ -69,7 +70,7 @@ static bool graphs_allocate(world *w, world_graph *g, unsigned stream, graph_blo
     oracle_asking(w->oracle, g->client, WEIR_CLASS_SCRATCH, g->charged, false);
     weir_status status = weir_alloc_with(w->clients[g->client], &request, &block);
     oracle_answered(w->oracle, g->client, WEIR_CLASS_SCRATCH, g->charged, false);
-    /* What others had must be zeroed, which a capture cannot. */
+    /* Memory of another owner must be zeroed, which is impossible during a capture. */
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_STREAM_MISUSE))
         return false;
     *out = graphs_settle_in(w, g, block.pointer);
@@ -186,7 +187,8 @@ static void open_one(world *w, const step *s, world_graph *g)
                        .in_hand = true};
 }
 
-/* Opens one, captures into it, launches what was captured, frees of its blocks, or closes it. */
+/* Opens a graph, captures into a graph, launches captured work, frees some of the graph's blocks, or closes the
+ * graph. */
 void run_graph(world *w, const step *s)
 {
     world_graph *g = &w->graphs[s->field[F_SLOT] % WORLD_GRAPHS];

@@ -1,5 +1,5 @@
-/* The operations, and how chance picks them and their numbers. A new one is a line of the table, a function that runs it
- * and one that chooses. */
+/* The operations, and how chance picks operations and their numbers. A new operation needs a line of the table, a
+ * function that runs the operation and a function that chooses its numbers. */
 #include "sim/world.h"
 #include <weir/block_pool.h>
 
@@ -74,7 +74,7 @@ static void choose_allocate(world *w, step *s)
         choose_again(w, s);
 }
 
-/* A stream for the next use of a block: often the one that it was last written on. */
+/* A stream for the next use of a block: often the stream of the last write. */
 static uint64_t next_stream(world *w, const slot *b)
 {
     return b->writer && chance(w, 60) ? b->writer : some_stream(w);
@@ -239,7 +239,6 @@ static void choose_late(world *w, step *s)
     s->field[F_COUNT] = chance(w, 50) ? 0 : world_random(w, 16);
 }
 
-/* Soon after one another, on one that there is. */
 static void choose_graph(world *w, step *s)
 {
     s->field[F_SLOT] = world_random(w, WORLD_GRAPHS);
@@ -259,7 +258,7 @@ static void choose_reserve(world *w, step *s)
     s->field[F_BYTES] = some_bytes(w);
 }
 
-/* A pool that there is, if one is soon found. */
+/* Chooses an open pool, if the first or the second try finds one. */
 static const pool *some_pool(world *w, step *s)
 {
     s->field[F_SLOT] = world_random(w, WORLD_POOLS);

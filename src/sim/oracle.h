@@ -1,11 +1,12 @@
 /* The oracle: what may and may not happen on a device, whatever the runtime decides.
  *
- * It hears two sides: the driver's calls (which work was queued where, what was recorded, ordered, found passed) and what
- * users of the runtime got and gave back. From the first it keeps a vector clock per stream and one for the host: clock[s]
- * is the last piece of work on stream s that is known to be done before whatever comes next there. From both it knows for
- * every 256 bytes of physical memory whose they are, or last were, and the last access of every stream to them.
+ * It hears two sides: the driver's calls (which work was queued where, what was recorded, ordered, found passed) and
+ * what users of the runtime got and gave back. From the first it keeps a vector clock per stream and one for the host:
+ * clock[s] is the last piece of work on stream s that is known to be done before whatever comes next there. From both
+ * it knows for every 256 bytes of physical memory whose they are, or last were, and the last access of every stream to
+ * them.
  *
- * What one host thread learns, all know: what weir hands from one to another goes through its locks.
+ * All host threads share the host's clock, because weir hands blocks from thread to thread under its locks.
  *
  * A block is given out rightly when the stream it is given out on (or the host) is behind every access of those who had
  * the bytes before, and behind their frees. A use of it is ordered rightly when it is behind the accesses that it
@@ -21,19 +22,19 @@ typedef struct oracle oracle;
 typedef uint32_t oracle_block; /* 0 is none */
 
 typedef enum oracle_kind {
-    ORACLE_EARLY_REUSE,     /* bytes given out while those who had them may still use them */
+    ORACLE_EARLY_REUSE,     /* bytes given out while a former owner may still use them */
     ORACLE_OVERLAP,         /* bytes of a live block given out */
     ORACLE_UNMAPPED,        /* a block, or work, where no memory is */
     ORACLE_UNMAP_LIVE,      /* a live block's memory taken away */
     ORACLE_UNMAP_UNDER_USE, /* memory taken away while queued work may use it */
-    ORACLE_ARRIVAL,         /* work that may run before what was away is there again */
+    ORACLE_ARRIVAL,         /* work that may run before away contents are back */
     ORACLE_LOST_ORDER,      /* declared uses that conflict and run in no order */
     ORACLE_BUDGET,          /* more held than the budget */
     ORACLE_LEDGER,          /* a snapshot that is not what users have */
     ORACLE_REFUSAL,         /* refused without the reason that is named */
     ORACLE_ANSWER,          /* a status that this call cannot have */
     ORACLE_DEVICE,          /* what no device would let happen, contents that are not right */
-    ORACLE_STUCK,           /* memory that nobody has and nobody gets */
+    ORACLE_STUCK,           /* free memory that no client can get */
     ORACLE_LEAK,            /* something left when all is over */
     ORACLE_USER,            /* the user's own: unordered uses that were not declared, use after free */
     ORACLE_KINDS
@@ -41,11 +42,11 @@ typedef enum oracle_kind {
 
 const char *oracle_kind_name(oracle_kind kind);
 
-/* Blocks that got bytes of one that was freed in the order of its stream. */
+/* How a block got the bytes of a block that was freed in the order of its stream. */
 typedef enum oracle_reuse {
     ORACLE_REUSE_AT_ONCE, /* on the same stream, while the device was not past the free */
-    ORACLE_REUSE_PASSED,  /* elsewhere, when it was */
-    ORACLE_REUSE_KEPT,    /* by a thread that kept it, whole, from the free on */
+    ORACLE_REUSE_PASSED,  /* on another stream, after the device was past the free */
+    ORACLE_REUSE_KEPT,    /* from the thread cache that kept the whole freed block */
     ORACLE_REUSES
 } oracle_reuse;
 
@@ -94,7 +95,8 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got);
 void oracle_freeing(oracle *o, oracle_block block, unsigned stream);
 void oracle_freed(oracle *o, oracle_block block);
 void oracle_kept(oracle *o, oracle_block block);
-/* The block is freed and stays a graph's: nobody else's, and pending in the books; or it is its client's again. */
+/* `held`: the block is freed and stays with a graph, so that no other client may have its bytes and the book has them
+ * as pending. Otherwise the block belongs to its client again. */
 void oracle_hold(oracle *o, oracle_block block, bool held);
 /* From here on the block is a pool, whose bytes are given out and come back; and until here: the call that frees it, by
  * oracle_freeing, begins. */
@@ -114,13 +116,15 @@ bool oracle_by_user(oracle *o, bool users); /* what it was before */
 void oracle_naming(oracle *o, oracle_block block, unsigned stream);
 /* The call begins after which nothing can be recorded on the stream. */
 void oracle_capturing(oracle *o, unsigned stream);
-/* A stream begins, perhaps with the number of one that has ended. Whether it has the place of one that ended without a word: while
- * what was freed in that one's order has not passed, what is freed on this one may be pending. */
+/* A stream begins, perhaps with the number of an ended stream. `does`: the stream has the place of a stream that ended
+ * without notice. While frees in the old stream's order have not passed, blocks that are freed on the new stream may be
+ * pending. */
 void oracle_succeeds(oracle *o, unsigned stream, bool does);
 /* The call begins that makes the block wait for all that is queued on the stream; and it has ended, and was not refused. */
 void oracle_using(oracle *o, oracle_block block, unsigned stream, bool write);
 void oracle_used(oracle *o, oracle_block block, unsigned stream);
-/* The call begins that may set the budget; and from here on it is that. */
+/* oracle_setting_budget: a call begins that may set the budget. oracle_set_budget: the budget is in force from here
+ * on. */
 void oracle_setting_budget(oracle *o, uint64_t budget);
 void oracle_set_budget(oracle *o, uint64_t budget);
 /* A pool of the driver's may hold more than its pieces, and more than the budget. */
@@ -140,8 +144,9 @@ bool oracle_drained(const oracle *o);
 /* Compares what such a view tells to be in the order of streams, or kept by threads. `drained`: so it was before the view was taken, and no
  * stream was being captured. */
 void oracle_check_order(oracle *o, const weir_stats *stats, bool drained);
-/* The call begins, and ends, that may take the memory from under blocks of the client, whose work is done; how much of them is
- * away then. `due`: what it is guaranteed is given up. */
+/* A call begins, and ends, that may take the memory from under the client's blocks, whose work is done.
+ * oracle_suspended returns how many bytes of the blocks are away. `due`: the client's guarantee is given up until a
+ * resume. */
 void oracle_suspending(oracle *o, unsigned client);
 uint64_t oracle_suspended(oracle *o, unsigned client, bool suspended, bool due);
 /* The call begins, and ends, that may bring it back, behind the point where the stream is then. */

@@ -31,8 +31,7 @@ void oracle_take_away(oracle *o, const char *address, uint32_t granule, uint32_t
     o->away = away;
     (void)wi_plane_run(&o->owners, granule, first, count, &index);
     o->away[o->away_count++] = (away_span){(char *)address + (uint64_t)first * WI_SIM_UNIT, count, index};
-    (void)wi_plane_set(&o->owners, granule, first, count,
-                       0); /* nobody has it: the host is behind all that was done there */
+    (void)wi_plane_set(&o->owners, granule, first, count, 0); /* no owner: the host is behind all work on these units */
 }
 
 static void end_span(oracle *o, size_t which)
@@ -83,7 +82,8 @@ void oracle_not_there(oracle *o, const char *address)
             o->there[i] = o->there[--o->there_count];
 }
 
-/* All of it is the client's, or none is any more. */
+/* Forgets where memory came back for the client during the call. At the end of the call all of this memory is the
+ * client's, or nothing of it. */
 static void forget_there(oracle *o, unsigned client)
 {
     for (size_t i = o->there_count; i-- > 0;)
@@ -354,7 +354,7 @@ static void oracle_away_rest(oracle *o, uint32_t index, uint64_t bytes, void *us
     left[o->table[index].pool ? o->table[index].pool : index] += bytes;
 }
 
-/* Of blocks that are away; others may have come there since. */
+/* Adds the bytes of blocks that are away; newer blocks may lie in the same granules. */
 static void add_away(oracle *o, uint32_t index, uint64_t bytes, void *user)
 {
     const owner *w = &o->table[index];
@@ -431,7 +431,7 @@ static bool oracle_away_is_used(void *user, uint32_t granule)
     return false;
 }
 
-/* Any whole handle that nobody uses, and any new one, can be mapped at any addresses. */
+/* True: unused whole handles and new handles have this many granules; their address is free to choose. */
 static bool has_memory(oracle *o, uint64_t granules)
 {
     uint64_t under = o->budget > o->held ? o->budget - o->held : 0, room;

@@ -1,4 +1,4 @@
-/* The book: what clients have, as their users know it. */
+/* The book: each client's bytes, as the users' calls tell. */
 #include "sim/oracle_state.h"
 
 #include <weir/memory.h>
@@ -133,7 +133,7 @@ void oracle_set_limits(oracle *o, unsigned client, uint64_t guaranteed, uint64_t
     o->accounts[client].maximum = maximum;
 }
 
-/* What clients have or are guaranteed, all but one. */
+/* Sums over all clients but `except` the greater of the bytes in use and the guarantee. */
 static uint64_t oracle_book_committed(const oracle *o, unsigned except, bool most)
 {
     uint64_t sum = 0;

@@ -1,4 +1,5 @@
-/* Frees in the order of their streams: which ones are, what of it a snapshot may tell, and who gets the bytes. */
+/* Frees in the order of their streams: which frees are ordered, how many ordered bytes a snapshot may show, and which
+ * blocks get the bytes. */
 #include "sim/oracle_state.h"
 
 #define ULL(x) ((unsigned long long)(x))
@@ -22,9 +23,9 @@ static bool is_drained(const oracle *o, unsigned stream)
 
 /* Which frees are -------------------------------------------------------------------------------------------------- */
 
-/* Of declared uses the device may be past or not when weir looks. What it is past now it is past then. But the point behind
- * what weir may have put on the stream of the allocation, or found there, is set in the call,
- * or in an earlier one that named another stream. */
+/* Finds the order of a free at its beginning. When weir looks later, the device may or may not be past a declared use;
+ * a use that the device is past now stays past. But the point behind weir's own work on the allocation's stream, or
+ * behind work found there, is set in this call, or in an earlier call that named another stream. */
 void oracle_begin_order(oracle *o, owner *w, unsigned stream)
 {
     bool zeros = w->queued && (w->stream != stream || w->elsewhere), heir = o->heirs >> stream & 1;
@@ -34,7 +35,7 @@ void oracle_begin_order(oracle *o, owner *w, unsigned stream)
                : !stream                                       ? ORDER_MORE
                : zeros || heir || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
                                                                : ORDER_ALONE;
-    w->elsewhere |= w->stream != stream; /* for the next one, if this is refused */
+    w->elsewhere |= w->stream != stream; /* for the next free, if this free is refused */
     if (w->order != ORDER_MORE)
         o->followed |= UINT64_C(1) << stream;
 }

@@ -1,4 +1,4 @@
-/* Owners: whose bytes are whose, and who may touch them when. */
+/* Owners: which block has which bytes, and when work may touch the bytes. */
 #include "sim/oracle_state.h"
 
 #define ULL(x) ((unsigned long long)(x))
@@ -89,7 +89,7 @@ static uint64_t oracle_owner_run_end(const run *r, uint64_t at, const char *addr
     return at + (uint64_t)r->count * WI_SIM_UNIT - (uintptr_t)(address + at) % WI_SIM_UNIT;
 }
 
-/* Gives [address, +bytes) to `index`; whoever had it before lets it go. */
+/* Gives [address, +bytes) to `index`, and takes the units from their former owners. */
 static void oracle_owner_give(oracle *o, const char *address, uint64_t bytes, uint32_t index)
 {
     run r;
@@ -140,7 +140,7 @@ static void oracle_owner_take_over(oracle *o, const char *address, uint64_t byte
     }
 }
 
-/* Nothing but whole blocks is kept, and nobody but who freed them gets them. */
+/* Checks a block from a thread cache: a whole freed block, given out to the client and the stream of the free. */
 static void oracle_owner_check_kept(oracle *o, const oracle_got *got)
 {
     run r;
@@ -161,8 +161,8 @@ static void oracle_owner_check_kept(oracle *o, const oracle_got *got)
     }
 }
 
-/* What is put on the stream from here on is behind all that stands there, and is put there by a host that knows what it
- * knows now. */
+/* Returns the clock of the stream's next work, which is behind all queued work of the stream and behind all work that
+ * the host knows to be done. */
 static uint64_t *clock_now(oracle *o, unsigned stream)
 {
     uint64_t *clock = stream ? o->clock[stream] : o->host;
@@ -204,7 +204,7 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got)
 
 typedef struct access {
     unsigned stream;
-    bool write, declared; /* the latter: or weir's own, which weir remembers itself */
+    bool write, declared; /* declared: also weir's own work, which weir remembers */
 } access;
 
 /* Whether it is what was away that the work runs before, although its user came behind the resume. */
@@ -468,7 +468,7 @@ void oracle_freed(oracle *o, oracle_block block)
         return;
     if (stream)
         w->most[stream] = wi_sim_queued(o->device, stream);
-    if (w->queued) /* weir may order its own work with whatever followed it there */
+    if (w->queued) /* weir's point behind its own work may also cover later work of the stream */
         w->most[w->stream] = wi_sim_queued(o->device, w->stream);
     if (w->order == ORDER_PERHAPS || (w->graphs && o->slack)) /* the latter: see oracle_hold */
         w->past = true;                                       /* it may be, and need not */
@@ -523,7 +523,7 @@ void oracle_open_pool(oracle *o, oracle_block block)
     o->table[block].pool = block;
 }
 
-/* Those who had its bytes last are remembered with it. */
+/* Turns a pool back into a block, which takes over the last accesses of the pieces' owners. */
 void oracle_close_pool(oracle *o, oracle_block block)
 {
     owner *w = &o->table[block];
@@ -531,7 +531,8 @@ void oracle_close_pool(oracle *o, oracle_block block)
     run r;
     oracle_join_away(o, block);
     for (uint64_t at = 0, next; at < w->length; at = next) {
-        next = at + o->granule - ((uintptr_t)(address + at) & (o->granule - 1)); /* of which some may be away */
+        next = at + o->granule -
+               ((uintptr_t)(address + at) & (o->granule - 1)); /* a granule at a time, as some may be away */
         if (!oracle_owner_first_run(o, address + at, w->length - at, &r))
             continue;
         next = oracle_owner_run_end(&r, at, address);

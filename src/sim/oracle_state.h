@@ -9,7 +9,8 @@ typedef enum owner_state { OWNER_NONE, OWNER_LIVE, OWNER_FREED, OWNER_POOL } own
 /* What stands between a free and the next owner: more than its stream's order, perhaps no more, no more. */
 typedef enum free_order { ORDER_MORE, ORDER_PERHAPS, ORDER_ALONE } free_order;
 
-/* Who has, or last had, some bytes. Kept as long as any unit or a list of frees points to it. */
+/* The present or the last owner of some bytes. The record is kept while a unit or a list of frees points to the
+ * record. */
 typedef struct owner {
     uint64_t units; /* that point here */
     uint32_t pool;  /* the pool that it is of, or is; 0: none */
@@ -20,7 +21,7 @@ typedef struct owner {
     owner_state state;
     unsigned client;
     weir_class memory_class;
-    uint64_t length, charged, serial; /* the former: bytes that its user may touch */
+    uint64_t length, charged, serial; /* length: bytes that the user may touch */
     char *address;
     unsigned stream; /* where it was allocated, and how far that was */
     uint64_t allocated;
@@ -36,7 +37,7 @@ typedef struct owner {
     bool queued_before, arrived_before; /* of what is away, in case the free is refused */
     uint64_t marks_before;
     uint64_t away;          /* of its charge */
-    uint64_t gone;          /* what was, of one whose free has not ended */
+    uint64_t gone;          /* `away` as of the beginning of a free that has not ended */
     bool arrived;           /* it was away: what it holds came by … */
     unsigned by, home;      /* … this stream, and is there for whoever comes behind … */
     uint64_t home_point;    /* … this point of that one; of the host's, for all */
@@ -59,8 +60,8 @@ typedef struct snapshots {
 typedef struct account {
     uint64_t live, live_class[WEIR_CLASS_COUNT], reserved, guaranteed, maximum;
     uint64_t pending_least, pending_most;
-    uint64_t away, away_moving; /* of live blocks; of those whose free has not ended */
-    uint64_t coming;            /* of them, while a call may bring it back */
+    uint64_t away, away_moving; /* away: of live blocks; away_moving: of blocks whose free is under way */
+    uint64_t coming;            /* bytes that a call under way may bring back */
     uint64_t due;               /* what is guaranteed again when it is back */
     uint64_t left;              /* of the live bytes: were away at the last look, in the middle of a suspend */
     bool moves;                 /* its memory may be taken from under its blocks, or put there */
@@ -112,7 +113,7 @@ struct oracle {
     size_t there_count, there_capacity;
     away_copy *copies;
     size_t copy_count, copy_capacity;
-    uint64_t heirs; /* bits of streams in the place of one that ended without a word */
+    uint64_t heirs; /* bits of streams in the place of one that ended without notice */
     bool
         left_behind; /* there was such a one: what it left waits for a point that is had when memory is short, or given back */
     uint64_t followed; /* bits of streams that had such frees, or may have had */
@@ -149,7 +150,8 @@ void oracle_mapping(void *user, const void *address, uint32_t granule);
 void oracle_not_there(oracle *o, const char *address);
 /* How many bytes of the client's blocks, and of each class of them, have no memory, or are shown. */
 uint64_t oracle_left(oracle *o, unsigned client, uint64_t of_class[WEIR_CLASS_COUNT]);
-/* Nobody has what is away of the block any more; what is of the pool's pieces is the pool's. */
+/* oracle_forget_away: forgets the away spans of the block. oracle_join_away: gives the away spans of a pool's pieces to
+ * the pool's block. */
 void oracle_forget_away(oracle *o, uint32_t index);
 void oracle_join_away(oracle *o, uint32_t pool);
 

@@ -11,7 +11,7 @@ static bool is_away(const world *w, const pool *p)
     return oracle_away(w->oracle, p->known) > 0;
 }
 
-/* The step's pool, which others do not end until it is left. Nobody has business with one that is away. */
+/* Returns the step's pool, which no other step ends until sim_pools_leave. NULL: no such pool, or the pool is away. */
 static pool *sim_pools_enter(world *w, const step *s)
 {
     pool *p = &w->pools[s->field[F_SLOT] % WORLD_POOLS];
@@ -156,7 +156,7 @@ static void sim_pools_destroy(world *w, pool *p)
 {
     if (count_held(p, 0) + count_pending(w, p, 0, false) > 0)
         world_expect_busy(w, "weir_block_pool_destroy", weir_block_pool_destroy(p->pool));
-    else if (count_pending(w, p, 0, true) == 0 && !is_unsure(w, p)) /* else nobody can say what it must answer */
+    else if (count_pending(w, p, 0, true) == 0 && !is_unsure(w, p)) /* else the correct answer is unknown */
         sim_pools_end(w, p);
 }
 

@@ -84,7 +84,7 @@ void run_call(world *w, const step *s)
     world_take_stream(w, stream, -1);
 }
 
-/* A read that is queued first and told then: the free waits for it by itself. */
+/* Queues a read and records it afterwards, so that the free waits for the read by itself. */
 void run_record(world *w, const step *s)
 {
     slot *b = world_slot(w, s->field[F_SLOT]);

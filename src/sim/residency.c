@@ -1,5 +1,6 @@
-/* Clients are suspended and resumed, by themselves, when memory is short, or by an allocation; and what their users may do
- * meanwhile. While one is on its way others leave all that is its alone, as the only thread cannot wait for itself. */
+/* Suspends and resumes of clients: by steps of their own, when memory is short, or by an allocation; and which steps
+ * may use a suspended client. While a client is on its way, other steps leave its blocks, pools and graphs alone,
+ * because the only thread cannot wait for itself. */
 #include "sim/world.h"
 
 #include "runtime/runtime.h"

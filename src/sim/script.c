@@ -1,6 +1,6 @@
-/* Scripts, as texts: "world clients=4 streams=8 …", then a line per step, "allocate slot=3 client=1 bytes=4096". Numbers
- * that are 0 are left out; a line that begins with # is a remark. Two blanks before a step: it runs within the one above
- * that has fewer. */
+/* Scripts, as texts: "world clients=4 streams=8 …", then a line per step, "allocate slot=3 client=1 bytes=4096".
+ * Numbers that are 0 are left out; a line that begins with # is a remark. A step that is indented, two blanks per
+ * level, runs within the last step above with fewer blanks. */
 #include "sim/simulate.h"
 #include "base/intern.h"
 
@@ -50,7 +50,7 @@ static bool read_world_word(const char *name, const char *value, world_options *
         *plant = defect_called(value);
         return *plant != WI_BUGS;
     }
-    if (strcmp(name, "resource") == 0) { /* the runtime knows which there are */
+    if (strcmp(name, "resource") == 0) { /* the runtime checks the name */
         options->resource = wi_intern(value, RESOURCE - 1);
         return true;
     }

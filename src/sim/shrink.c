@@ -12,7 +12,7 @@ typedef struct attempt {
     uint64_t left; /* steps that may still be run, so that the script does not depend on how fast the machine is */
 } attempt;
 
-/* Does it still happen? What comes after it is cut off. */
+/* True: the steps still show the finding first. Cuts off the steps after the finding. */
 static bool happens(attempt *a, const step *steps, size_t *count)
 {
     steps_outcome outcome;

@@ -31,7 +31,7 @@ typedef struct simulate_result {
     double seconds;
     char *script; /* NULL: nothing was found; for free() */
     size_t script_steps;
-    char error[256]; /* why nothing ran, when that is so */
+    char error[256]; /* the reason, if nothing ran */
 } simulate_result;
 
 /* What the command calls things. An operation past the last is "?". */

@@ -67,8 +67,8 @@ static size_t run_with_others(world *w, const step *list, size_t count)
     return 1 + within;
 }
 
-/* Whether a step of a script is to run here, or was to run before. Windows, which only some builds have, are no places of their own, so
- * that a script runs in every build where it ran in the one that made it. */
+/* Whether a step of a script is due here, or was due before. Windows exist only in some builds and do not count as
+ * places, so that the script's steps run at the same places in every build. */
 static bool is_due(const world *w, const step *s, uint64_t window)
 {
     uint64_t at = s->field[F_AT], before = s->field[F_WINDOW];

@@ -34,7 +34,7 @@ uint64_t world_random(world *w, uint64_t below)
 
 bool world_lacks_a_point(const world *w, weir_status status)
 {
-    bool captured = w->captures_ended != w->capture_mark; /* there was one when it was asked for */
+    bool captured = w->captures_ended != w->capture_mark; /* a capture was open when weir asked for the point */
     captured |= world_is_late(w, w->late);
     captured |= w->captured_new > 0 && w->depth > w->captured_new;
     for (unsigned i = 1; i <= w->options.streams; i++)
@@ -97,8 +97,8 @@ bool world_knows_foreign(const world_options *options)
     return options->streams <= (WORLD_STREAMS - WORLD_GONE) / 2;
 }
 
-/* Own streams that nobody has stay the runtime's, beside those that others made, a few that have ended, and those of the
- * copies. */
+/* Returns the most streams of the driver at once: the runtime's own streams, which the runtime keeps when they are
+ * unused, foreign streams, a few gone streams, and the streams of the copies. */
 static unsigned most_streams(const world_options *options)
 {
     unsigned streams = world_knows_foreign(options) ? 2 * options->streams + WORLD_GONE : options->streams;
@@ -164,7 +164,7 @@ static void end_blocks(world *w)
         if (there)
             run_end(w, &(step){.field = {[F_SLOT] = i}});
         else
-            free(l->launch); /* all that is left of it */
+            free(l->launch); /* NULL, or a launch whose blocks a defect has freed */
         *l = (launch){0};
     }
     for (unsigned s = 1; s <= w->options.streams; s++)
@@ -197,7 +197,7 @@ void world_end(world *w)
     if (w->runtime) {
         world_settle_all(w);
         end_captures(w);
-        if (w->options.seed % 3 != 0) /* the others free what is away */
+        if (w->options.seed % 3 != 0) /* in every third run the frees meet blocks that are away */
             world_resume_all(w);
         end_blocks(w);
         run_snapshot(w, &(step){0});

@@ -1,11 +1,14 @@
-/* A world: one runtime on a simulated device, several clients with blocks on several streams, and an oracle that watches.
+/* A world: one runtime on a simulated device, several clients with blocks on several streams, and an oracle that
+ * watches.
  *
- * It moves in steps, each of which is one operation with numbers; the same steps in the same world always have the same
- * effect. A step that makes no sense where it is (a free of an empty slot) does nothing, so that steps can be left out.
+ * The world moves in steps; a step is one operation with numbers. The same steps in the same world always have the same
+ * effect. A step that makes no sense at its place (a free of an empty slot) does nothing, so that steps can be left
+ * out.
  *
- * Within a step's calls of weir others may run, as other threads' calls would: at a call that weir makes of the driver. They
- * stand behind it, one deeper, with the number of the place where they run. What a step that has not ended has in hand (a
- * slot, a stream, a client, a launch) others leave alone, as programs must. */
+ * During a step's calls of weir other steps may run, as other threads' calls would: whenever weir calls the driver. In
+ * the list these steps follow the interrupted step, one level deeper, with the number of the place where they run. A
+ * slot, a stream, a client or a launch that an unfinished step has in hand is left alone by other steps, as programs
+ * must. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -39,13 +42,13 @@ typedef enum step_field {
     F_STREAM, /* 0 is the host */
     F_SLOT,
     F_BYTES,
-    F_MORE, /* what the operation makes of it: an alignment, an offset, a second size */
+    F_MORE, /* by operation: an alignment, an offset, a second size */
     F_CLASS,
     F_FLAGS,
     F_COUNT,
     F_SEED,   /* of the device's choices during the step */
-    F_AT,     /* before which place in the step that it interrupts; 0 is the first */
-    F_WINDOW, /* at which window before that place; 0: at the place itself */
+    F_AT,     /* the place in the interrupted step before which this step runs; 0: the first */
+    F_WINDOW, /* the window before the place F_AT; 0: the place itself */
     STEP_FIELDS
 } step_field;
 
@@ -84,7 +87,7 @@ typedef enum ladder_rung {
 
 const char *ladder_name(ladder_rung rung);
 
-/* What chance prefers, by turns: each reaches what the others seldom come to. */
+/* Preferences of the random choice, by turns: each mood reaches states that are rare in the rest. */
 typedef enum world_mood {
     MOOD_ORDINARY,
     MOOD_BEHIND,  /* the device hardly works, and much is asked for: what is freed has not passed */
@@ -98,7 +101,7 @@ typedef struct slot {
     uint64_t bytes, charged;
     uint64_t offset, length; /* the part last written, which holds `version` */
     uint64_t touched;        /* bits of streams whose work the user knows nothing later of */
-    uint64_t recorded;       /* ... and those whose reads the free waits for by itself */
+    uint64_t recorded;       /* … and of streams with recorded reads, for which the free waits by itself */
     uint32_t version;        /* 0: nothing is known */
     uint8_t client, memory_class, writer;
     bool declared; /* used through launches alone */
@@ -150,7 +153,7 @@ typedef struct reserved {
     uint8_t in_hand;
 } reserved;
 
-/* A block of a pool; who had it last, and where he gave it back. */
+/* A block of a pool, with its last member and the point of the give. */
 typedef struct pool_piece {
     slot slot;
     uint64_t had;         /* the membership's serial number; 0: nobody */
@@ -220,7 +223,7 @@ typedef struct world {
     uint8_t written[WORLD_CLIENTS];                          /* bits of classes: since the client was resumed */
     bool asked_to_show[WORLD_CLIENTS], shown[WORLD_CLIENTS]; /* by the suspend; and it is: the client may be used */
     uint64_t moves[WORLD_MOVES];
-    bool left_behind; /* some stream ended without a word */
+    bool left_behind; /* some stream ended without notice */
     weir_runtime *host;
     bool foreign[WORLD_STREAMS + 1], captured[WORLD_STREAMS + 1];
     bool registered_twice[WORLD_STREAMS + 1]; /* by two threads, and only one of them could unregister it yet */
@@ -261,8 +264,8 @@ typedef struct world {
 world *world_create(const world_options *options);
 /* Runs the first of the steps with those that stand within it; answers how many that were. */
 size_t world_step(world *w, const step *list, size_t count);
-/* Chooses the next step at random, with others within it, and runs it. Those that ran are added to *log, if that is not
- * NULL. False: there is no host memory for that. */
+/* Chooses the next step at random, with others within it, and runs it. Adds the steps that ran to *log, if not NULL.
+ * False: no host memory for the log. */
 bool world_advance(world *w, step_list *log);
 /* Frees, closes and gives back all; the oracle looks at what is left. The findings stay until world_destroy. */
 void world_end(world *w);
@@ -287,7 +290,8 @@ void world_choose(world *w, step *out);
 /* Between what a step takes in hand and what it lets go. */
 void world_take_stream(world *w, unsigned stream, int by);
 bool world_knows_foreign(const world_options *options); /* streams of others are registered */
-/* What waits for the work of a stream that ended without a word waits for a point that cannot be had during a capture. */
+/* True: the call lacked the point behind all work, which cannot be had during a capture. Frees that wait for a stream
+ * that ended without notice need this point. */
 bool world_lacks_a_point(const world *w, weir_status status);
 uint64_t world_faults(const world *w); /* since it was made */
 /* Whether nothing else could have happened since `nested` was read: no other step ran, and this one is within none. */
@@ -296,14 +300,15 @@ bool world_undisturbed(const world *w, uint64_t nested);
 uint64_t world_charge(const world *w, uint64_t bytes, uint64_t alignment);
 unsigned world_number(const world *w, unsigned stream);
 bool world_has_stream(const world *w, uint64_t stream);
-bool world_is_late(const world *w, uint64_t stream); /* another step ends it, and this one uses it nevertheless */
+/* True: another step ends the stream while this step uses the stream. */
+bool world_is_late(const world *w, uint64_t stream);
 unsigned world_ending(const world *w);
 bool world_has_client(const world *w, unsigned client);
 uint32_t world_features(const world *w);
 /* Whether a step under way flushes thread caches. The end of a stream waits for that, which it cannot do here. */
 bool world_frees_for_others(const world *w);
 uint64_t world_random(world *w, uint64_t below);
-void world_hear_guard(world *w); /* what it reports is a finding */
+void world_hear_guard(world *w); /* turns the guard's reports into findings */
 
 typedef struct operation {
     const char *name;
@@ -349,17 +354,19 @@ void run_take(world *w, const step *s);
 void run_give(world *w, const step *s);
 void run_piece(world *w, const step *s);
 
-/* A slot, the two that others leave alone until they are let go, and the user's order before a use. */
+/* A slot; a reservation of a slot and a stream, until world_let_slot_go; and the user's order before a use. */
 slot *world_slot(world *w, uint64_t index);
 bool world_take_slot(world *w, slot *b, unsigned stream, bool full);
 void world_let_slot_go(world *w, slot *b, unsigned stream);
 bool world_follow(world *w, unsigned stream, uint64_t mask); /* streams' work; false: a fault was in the way */
 bool world_order_use(world *w, slot *b, unsigned stream, bool write);
 void world_touch(world *w, slot *b, unsigned stream, bool write, uint64_t offset, uint64_t bytes);
-void world_forget_in_slot(slot *b, unsigned stream); /* the host is behind all its work */
-/* Who comes behind `other` comes behind what the user did with the block on the stream. */
+void world_forget_in_slot(slot *b, unsigned stream); /* when the host is behind the stream's work */
+/* Makes `other` wait for the stream's work, if the slot was used on the stream, and replaces the stream by `other` in
+ * the slot's uses. */
 void world_pass_on(world *w, slot *b, unsigned stream, unsigned other);
-bool world_is_told(const slot *b, unsigned stream); /* of the user's read there, which it waits for */
+/* True: weir knows of the user's read on the stream, and waits for the read. */
+bool world_is_told(const slot *b, unsigned stream);
 /* A block, a pool or a member that something holds is refused, and nothing changes. */
 void world_expect_busy(world *w, const char *call, weir_status status);
 

@@ -23,7 +23,8 @@ typedef struct painter {
     int64_t live[ADDRESS_MAP_ROWS], pending[ADDRESS_MAP_ROWS], away[ADDRESS_MAP_ROWS];
 } painter;
 
-/* Events come before one another by their numbers, and those of one event by what ends first. */
+/* Compares changes by event, and changes of the same event by lifetime, so that an ending lifetime precedes its
+ * successor. */
 static int address_map_by_event(const void *a, const void *b)
 {
     const change *x = a, *y = b;
@@ -62,7 +63,8 @@ static uint64_t address_map_place_of(const painter *p, uint64_t address)
     return range ? p->before[range - p->ranges->list] + (address - range->address) : UINT64_MAX;
 }
 
-/* Of a block that is away in part, no trace tells which part: each piece of it is so much away. */
+/* Returns how many of `bytes` bytes of a block count as away. Traces do not tell which part of a block is away, so that
+ * each piece gets the same share. */
 static int64_t address_map_share(int64_t bytes, uint64_t away, uint64_t charged)
 {
     return away == charged ? bytes : (int64_t)((double)bytes * (double)away / (double)charged);

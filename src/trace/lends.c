@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Addresses whose last block was one client's, on one stream. The treap has them by their beginning. */
+/* A range of addresses whose last block had this client and this stream. The treap's key is the beginning of the
+ * range. */
 typedef struct owned {
     wi_treap_node node;
     uint64_t end;
     const char *client;
     uint64_t stream;
-    bool left;          /* it was away when it was freed: what comes there has other memory */
+    bool left;          /* the last block was away when freed, so that the next block has other memory */
     struct owned *next; /* of the unused ones */
 } owned;
 

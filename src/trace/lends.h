@@ -1,5 +1,5 @@
-/* lends.h: which bytes passed from one client to another, and from one stream to another. A block lies where another
- * one lay before: what of its addresses was last somebody else's has been lent. Memory that the driver has moved to
+/* lends.h: bytes that passed between clients, and between streams. A block may lie where an earlier block lay:
+ * addresses that were last another client's or another stream's have been lent. Memory that the driver has moved to
  * other addresses, as that of suspended clients, is not seen, for a trace does not tell where it lay. */
 #ifndef WI_TRACE_LENDS_H
 #define WI_TRACE_LENDS_H

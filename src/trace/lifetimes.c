@@ -435,7 +435,7 @@ void address_ranges_clear(address_ranges *ranges)
 const address_range *address_range_at(const address_ranges *ranges, uint64_t address)
 {
     size_t low = 0, high = ranges->count;
-    while (low < high) { /* the first one that begins above it */
+    while (low < high) { /* finds the first range that begins above the address */
         size_t middle = (low + high) / 2;
         if (ranges->list[middle].address <= address)
             low = middle + 1;

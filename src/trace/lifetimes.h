@@ -1,4 +1,5 @@
-/* lifetimes.h: the blocks of a recording: who had which bytes from which event to which, and what that sums up to. */
+/* lifetimes.h: the blocks of a recording with their clients, bytes, and first and last events, and sums over the
+ * blocks. */
 #ifndef WI_TRACE_LIFETIMES_H
 #define WI_TRACE_LIFETIMES_H
 
@@ -6,15 +7,15 @@
 
 enum { LIFETIMES_NEVER = UINT32_MAX };
 
-/* A block. A resize ends one and begins another. What a resize gives up and the device is not past is one, too, which
- * was never live. */
+/* A block. A resize ends a lifetime and begins a new lifetime. Bytes that a resize gives up while the device is not
+ * past them are a lifetime, too, which was never live. */
 typedef struct lifetime {
     uint64_t pointer, bytes, charged;
     uint64_t away;  /* of its charge: at the end, or when it was freed */
     uint32_t kind;  /* in `kinds` */
     uint32_t begin; /* events: live from here on, */
     uint32_t freed; /* pending from here on, */
-    uint32_t end;   /* and gone from here on; LIFETIMES_NEVER: it was there at the end */
+    uint32_t end;   /* and gone from here on; LIFETIMES_NEVER: still there at the end */
 } lifetime;
 
 /* From this event on another part of a block's charge is away; 0 also when it is freed. */
@@ -74,11 +75,11 @@ typedef struct lifetime_residency {
     const char *client;
     bool back;            /* a resume */
     uint32_t first, last; /* events */
-    uint64_t bytes;       /* that left, or that came back */
+    uint64_t bytes;       /* which left the device, or came back */
     uint64_t blocks;
 } lifetime_residency;
 
-/* All of them, by their first events; the caller's to free. NULL: no memory. */
+/* Returns the suspends and resumes, sorted by first event; the caller frees the list. NULL: no memory. */
 lifetime_residency *lifetimes_residencies(const lifetimes *all, size_t *count);
 
 /* Ranges of addresses ---------------------------------------------------------------------------------------------- */
@@ -88,13 +89,14 @@ typedef struct address_range {
 } address_range;
 
 typedef struct address_ranges {
-    address_range *list; /* by address, apart from one another */
+    address_range *list; /* sorted by address, with gaps between */
     size_t count;
     uint64_t bytes; /* of all */
 } address_ranges;
 
-/* All addresses that blocks were ever at: what lies closer than ADDRESS_GAP is one range. A snapshot's own segments are
- * taken where it tells of them. Where that makes more ranges than the most, closer ones are joined. */
+/* Collects the addresses of all blocks: blocks closer than ADDRESS_GAP share a range. A snapshot's own segments are
+ * added to the blocks, and then only neighbours without a gap are joined. If there are more than ADDRESS_RANGES_MOST
+ * ranges, neighbours are joined across larger gaps. */
 enum { ADDRESS_GAP = 1 << 20, ADDRESS_RANGES_MOST = 500 };
 weir_status address_ranges_make(const lifetimes *all, address_ranges *out);
 void address_ranges_clear(address_ranges *ranges);

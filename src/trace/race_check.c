@@ -153,7 +153,7 @@ static weir_status race_check_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
 }
 
-/* Room for one more of `each` bytes; false without memory. */
+/* Makes room for another element of `each` bytes; false: no memory. */
 static bool race_check_make_room(void **list, size_t count, size_t *room, size_t each)
 {
     if (count < *room)
@@ -194,7 +194,7 @@ static void race_check_report(race_check *r, race_kind kind, const block *b, con
     va_end(arguments);
 }
 
-/* Blocks: each use is compared with those before it ---------------------------------------------------------------- */
+/* Blocks: each use is compared with the earlier uses --------------------------------------------------------------- */
 
 static bool race_check_behind(const clock_vector *clock, unsigned slot, uint64_t sequence)
 {
@@ -220,7 +220,7 @@ static uint64_t race_check_end_of(const block *b)
     return bytes > UINT64_MAX - b->node.key ? UINT64_MAX : b->node.key + bytes;
 }
 
-/* The live block that begins there. */
+/* Finds the live block that begins at `start`. */
 static block *race_check_block_at(const race_check *r, uint64_t start)
 {
     block *b = (block *)wi_treap_find(&r->blocks, start);

@@ -5,12 +5,12 @@
  * event that is recorded and passed, while a trace has the addresses and the calls of a program, and what it orders by
  * means of its own are notes. So this one knows blocks by their addresses, and of weir what weir/uses.h and
  * weir/memory.h promise: a launch is behind the declared uses it conflicts with and behind the allocation, a free waits
- * for declared uses. What the program did not declare it has to have ordered itself. What one host thread learns, all
- * know.
+ * for declared uses. What the program did not declare it has to have ordered itself. All host threads share the host's
+ * clock.
  *
- * Of weir/residency.h it knows that a suspend waits for the streams of the client's blocks and for declared uses, and that
- * what a resume brings back is written by its stream. Other work that may still use a block when it leaves is a finding,
- * and so is each use while it is away. */
+ * Of weir/residency.h it knows that a suspend waits for the streams of the client's blocks and for declared uses, and
+ * that what a resume brings back is written by its stream. Any other work that may still use a block when the block
+ * leaves is a finding, and so is each use of an away block. */
 #ifndef WI_TRACE_RACE_CHECK_H
 #define WI_TRACE_RACE_CHECK_H
 

@@ -83,7 +83,7 @@ static weir_status read_binary_read_text(reader *r, bool *whole)
     return read_binary_keep_text(r, r->item + WI_TRACE_ITEM + 8, length);
 }
 
-/* NULL: there is none of that number. */
+/* Returns the text whose number stands at `at`; NULL: no such text. */
 static const char *read_binary_text_of(const reader *r, size_t at)
 {
     uint32_t number = wi_get32(r->item + at);

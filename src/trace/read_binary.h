@@ -11,13 +11,14 @@ typedef struct reader reader;
  * version. */
 weir_status reader_open(const char *path, reader **out);
 
-/* The next event; its texts live as long as the reader. *got is false at the end. A file that stops without its end, as
- * that of a program that was killed, ends there: reader_cut. */
+/* The next event; its texts live as long as the reader. *got is false at the end. A file that lacks its end, as a
+ * killed program leaves, ends where the data stops: see reader_cut. */
 weir_status reader_next(reader *r, weir_event *out, bool *got);
 
 /* After the end: whether the file was cut off, and where. */
 bool reader_cut(const reader *r, uint64_t *offset);
-/* Events that the file lacks, as far as is known: those between the ones read, and those its end tells of. */
+/* Events that the file lacks, as far as is known: the gaps between the events that were read, or the losses that the
+ * file's end tells, whichever is more. */
 uint64_t reader_lost(const reader *r);
 
 void reader_close(reader *r);

@@ -16,7 +16,7 @@ struct piece {
     pickle_value values[PIECE];
 };
 
-/* A list that grows, of whatever. */
+/* A list of values that grows. */
 typedef struct row {
     pickle_value **items;
     uint64_t count, room;

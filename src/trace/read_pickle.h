@@ -39,7 +39,7 @@ const pickle_value *pickle_root(const pickle *p);
 void pickle_free(pickle *p);
 
 /* Looking takes steps, of which there are as many as a file of that size can need: values that stand in many places at
- * once would otherwise be looked at for ever. When they are spent these find nothing. */
+ * once would otherwise be looked at for ever. Once the steps are spent, pickle_get and pickle_item find nothing. */
 const pickle_value *pickle_get(pickle *p, const pickle_value *pairs, const char *key); /* NULL: it has none */
 const pickle_value *pickle_item(pickle *p, const pickle_value *list, uint64_t place);  /* NULL: it has none */
 bool pickle_spent(const pickle *p);

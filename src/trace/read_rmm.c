@@ -193,7 +193,7 @@ static int read_rmm_split(char *line, char *fields[RMM_FIELDS])
     return -1;
 }
 
-/* Reads the first line, which it changes. */
+/* Reads the names of the columns from the first line, and modifies the line. */
 static weir_status read_names(const char *path, char *line, rmm_columns *out)
 {
     char *fields[RMM_FIELDS] = {NULL}, missing[64] = "";
@@ -402,7 +402,7 @@ static uint64_t read_thread(const char *text)
     return read_rmm_read_number(text, &number) ? number : wi_hash(text, strlen(text));
 }
 
-/* Reads a line, which it changes. NULL, or what is wrong with it. */
+/* Reads a row from a line, and modifies the line. Returns NULL, or the problem. */
 static const char *read_rmm_read_row(const rmm_columns *columns, char *line, rmm_row *out)
 {
     char *fields[RMM_FIELDS];
@@ -436,7 +436,7 @@ static const char *read_rmm_read_row(const rmm_columns *columns, char *line, rmm
 
 /* Files ------------------------------------------------------------------------------------------------------------ */
 
-/* What a file is that begins so, and what to do with it; NULL: perhaps text. */
+/* Returns the kind of a file that begins so, and a remedy; NULL: perhaps text. */
 static const char *other_kind(const char *first, size_t count)
 {
     if (count >= 4 && strncmp(first, WI_TRACE_MAGIC, 4) == 0)

@@ -25,7 +25,7 @@ typedef struct state {
     const char *path, *device;
     recording *out;
     int ordinal;
-    block *blocks; /* all, in the order in which they were allocated */
+    block *blocks; /* all blocks in the order of their allocations */
     size_t count, room;
     wi_pointer_map known;   /* live and pending ones, by address */
     wi_pointer_map streams; /* numbers, by PyTorch's stream and 1 */
@@ -299,7 +299,8 @@ static weir_status add_old(state *s, wi_pointer_map *made, block b, const pickle
     return status == WEIR_OK && pending ? end_block(s, s->count - 1, false, 0) : status;
 }
 
-/* Looks through the entries: `made` has the blocks that are live behind each, of those that they allocate. */
+/* Adds the blocks that the entries free without having allocated them. After each entry, `made` has the blocks that
+ * entries have allocated and not completely freed. */
 static weir_status add_freed(state *s, const pickle_value *entries, wi_pointer_map *made)
 {
     const pickle_value *entry;
@@ -316,7 +317,8 @@ static weir_status add_freed(state *s, const pickle_value *entries, wi_pointer_m
                 status = read_snapshot_no_memory();
         } else if (completed || pickle_is(action, "free_requested")) {
             bool known = wi_pointer_map_remove(made, key, &ignored);
-            /* One that is only pending is still there; the entry that completes it is not another block's. */
+            /* A block that is only pending still exists; the entry that completes the free belongs to the same
+             * block. */
             block b = {0};
             if (!known && read_snapshot_read_block(s, entry, "addr", &b) &&
                 (status = read_stream(s, entry, &b.stream)) == WEIR_OK)
@@ -380,7 +382,7 @@ static weir_status read_segments(state *s, const pickle_value *segments)
     return WEIR_OK;
 }
 
-/* What was held before the entries is what is held behind them, less what they change. */
+/* Computes the held bytes before the entries: the held bytes after them minus the entries' changes. */
 static void rewind_held(state *s, const pickle_value *entries)
 {
     const pickle_value *entry;
@@ -392,7 +394,7 @@ static void rewind_held(state *s, const pickle_value *entries)
 
 /* All -------------------------------------------------------------------------------------------------------------- */
 
-/* The devices of which there is anything; the one that is meant. */
+/* Finds the devices that have entries or segments, and chooses the wanted device. */
 static weir_status read_snapshot_choose_device(state *s, const pickle_value *traces, const pickle_value *segments,
                                                int wanted)
 {

@@ -52,7 +52,7 @@ typedef struct recording {
     bool orders_host;                               /* stream 0 is WEIR_STREAM_HOST */
 } recording;
 
-/* Reads a file; what it is, its content says. `device` is the ordinal in a snapshot of several devices, or
+/* Reads a file, and tells its format from the content. `device` is the ordinal in a snapshot of several devices, or
  * RECORDING_NO_DEVICE. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED; *out is empty then. A file without an
  * event is none of these; a CSV of which no line can be used is WEIR_ERR_CORRUPT. */
 weir_status recording_load(const char *path, int device, recording *out);

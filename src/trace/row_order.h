@@ -15,10 +15,10 @@ typedef struct row_step {
     bool of_day; /* as in rmm_row */
 } row_step;
 
-/* Puts the rows, which stand as in the file, into the order in which they happened. Rows of one thread stay as they
- * are in the file; without threads (`threaded` is false) all may be those of one. Of the orders that are possible the one is taken in
- * which the fewest rows make no sense: frees of what is not live, allocations where something is. WEIR_ERR_SYSTEM: no
- * memory. */
+/* Puts the rows, which stand as in the file, into the order in which they happened. Rows of one thread stay as they are
+ * in the file; without threads (`threaded` is false) rows count as of the same thread until a time goes back. Takes the
+ * possible order in which the fewest rows make no sense: frees of pointers that are not live, allocations at pointers
+ * that are live. WEIR_ERR_SYSTEM: no memory. */
 weir_status rows_sort(row_step *rows, size_t count, bool threaded);
 
 #endif

@@ -173,7 +173,7 @@ static bool samples_add_point(samples *all, const standing *now)
     return true;
 }
 
-/* The kept ones in their order, each once. */
+/* Adds a point for each kept state, in order, without repetition. */
 static bool flush(samples *all, stretch *s)
 {
     uint64_t next = 0;

@@ -13,7 +13,7 @@ typedef struct sampled_client {
     uint64_t peak, allocations, refused;
     uint64_t away, peak_away; /* at the end, at most */
     uint64_t lent, borrowed;  /* for whoever counts that */
-    size_t row;               /* in the points: a client's own, or the last one, of all the others */
+    size_t row; /* in the points: the client's own row, or the last row, which the remaining clients share */
 } sampled_client;
 
 /* Rows of the points. */
@@ -31,7 +31,7 @@ typedef struct samples {
     size_t client_count, client_room;
     wi_pointer_map numbers; /* of the clients, by name */
     size_t rows;            /* with a client of their own */
-    bool others;            /* the row behind those has some */
+    bool others;            /* the row after `rows` has clients */
     sample *points;
     size_t count, room;
     bool used[SAMPLES_WIDTH];                          /* the series that are not 0 throughout */

@@ -40,7 +40,7 @@ static bool series_add_point(series *all, const holdings *state)
     return true;
 }
 
-/* The kept ones in their order, each once. */
+/* Adds a point for each kept state, in order, without repetition. */
 static bool flush_stretch(series *all, stretch *now)
 {
     uint64_t before = 0;

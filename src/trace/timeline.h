@@ -6,9 +6,9 @@
 
 #include <weir/trace.h>
 
-/* Who holds what, followed event by event. Every event carries the runtime's totals after it, in ledger order: what the
- * totals changed by belongs to the event's client and class. That is exact for every action, pending bytes included, as
- * long as no event was lost. */
+/* The bytes of each client by class, followed event by event. Every event carries the runtime's totals after it, in
+ * ledger order: what the totals changed by belongs to the event's client and class. That is exact for every action,
+ * pending bytes included, as long as no event was lost. */
 
 typedef struct holder {
     const char *name;                /* of the trace: lives as long as the process */

@@ -16,7 +16,7 @@ typedef struct csv {
 #define IS_AWAY UINT64_MAX
 enum { ROW = 2048 };
 
-/* Adds a value, quoted where it has to be, cut so that it and what follows fit. */
+/* Adds a value, with quotes if needed, cut so that the rest of the row still fits. */
 static void add_quoted(char row[ROW], size_t *used, const char *text)
 {
     enum { MOST = 256 };

@@ -63,7 +63,7 @@ RULES = [
     Rule(r"\bshed\b|\bsquee[sz]ed?\b", "trim, device_oom_seen", EVERYWHERE, r"\bSqueeze\b|rule_squeeze"),
     Rule(r"\bwish(es)?\b", "fit request, criteria", EVERYWHERE, r"\"wish\", EACH"),  # HardSwish
     Rule(r"\bspoil\w*|\banew\b", "exclude, again", EVERYWHERE, r"`anew`|bool anew;|o\.anew"),
-    Rule(r"\b(any|no|every)(body|one)'s\b", "free for all, the owner's; say whose", left=1),
+    Rule(r"\b(any|no|every)(body|one)'s\b", "free for all, the owner's; say whose"),
     Rule(r"\bsky\b|\bdeeds?\b|\bhollows?\b", "skyline, move, valley"),
 ]
 SUFFIXES = {".c", ".h", ".cpp", ".cu", ".cmake", ".txt", ".md", ".svg", ".map", ".in"}

@@ -13,7 +13,7 @@
 
 enum { STREAMS = 64 };
 
-/* The budget without a cap: more than any measurement needs. It is passed, so that WEIR_BUDGET does not count. */
+/* The budget where no cap is given: more than any measurement needs. An explicit budget overrides WEIR_BUDGET. */
 #define ROOM (UINT64_C(1) << 40)
 
 typedef struct world {

@@ -121,7 +121,7 @@ static void allocators_cuda_end(void *self)
 
 /* The stream-ordered pool ------------------------------------------------------------------------------------------ */
 
-/* A pool of its own that keeps what it has, as a program would set it. */
+/* Creates a private pool that gives no memory back to the device, as a program would set the release threshold. */
 static const char *begin_pool(void *self, uint64_t cap)
 {
     device *d = self;

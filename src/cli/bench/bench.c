@@ -110,7 +110,7 @@ static const args_table arguments = {
     .options = option_list,
     .notes = "'weir bench serve --help' tells of load on a running server."};
 
-/* Without --only: every part that has what it needs. */
+/* Without --only, selects every part whose inputs are given. */
 static void choose_parts(verb_args *args)
 {
     bool chosen = false;

@@ -24,8 +24,8 @@ typedef struct bench_args {
     uint64_t rounds, laps;
 } bench_args;
 
-/* The parts, in part_NAME.c. Each prints its table, or with `answer` sets its members of that. Answers an exit status.
- */
+/* Measures a part, in part_NAME.c. Prints the table of the part, or with `answer` sets the members of `answer` that are
+ * named here. Returns an exit status. */
 int bench_part_allocator(const bench_args *args, json_t *answer);  /* `allocator` */
 int bench_part_operations(const bench_args *args, json_t *answer); /* `rows` */
 int bench_part_lending(const bench_args *args, json_t *answer);    /* `lending` */

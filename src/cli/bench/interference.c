@@ -11,8 +11,8 @@
 
 typedef int result; /* types are those of cuda.h */
 
-/* Each thread reads 16 bytes out of every stride of the grid, over all of the memory, `rounds` times. What it has
- * summed up is written so that it is needed. */
+/* Each thread reads 16 bytes out of every stride of the grid, over all of the memory, `rounds` times. The thread stores
+ * the sum at the end, so that the reads are needed. */
 static const char text[] = ".version 7.0\n"
                            ".target sm_52\n"
                            ".address_size 64\n"

@@ -221,7 +221,7 @@ static const char *kept(const failure *found)
 static void pause_a_little(unsigned *spins)
 {
     if (++*spins % SPINS == 0)
-        sched_yield(); /* the other one may need this processor */
+        sched_yield(); /* the other thread may need this processor */
 }
 
 /* A stream each ---------------------------------------------------------------------------------------------------- */
@@ -267,7 +267,8 @@ static void *loads_work(void *argument)
     return NULL;
 }
 
-/* All start together when all are there; none does if one is missing. */
+/* Starts the measurement on all threads together when every thread is ready, or calls the measurement off if a thread
+ * could not be created. */
 static const char *run_workers(worker *workers, unsigned count)
 {
     gate start = {0};
@@ -311,7 +312,8 @@ static const char *run_threads(const bench_load *load, const bench_peer *by, con
 
 /* From hand to hand ------------------------------------------------------------------------------------------------ */
 
-/* One thread writes `sent`, the other `taken`; a slot is the sender's while it lies ahead of what was taken. */
+/* The sending thread writes `sent`, the freeing thread `taken`. The sender may fill the next slot while fewer than
+ * SLOTS batches are sent and not yet taken. */
 typedef struct channel {
     const bench_load *load;
     const bench_peer *by;
@@ -351,7 +353,8 @@ static void *free_sent(void *argument)
     return NULL;
 }
 
-/* False: an allocation failed; what was allocated is sent all the same, so that it is freed. */
+/* Allocates a batch and sends it. False: an allocation failed; the blocks that were allocated before are sent
+ * nevertheless, for the other thread to free. */
 static bool send_batch(channel *c, uint64_t sent)
 {
     unsigned spins = 0;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MILLISECONDS = 25 }; /* the most that one load by one allocator takes in one round, beside its warming up */
+enum { MILLISECONDS = 25 }; /* time limit for a load by an allocator in a round, without the warm-up */
 
 typedef struct cell {
     bench_figures best;
@@ -84,7 +84,7 @@ static double of_weir(const grid *g, size_t load, size_t by)
     return figure(g, load, by) / figure(g, load, 0);
 }
 
-/* The first allocator whose name begins so; `count`: none. */
+/* Returns the index of the first allocator whose name begins with `name`; all.count: none. */
 static size_t called(const grid *g, const char *name)
 {
     size_t i = 0;
@@ -96,8 +96,8 @@ static size_t called(const grid *g, const char *name)
 typedef struct goal {
     const char *load; /* the beginning of its name */
     const char *own;  /* the row of weir's */
-    const char *peer; /* whose figure it is compared with; NULL: nanoseconds */
-    double most;      /* of nanoseconds, or of the peer's figure */
+    const char *peer; /* beginning of the name of the peer to compare with; NULL: none */
+    double most;      /* nanoseconds; with a peer, a multiple of the peer's figure */
     const char *what;
 } goal;
 

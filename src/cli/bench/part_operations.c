@@ -1,5 +1,5 @@
 /* part_operations.c: single operations by each resource, and by what a program would call instead, timed one by one.
- * Rows are timed in turn, round after round, so that what disturbs the machine disturbs all of them. */
+ * Every round times all rows in turn, so that a disturbance of the machine affects all rows alike. */
 #include "allocators.h"
 #include "bench.h"
 
@@ -13,7 +13,7 @@
 
 /* An operation that can be repeated. */
 typedef struct row {
-    const char *operation;            /* rows of one operation are compared with each other */
+    const char *operation;            /* only rows of the same operation are compared */
     const char *who;                  /* "weir: async", "CUDA: cuMemAllocAsync" */
     bool peer;                        /* not weir; weir's rows are compared with the first peer of the operation */
     bool (*run)(const struct row *r); /* false: weir_detail says why */
@@ -187,7 +187,7 @@ static bool run_launch(const row *r)
     return part_operations_launch(launches.streams[1], launches.uses, r->uses);
 }
 
-/* A write on one stream, then one on the other: the second launch waits for the first. */
+/* Launches a write, on the two streams by turns, so that each launch waits for the previous write. */
 static bool part_operations_run_order(const row *r)
 {
     const weir_use use = {launches.block, WEIR_ACCESS_WRITE};

@@ -164,7 +164,8 @@ static weir_status close_replay(wi_replay_target *target)
     return end_replay();
 }
 
-/* An allocator as that of a replay, one at a time. It has to tell what it holds. */
+/* Returns a maker that replays with this allocator, whose peak_held must not be NULL. Only the allocator of the last
+ * call is in use. */
 static const wi_replay_maker *part_traces_maker_of(const bench_peer *by)
 {
     static const wi_replay_maker maker = {open_replay, close_replay, detail};

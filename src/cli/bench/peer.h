@@ -1,6 +1,6 @@
-/* peer.h: an allocator that `weir bench` measures: weir itself, what is built into the command, and shared
- * objects that scripts/bench-peers builds. All are called through this one table, so that its cost is the same for all.
-
+/* peer.h: an allocator that `weir bench` measures: weir itself, an allocator built into the command, or a shared object
+ * that scripts/bench-peers builds. Every allocator is called through this table, so that the cost of the call is the
+ * same for all.
  *
  * A peer is opened once, and begun and ended many times. Functions that answer a text answer NULL when all is well,
  * else what was wrong, as a text that stays until the next call. Bytes are as requested. Plain C, also for C++. */
@@ -35,7 +35,7 @@ typedef struct bench_peer {
     /* After an allocation that failed: empties the caches. True: trying again may help. NULL: it does so itself. */
     bool (*retry)(void *self);
 
-    /* Waits for all work on its streams; NULL: there is none. */
+    /* Waits for all work on the peer's streams; NULL: there is none. */
     void (*synchronize)(void *self);
 
     /* The stream as the device's own libraries know it, a CUstream; NULL: the stream's number is that. */
@@ -47,8 +47,8 @@ typedef struct bench_peer {
     void (*close)(void *self); /* may be NULL */
 } bench_peer;
 
-/* What a shared object exports, under the name BENCH_PEER_ENTRY: its `which`-th peer, from 0, for the GPU of that
- * ordinal. False: there are no more. `failure` gets a text when that one cannot be used here. */
+/* The function that a shared object exports under the name BENCH_PEER_ENTRY: fills in peer number `which`, from 0, for
+ * the GPU of that ordinal. False: there are no more peers. `failure` gets a text when the peer cannot be used here. */
 typedef bool bench_peer_entry(unsigned which, int ordinal, bench_peer *out, const char **failure);
 #define BENCH_PEER_ENTRY "weir_bench_peer"
 

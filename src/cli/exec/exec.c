@@ -146,7 +146,8 @@ static void set_environment(const exec_args *args, const char *library, const ch
     free(words);
 }
 
-/* Within another one's tree it stays in that. NULL with *status: it cannot be had, else it is not wanted. */
+/* Returns the path of a new shared budget. NULL if none is wanted: *status is a failure already, --each is given, or an
+ * outer `weir exec` shares its budget. NULL and *status CLI_FAILED: there is no folder for the budget. */
 static char *find_shared_budget(const exec_args *args, int *status)
 {
     const char *outer = getenv("WEIR_EXEC_TREE");

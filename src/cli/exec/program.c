@@ -124,7 +124,7 @@ static int exec_program_check(const char *path, int depth)
         char line[LINE];
     } begin = {.line = ""};
     int file = open(path, O_RDONLY | O_CLOEXEC), status = CLI_OK;
-    if (file < 0) /* it may be run all the same */
+    if (file < 0) /* a file that cannot be read may still be run */
         return CLI_OK;
     ssize_t bytes = read(file, &begin, sizeof begin - 1);
     if (bytes >= (ssize_t)sizeof begin.header && memcmp(begin.header.e_ident, ELFMAG, SELFMAG) == 0) {

@@ -12,8 +12,8 @@
 
 static const char prefix[] = "exec-";
 
-/* Each process that has memory holds a lock on a byte of the file. Who has opened it and waits for the lock sees that it is
- * gone, and makes another one. */
+/* Removes the file unless a process locks it: each process with memory holds a lock on a byte of the file. A process
+ * that has opened the file and waits for the lock notices the removal and creates another file. */
 static void remove_unless_locked(int folder, const char *name)
 {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -2,8 +2,9 @@
 #ifndef WEIR_CLI_EXEC_SHARED_BUDGET_H
 #define WEIR_CLI_EXEC_SHARED_BUDGET_H
 
-/* Where that of a new tree will be: the first process that asks for memory makes it. Removes those of trees in which nobody has
- * memory any more. The caller frees it; NULL: there is no folder for it, and cli_fail has said so. */
+/* Returns the path of the file for a new tree; the first process that asks for memory creates the file. Removes the
+ * files of trees in which no process has memory any more. The caller frees the path. NULL: there is no folder for the
+ * file, and cli_fail has said so. */
 char *shared_budget_new(void);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-/* What happens to a block at an event; those of one event come in the order in which they happened. A block leaves with
- * the first of its bytes; one that is away when it is freed does not return. */
+/* A change of a block at an event; the steps of an event come in the order in which they happened. A block leaves with
+ * the first of its bytes; a block that is freed while it is away does not return. */
 typedef enum export_step_kind { EXPORT_BEGIN, EXPORT_LEAVE, EXPORT_RETURN, EXPORT_FREE, EXPORT_END } export_step_kind;
 
 typedef struct export_step {

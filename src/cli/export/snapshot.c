@@ -292,7 +292,7 @@ static void put_segment(writer *w, const address_range *range, const left *list,
     end_pairs(w);
 }
 
-/* Those that a segment_alloc told of. */
+/* Writes the segments that have a segment_alloc entry. */
 static void put_segments(writer *w)
 {
     size_t count, from = 0;
@@ -332,7 +332,7 @@ static void put_block_entry(writer *w, word action, const lifetime *one, uint32_
     end_pairs(w);
 }
 
-/* Its segment is there before its first block. */
+/* Writes the entries of a step; before the first block of a segment, the segment_alloc entry. */
 static void export_snapshot_put_step(writer *w, const export_step *step)
 {
     static const word actions[] = {[EXPORT_BEGIN] = W_ALLOC,

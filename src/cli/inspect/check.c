@@ -304,7 +304,7 @@ static int inspect_check(const char *path, bool json)
 
 #ifdef WEIR_SERVE
 
-/* What its folders and its models' files lack. */
+/* Adds a problem to the configuration for each missing folder and for each fault in the file of a model. */
 static void check_models(server_config *file)
 {
     const char *name;

@@ -171,7 +171,7 @@ static void inspect_devices_bytes_cell(table *grid, uint64_t bytes)
     table_cell(grid, bytes == WEIR_BYTES_UNKNOWN ? "?" : weir_size_format(bytes, text, sizeof text), "", true);
 }
 
-/* What else is known, in one cell. */
+/* Writes a cell with the device's capability, versions of driver and runtime, shared memory and parent. */
 static void facts_cell(table *grid, const weir_hardware_device *d)
 {
     char capability[48], driver[48], runtime[48];

@@ -75,8 +75,8 @@ static json_t *candidate_json(const weir_manifest *manifest, const weir_choice_o
     return object;
 }
 
-/* What a model of that candidate computes with: at least and at most; 0: all of the process. False: it leases none, or
- * nobody knows. Engines have their words for that in docs/guide/cores.md. */
+/* Finds the least and the most cores that a model of the best candidate computes with; 0: all cores of the process.
+ * False: the model leases no cores, or the number is unknown. docs/guide/cores.md has the settings of each engine. */
 static bool cores_of(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice,
                      unsigned *least, unsigned *most)
 {

@@ -1,5 +1,5 @@
-/* picture.c: the arena as a picture: time across, address up, a rectangle for each tensor. It is one self-contained SVG
- * file; where scripts may run, it names the tensor under the pointer. */
+/* picture.c: the arena as a picture: time across, address up, a rectangle for each tensor. The picture is a
+ * self-contained SVG file; where scripts may run, a script names the tensor under the pointer. */
 #include "plan.h"
 #include <weir/plan.h>
 

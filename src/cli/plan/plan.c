@@ -176,7 +176,7 @@ static weir_status plan_make(plan_answer *answer)
     options.user = (void *)args;
     weir_status status = weir_plan_create(answer->source->buffers, &options, &answer->plan);
     terminal_progress_end();
-    if (status == WEIR_OK) /* whatever the planner thinks of its work */
+    if (status == WEIR_OK) /* checks the plan independently of the planner */
         status = weir_plan_check(answer->plan, answer->source->buffers);
     return status == WEIR_OK ? weir_plan_info(answer->plan, &answer->summary) : status;
 }

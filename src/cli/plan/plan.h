@@ -46,7 +46,7 @@ typedef struct plan_origin {
 typedef struct plan_source {
     plan_kind kind;
     weir_buffers *buffers;
-    weir_plan *plan;      /* of a saved one, which has its own buffers */
+    weir_plan *plan;      /* the saved plan, with its own buffers; else NULL */
     plan_origin *origins; /* by buffer; NULL: nothing is known */
     char **steps;         /* what runs in a step; NULL: not known */
     size_t step_count;
@@ -57,7 +57,7 @@ typedef struct plan_source {
     /* of a trace */
     uint64_t requested;             /* the most that was live at once */
     uint64_t recorded, replayed;    /* what allocators held at the most; 0: not known */
-    uint64_t recorded_of, left_out; /* events of the trace; those that could not be used */
+    uint64_t recorded_of, left_out; /* events of the trace; events that could not be used */
     char *remark;                   /* NULL: none */
 } plan_source;
 

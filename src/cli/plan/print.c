@@ -13,7 +13,7 @@
 
 /* Places ----------------------------------------------------------------------------------------------------------- */
 
-/* The buffer whose bytes it has: itself, or the one that it is a view of. */
+/* Follows views to the buffer that has the bytes. */
 static uint32_t plan_print_storage_of(const weir_buffers *buffers, uint32_t index)
 {
     weir_buffer b = WEIR_INIT(weir_buffer);
@@ -153,7 +153,7 @@ static json_t *places_json(const plan_answer *a)
 
 /* Places as rows --------------------------------------------------------------------------------------------------- */
 
-/* A field of a table: characters that would end it become '_'. */
+/* Prints a field of a row, with '_' for commas and quotation marks. */
 static void print_field(const char *text)
 {
     char *clean = text_clean(text, strlen(text), false);

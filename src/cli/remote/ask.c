@@ -1,4 +1,4 @@
-/* ask.c: where a server is, what it is asked, and what it means that it answers, or does not. */
+/* ask.c: the address of a server, requests without a body, and the exit status for an answer or a failure. */
 #include "remote.h"
 
 #include "cli/cli.h"

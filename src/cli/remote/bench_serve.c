@@ -1,4 +1,5 @@
-/* bench_serve.c: `weir bench serve`: clients that ask a running server one request after the other, and what they waited for. */
+/* bench_serve.c: `weir bench serve`: clients that send a running server one request after another, and the times of
+ * their waits. */
 #include "remote.h"
 
 #include "cli/args.h"
@@ -259,7 +260,7 @@ static json_int_t bench_serve_count_of(const json_t *state, const char *name, co
     return sum;
 }
 
-/* Of each model that came or went. */
+/* Returns the loads, resumes, suspends, evictions and failures since `before`, for each current model that had any. */
 static json_t *meanwhile(const json_t *before, const json_t *after)
 {
     static const char *const keys[] = {"loads", "resumes", "suspends", "evictions", "failures"};

@@ -11,7 +11,7 @@ typedef struct remote_server {
     const char *url;         /* without a slash at its end; NULL: WEIR_SERVER, else the default */
     const char *key;         /* NULL: WEIR_KEY, else none */
     const char *certificate; /* a file in PEM that signs the server's own; NULL: the system's */
-    bool chosen;             /* not the default: that none answers there is a failure */
+    bool chosen;             /* not the default address: a server has to answer there */
     bool off;                /* WEIR_SERVER is empty: no server is asked */
 } remote_server;
 
@@ -68,7 +68,7 @@ int remote_look(const remote_server *server, json_t **out);
 /* The same without a word: NULL where none answers. */
 json_t *remote_state(const remote_server *server);
 
-/* The table of its models: those that are there, or with `all` every one. */
+/* Prints a table of the server's models, with `all` also the unloaded and failed models. */
 void remote_print_models(const json_t *state, bool all);
 /* "2 minutes from now", "forever"; the caller frees it. */
 char *remote_until(const json_t *model);

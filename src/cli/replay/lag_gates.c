@@ -25,7 +25,7 @@ struct gates {
     const weir_stream *streams;
     uint32_t lag;
     _Atomic uint32_t *word;              /* operations that the host has passed, or more where gates were forced */
-    _Atomic uint32_t own_word, sleepers; /* the word on the host; threads of streams that sleep on it */
+    _Atomic uint32_t own_word, sleepers; /* the word on the host; the stream threads that sleep on the word */
     weir_status (*put)(gates *g, uint16_t stream, uint32_t number);
 
     pthread_t watch;
@@ -61,7 +61,7 @@ static void move_on(gates *g, uint32_t to)
         syscall(SYS_futex, g->word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Opens the gates of all operations before this one: it can wait for no others. */
+/* Opens the gates of all operations before the current operation, which waits for no later gate. */
 static void open_before(gates *g)
 {
     move_on(g, atomic_load(&g->at) + g->lag - 1);

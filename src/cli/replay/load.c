@@ -1,5 +1,4 @@
-/* load.c: reads a trace file of any known form and makes operations of its events: their order, their blocks, the peak.
- */
+/* load.c: reads a trace file of any known form and makes operations of its events: order, blocks, peak. */
 #include "replay.h"
 #include <weir/trace.h>
 

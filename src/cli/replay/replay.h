@@ -9,7 +9,7 @@
 
 /* An allocation or a free. Blocks are slots of an array, so that the loop looks nothing up. */
 typedef struct wi_replay_op {
-    uint64_t bytes; /* a free has those of its block */
+    uint64_t bytes; /* of a free: the bytes of its block */
     uint32_t slot;
     uint16_t stream; /* its number in the plan */
     uint8_t memory_class;
@@ -34,11 +34,11 @@ typedef struct wi_replay_plan {
     wi_replay_op *ops;
     size_t count;
     uint64_t *lines; /* of each operation: the line, or the event's number */
-    size_t *left;    /* the allocations that are never freed, and whose they are */
+    size_t *left;    /* the allocations that are never freed, and their names */
     wi_replay_name *left_names;
     size_t left_count;
     uint32_t slots;
-    uint16_t streams, host_stream; /* their number; the one that is WEIR_STREAM_HOST, or WI_REPLAY_NO_STREAM */
+    uint16_t streams, host_stream; /* the number of streams; the number of WEIR_STREAM_HOST, or WI_REPLAY_NO_STREAM */
     uint64_t allocations, frees;
     uint64_t refused;         /* allocations that failed when the trace was recorded; they are no operations */
     uint64_t leaves, returns; /* blocks of clients that were suspended and resumed: frees and allocations here */
@@ -55,10 +55,10 @@ typedef struct wi_replay_plan {
 
 /* Reads RMM's CSV (weir's own among it, plain or gzip), weir's binary trace or a snapshot of PyTorch's allocator, told
  * apart by their content. What is no row, a free of an unknown pointer and an allocation where a block is live are
- * counted in the plan and left out. The order is that of weir's numbers where there are such; else the file's, unless
- * its times go back: then trace/row_order.h says. `device` is which one of a snapshot of several devices, or
- * RECORDING_NO_DEVICE. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED; also for a trace without an
- * allocation. */
+ * counted in the plan and left out. Operations come in the order of weir's numbers where the file has numbers; else in
+ * the order of the file, unless its times go back: then trace/row_order.h defines the order. `device` selects a device
+ * of a snapshot of several devices, or is RECORDING_NO_DEVICE. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED;
+ * also for a trace without an allocation. */
 weir_status wi_replay_load_device(const char *path, int device, wi_replay_plan *out);
 /* The same of a file of one device. */
 weir_status wi_replay_load(const char *path, wi_replay_plan *out);
@@ -109,7 +109,7 @@ typedef struct wi_replay_lag_gates {
     void (*end)(void *user);
 } wi_replay_lag_gates;
 
-/* An allocator. All calls come from one thread; stream numbers are those of the plan. */
+/* An allocator. The replay makes all calls from the same thread; stream numbers are those of the plan. */
 typedef struct wi_replay_target wi_replay_target;
 
 struct wi_replay_target {

@@ -73,7 +73,7 @@ static weir_status replay_run_walk(void *user, weir_layout_fn fn, void *to, weir
 
 const wi_replay_device *wi_replay_simulated;
 
-/* NULL: it needs nothing of its own. */
+/* Returns the simulated device's functions around a replay. NULL: the device needs none. */
 static const wi_replay_device *replay_run_device_of(const char *name)
 {
     return strncmp(name, "sim", 3) == 0 ? wi_replay_simulated : NULL;

@@ -73,7 +73,7 @@ static const char *clean_size(uint64_t bytes, char text[24])
     return weir_size_format(bytes, text, 24);
 }
 
-/* Which limit it was, if the trace has it. */
+/* Returns a text for the limit behind a refusal; "" if the trace has no limit. */
 static char *limit_text(const weir_event *event)
 {
     char limit[24];
@@ -147,7 +147,8 @@ static size_t *numbers(size_t count)
     return list;
 }
 
-/* Those with the highest peaks, and those of the others that were allocated most often. */
+/* Returns the `most` kinds with the highest peaks, followed by up to `most` of the remaining kinds, the most often
+ * allocated first. */
 size_t *report_tags(const report *all, size_t most, size_t *count)
 {
     size_t kinds = all->blocks.kind_count, *list = numbers(kinds), taken = kinds < most ? kinds : most;

@@ -160,7 +160,7 @@ static json_t *rest_json(const maker *m, size_t most)
     return list;
 }
 
-/* [live, pending, away] of each range, all its blocks together */
+/* Returns the sums [live, pending, away] over the blocks of each range. */
 static json_t *moments_ranges_json(const maker *m)
 {
     size_t ranges = m->all->ranges.count;

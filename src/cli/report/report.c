@@ -64,7 +64,8 @@ static const args_table arguments = {
 
 /* All -------------------------------------------------------------------------------------------------------------- */
 
-/* A screen has fewer columns than points; with many clients there are fewer of them, so that a page stays small. */
+/* A screen has fewer columns than a curve has points. With many clients the curves have fewer points, so that a page
+ * stays small. */
 enum { POINTS = 4000, NUMBERS = 160000 };
 
 static weir_status report_make(report *all)

@@ -39,8 +39,8 @@ static bool any_selects(const run_args *args)
     return false;
 }
 
-/* "600MiB", "host=600MiB" or several of the latter with commas between. A size alone is for --driver's device; where
- * models come to devices that nobody knows yet, for each of those. */
+/* Reads "600MiB", or "host=600MiB", or several of the latter with commas between. A size alone is for --driver's
+ * device; without --driver, if a model selects its device, for every device that models come to. */
 static int run_args_read_budget(const arg *option, const char *value, void *to)
 {
     run_args *args = to;
@@ -203,8 +203,8 @@ static bool ends_in(const char *path, const char *suffix)
     return length > tail && strcasecmp(path + length - tail, suffix) == 0;
 }
 
-/* By its name, so that what a word means does not hang on what is in a file. A folder is a model, and so is the file by
- * which it is known. */
+/* True: the name is that of a manifest or a package. The content does not count, so that the meaning of a word does not
+ * depend on the file. A folder is a model, and so is genai_config.json, by which a folder is known. */
 static bool is_manifest(const char *path)
 {
     return ends_in(path, ".aimod") || (ends_in(path, ".json") && !wi_suffix_of("genai_config.json", path));

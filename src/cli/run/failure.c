@@ -112,8 +112,8 @@ static uint64_t in_chunks(uint64_t bytes)
     return (bytes + CHUNK - 1) / CHUNK * CHUNK;
 }
 
-/* What the other clients need: each may reach its peak while this model is there, and strand one chunk with small blocks.
- * All from one look, as they come and go while others run. */
+/* Returns the bytes that the other clients need: each client may reach its peak while this model is loaded, and strand
+ * one chunk with small blocks. Reads all clients in a single snapshot, as clients come and go while models run. */
 static uint64_t others_at_peak(const model_run *m)
 {
     weir_stats whole = WEIR_INIT(weir_stats);

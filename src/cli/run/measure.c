@@ -80,7 +80,7 @@ static int read_libraries(struct dl_phdr_info *info, size_t size, void *count)
 
 bool measure_now(weir_runtime *runtime, measure *out)
 {
-    char line[4352]; /* a path, and what stands before it */
+    char line[4352]; /* a path, and the fields before the path */
     uint64_t start = 0, end = 0, kilobytes;
     bool file = false, any = false;
     *out = (measure){0};

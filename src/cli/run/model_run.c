@@ -1,4 +1,4 @@
-/* model_run.c: one model of a run, from its load to its unload. */
+/* model_run.c: a model of a run, from load to unload. */
 #include "measure.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -190,7 +190,7 @@ static weir_status run_once(model_run *m, uint64_t id, uint64_t tokens, bool str
     return status;
 }
 
-/* Engines leave work to the first run: buffers, plans, threads. One token is enough for all of that. */
+/* Engines leave work to the first run: buffers, plans, threads. A run of a single token causes all of this work. */
 static weir_status model_run_first_run(model_run *m)
 {
     double start = run_clock();

@@ -94,7 +94,7 @@ static char *file_for(const outputs *kept, size_t index, const char *folder)
         if (kept->files[i] != NULL && strcmp(kept->files[i], path) == 0) {
             free(path);
             path = text_print("%s/%s-%zu.%s", folder, base, number++, suffix);
-            i = (size_t)-1; /* compare with all of them again */
+            i = (size_t)-1; /* compares the new path with all files again */
         }
     free(base);
     return path;

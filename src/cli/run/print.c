@@ -258,7 +258,8 @@ static void run_print_cores(const run *all)
     printf("%s\n", terminal_plain());
 }
 
-/* What an engine took when it was opened, and its own remarks on memory that it keeps to itself. */
+/* Prints the bytes that each engine took when it was opened, the shares of providers, the remarks of engines on memory
+ * of their own, and the number of events that the trace lost. */
 static void run_print_remarks(const run *all)
 {
     char once[24];

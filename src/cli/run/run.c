@@ -1,4 +1,5 @@
-/* run.c: the verb run: prepares, loads models one after another, runs them at once, unloads them, answers. */
+/* run.c: the verb run: prepares and loads the models one by one, runs the models together or in turn, unloads them and
+ * prints the answer. */
 #include "run.h"
 #include <weir/engine.h>
 #include <weir/model.h>
@@ -87,7 +88,8 @@ static int prepare_selected(run *all)
     return answer;
 }
 
-/* The device of --driver if any model is for it; else that of the first model that has one. */
+/* Chooses the runtime of the run: that of --driver's device if --driver is given, a model makes no selection or no
+ * model has a runtime; else the runtime of the first model that has a runtime. */
 static weir_status find_runtime(run *all)
 {
     bool wanted = all->args->driver != NULL;
@@ -192,7 +194,7 @@ static void run_give_back(run *all, model_run *m)
     add_device(all, m->runtime);
 }
 
-/* With --suspend-idle: all models but this one are suspended, and it is not. */
+/* With --suspend-idle: suspends all models except `next`, and resumes `next`. */
 static void run_make_room(run *all, model_run *next)
 {
     for (size_t i = 0; all->args->suspend_idle && i < all->count; i++) {
@@ -335,7 +337,7 @@ static void run_in_turn(run *all)
     }
 }
 
-/* Each has a phase of its own, as others leave and come between them. */
+/* Runs the models one by one, each run as a phase of its own, as models are suspended and resumed between the runs. */
 static void run_and_suspend(run *all)
 {
     for (size_t i = 0; i < all->count; i++) {

@@ -1,4 +1,4 @@
-/* run.h: what the files of the verb run share: its arguments, one model's run, the whole run and its answer. */
+/* run.h: common declarations of the verb run: the arguments, the run of a model, the whole run and the answer. */
 #ifndef WEIR_CLI_RUN_RUN_H
 #define WEIR_CLI_RUN_RUN_H
 
@@ -58,13 +58,13 @@ void run_args_clear(run_args *args);
 
 /* Failures: failure.c ---------------------------------------------------------------------------------------------- */
 
-/* What went wrong with one model, copied on the thread on which it did. */
+/* The failure of a model, copied on the thread on which the call failed. */
 typedef struct failure {
     weir_status status; /* WEIR_OK: none */
     const char *stage;  /* "load", "inputs", "first run", "run", "output" */
     char *detail;
     weir_refusal refusal; /* of WEIR_ERR_OUT_OF_MEMORY */
-    char *suggestion;     /* the limit that would do; NULL: the detail says all there is */
+    char *suggestion;     /* the limit that would do; NULL: there is no suggestion beside the detail */
 } failure;
 
 /* Copies the calling thread's detail and refusal. A failure that is already noted stays. */
@@ -120,7 +120,7 @@ typedef struct model_run {
     size_t notice_count;
     json_t *attempts; /* NULL: none */
     size_t left_out;  /* attempts that the record does not list */
-    bool moved;       /* it came to be on another device */
+    bool moved;       /* the model's device has changed since the choice: another device, or none */
     bool last_resort; /* it is on the processor, which was not asked for */
 
     inputs in;

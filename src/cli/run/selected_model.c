@@ -96,8 +96,8 @@ int selected_model_prepare(model_run *m)
 
 /* The load, and after ---------------------------------------------------------------------------------------------- */
 
-/* Notices that come while the model is being opened are printed when it is open. If it cannot be opened, the failure
- * says all of it. */
+/* Prints a notice; while the model is being opened, keeps the notice until the model is open. If the model cannot be
+ * opened, kept notices are not printed, as the failure contains them. */
 static void notice(const char *text, void *user)
 {
     model_run *m = user;
@@ -127,7 +127,7 @@ weir_status selected_model_open(model_run *m)
     weir_manifest manifest = *m->manifest;
     weir_choice_options choice = choice_of(m);
     weir_opening_options options = WEIR_INIT(weir_opening_options);
-    manifest.name = m->args->name; /* by which other options call it */
+    manifest.name = m->args->name; /* the name of the model in other options */
     options.choice = &choice;
     options.no_fallback = m->run_args->no_fallback;
     options.guaranteed = m->args->guaranteed;

@@ -1,4 +1,4 @@
-/* tensors.h: what goes into a model and what comes out of it: arguments, files, synthetic values. */
+/* tensors.h: inputs and outputs of a model: arguments, files, synthetic values. */
 #ifndef WEIR_CLI_RUN_TENSORS_H
 #define WEIR_CLI_RUN_TENSORS_H
 

@@ -45,7 +45,7 @@ static void actions_answer(const action *it, const char *name, weir_status statu
     }
 }
 
-/* As a request does it, which ends when its client goes. Also resumes. */
+/* Loads or resumes the model as a request for it would; the wait ends when the client disconnects. */
 static void actions_load(const action *it, const char *name)
 {
     served_run run = {.all = it->all, .request = it->request};

@@ -9,7 +9,8 @@
 
 /* ---- in ---------------------------------------------------------------------------------------------------------- */
 
-/* jansson keeps 20 to 60 bytes for each value, and calls itself for each level: both are counted before it reads. */
+/* True: the text stays within the limits of values and levels. jansson keeps 20 to 60 bytes for each value and recurses
+ * for each level, so values and levels are counted before jansson reads the text. */
 static bool is_bounded(const char *text, size_t bytes, size_t most_values)
 {
     size_t depth = 0, values = 0;
@@ -73,7 +74,7 @@ void answer_json(ws_request *request, unsigned status, json_t *object)
         ws_refuse(request, 500, "internal_error", "the answer could not be made", 0);
 }
 
-/* OpenAI's clients read error.message; those of the others a text. */
+/* OpenAI's clients read error.message; clients of the other protocols read error, a text. */
 static json_t *failure_json(const char *path, unsigned status, const char *code, const char *text)
 {
     const char *type = status == 429   ? "rate_limit_error"

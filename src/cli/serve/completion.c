@@ -286,7 +286,7 @@ static void fill_input(const completion *it, weir_tensor *input)
     input->bytes = it->tokens ? it->token_count * sizeof *it->tokens : it->bytes;
 }
 
-/* By its outputs, so that no text is made for nothing. */
+/* Refuses a model without the wanted output before the run, so that no text is made in vain. */
 static weir_status completion_check_model(const completion *it)
 {
     weir_model_details info = WEIR_INIT(weir_model_details);

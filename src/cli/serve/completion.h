@@ -1,5 +1,4 @@
-/* completion.h: a request that goes on with a text, whatever protocol it came by: what it asks for, its run, and the text that
- * comes piece by piece. */
+/* completion.h: a request to go on with a text, in any protocol: the settings, the run, and the text piece by piece. */
 #ifndef WEIR_CLI_SERVE_COMPLETION_H
 #define WEIR_CLI_SERVE_COMPLETION_H
 
@@ -19,7 +18,7 @@ typedef struct completion {
     size_t setting_count;
     char part[8]; /* of a character that the next piece ends */
     size_t part_bytes;
-    uint64_t began, loaded, first, ended; /* nanoseconds: asked for, there, its first piece, its end; 0: not yet */
+    uint64_t began, loaded, first, ended; /* nanoseconds of request, load, first piece and end; 0: not yet */
     weir_outputs out;                     /* of the run, until completion_release */
     /* Gets what is whole of the text, and answers whether more is wanted. Optional: NULL asks for no pieces. */
     bool (*take)(struct completion *it, const char *text, size_t bytes, const weir_piece *piece);
@@ -39,8 +38,8 @@ bool completion_number(completion *it, const json_t *object, const char *field, 
 bool completion_stop(completion *it, const json_t *stop);
 /* Where nothing was said: one that no request had before, so that the same request is not answered alike for ever. */
 void completion_seed(completion *it);
-/* The text has to be JSON: any object (NULL), or of the schema. `field` is what asks for it. An engine without grammars, and
- * a schema that says what cannot be held, are refused with 400. */
+/* The text has to be JSON: any object (NULL), or of the schema. `field` is the request's member that asks for JSON. An
+ * engine without grammars, and a schema that says what cannot be held, are refused with 400. */
 bool completion_format(completion *it, const char *model, const char *field, const json_t *schema);
 
 /* ---- the prompt ---------------------------------------------------------------------------------------------------- */
@@ -63,7 +62,7 @@ void completion_end(completion *it); /* gives the model back; nothing without on
 void completion_clear(completion *it);
 
 const weir_tensor *completion_output(const completion *it, const char *name);
-/* Of `count` texts; NULL: there is not one vector for each. */
+/* Returns the vectors of `count` texts; NULL: the number of vectors is not `count`. */
 const weir_tensor *completion_vectors(const completion *it, size_t count);
 const char *completion_finish(const completion *it); /* "stop", "length" */
 uint64_t completion_prompt_tokens(const completion *it);

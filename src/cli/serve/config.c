@@ -303,7 +303,7 @@ static void take_folders(server_config *to)
     }
 }
 
-/* Of all names and aliases each is one model's. */
+/* Adds a problem for each alias that is already a name or an alias. */
 static void serve_config_check_names(server_config *to)
 {
     json_t *seen = json_object(), *model;

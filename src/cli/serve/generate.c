@@ -128,7 +128,7 @@ static bool serve_generate_send_event(generation *it, json_t *object)
     return sent;
 }
 
-/* Bytes of whole characters; what follows begins one that is not there yet. */
+/* Returns the bytes of the whole characters; the bytes behind begin a character whose rest is still to come. */
 static size_t whole_bytes(const char *text, size_t bytes)
 {
     size_t back = 1;

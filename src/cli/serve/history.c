@@ -9,11 +9,11 @@
 
 enum { POINTS = 900, MOST_SERIES = 512, MOST_CLIENTS = 256, AWAY = WEIR_CLASS_COUNT };
 
-/* A line of the past: what a client had of one class. */
+/* The past of a client in a class. */
 typedef struct series {
     char device[32], client[64];
-    int memory_class;       /* AWAY: what is elsewhere */
-    uint64_t last;          /* the point at which it had something */
+    int memory_class;       /* AWAY: bytes that are away */
+    uint64_t last;          /* the last point with bytes */
     uint64_t bytes[POINTS]; /* as a ring */
 } series;
 
@@ -48,7 +48,7 @@ typedef struct device_look {
     weir_pool_usage usage;
     weir_stats stats;
     weir_client_stats *clients;
-    size_t count; /* of those that are in `clients` */
+    size_t count; /* the entries of `clients` */
     size_t there;
 } device_look;
 

@@ -54,7 +54,7 @@ static void label(FILE *file, const char *text)
             fprintf(file, "%s%c", *text == '\\' || *text == '"' ? "\\" : "", *text);
 }
 
-/* All models, what their runs have counted, the cores that they lease, and what the pool says of each. */
+/* The models, and for each model the statistics of its runs, its cores and its entry in the pool. */
 typedef struct listed {
     served_model **models;
     served_statistics *statistics;
@@ -63,7 +63,7 @@ typedef struct listed {
     size_t count;
 } listed;
 
-/* A figure of each model: what its runs have counted, or what the pool says of it. */
+/* Writes a metric with a value for each model, from its statistics, its entry in the pool or its cores. */
 static void say_models(FILE *file, const listed *all, const char *name, const char *type, const char *help,
                        double (*of)(const served_statistics *runs, const weir_pool_entry *entry,
                                     const weir_cores_stats *cores))

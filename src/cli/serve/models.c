@@ -170,7 +170,7 @@ char *served_stamp_now(const served_model *model)
     return text;
 }
 
-/* The best of those that are accepted; else of those that could be if there were room. */
+/* Returns the best accepted candidate, else the best candidate that lacks only memory. NULL: there is neither. */
 static const weir_candidate *best_of(const weir_choice *choice)
 {
     for (size_t i = 0; i < choice->count; i++) {
@@ -403,8 +403,9 @@ static bool in_pool(served *all, const served_model *model)
     return found;
 }
 
-/* One that the pool did not take at all it says nothing of; one that it could not load is removed when that has ended. False:
- * that lasts. */
+/* Waits until the pool has no entry of the version, then gives the pool's reference back. A version that the pool did
+ * not take has no entry; a version that failed to load loses its entry when the load has ended. False: the entry is
+ * still there after ten seconds. */
 static bool left_pool(served *all, const served_model *model)
 {
     static const struct timespec a_while = {.tv_nsec = 10000000};

@@ -229,7 +229,7 @@ static bool unloads(const told *it)
     return it->it.run.keep_set && it->it.run.keep == 0;
 }
 
-/* Without leases it is unloaded at once; one that runs is let end. */
+/* Unloads the model at once, or if it has leases, when the last lease ends. */
 static void ollama_unload(told *it, const char *model)
 {
     served_run *run = &it->it.run;

@@ -10,7 +10,8 @@ void ollama_time(int64_t from_now, char *text, size_t room);
 bool ollama_read(completion *it, const json_t *body, const char **model);
 /* total_duration and so on of a run that has ended. */
 void ollama_add_times(json_t *to, const completion *it);
-/* Tokens of prompt and answer together that the model is loaded with; 0: it has none, or nobody knows. */
+/* Returns the context that the model is loaded with, in tokens of prompt and answer together; 0: the model has no
+ * context, or the size is unknown. */
 uint64_t ollama_context(const served *all, served_model *model);
 
 #endif

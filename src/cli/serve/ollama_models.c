@@ -1,4 +1,4 @@
-/* ollama_models.c: Ollama's interface: which models there are, and which are loaded. */
+/* ollama_models.c: Ollama's interface: the lists of all models and of the loaded models. */
 #include "ollama.h"
 
 #include "cli/text.h"
@@ -41,7 +41,8 @@ static uint64_t ollama_models_look_at(const char *path, time_t *written)
     return S_ISREG(about.st_mode) ? (uint64_t)about.st_size : 0;
 }
 
-/* 64 digits that are others when the model's name, place, size or time is: whatever reads them takes them for a name. */
+/* Writes 64 digits that change with the model's name, path, size or time of change. Clients use the digits only as a
+ * name. */
 static void digest(const served_model *model, uint64_t bytes, time_t written, char text[65])
 {
     char *words =
@@ -94,7 +95,8 @@ void ollama_tags(ws_request *request, void *all)
     answer_json(request, 200, json_pack("{s:o}", "models", served_list_json(all, tag_json)));
 }
 
-/* What stays for ever has a time that none will see; of one that runs, its time as if it ended now. */
+/* Adds expires_at: the year 9999 for a model that stays for ever; for a running model, the time at which it would go if
+ * its run ended now. */
 static void add_end(json_t *to, const weir_pool_entry *entry, uint64_t kept)
 {
     char when[64] = "9999-12-31T23:59:59Z";
@@ -123,7 +125,8 @@ void ollama_ps(ws_request *request, void *all)
     answer_json(request, 200, json_pack("{s:o}", "models", served_list_json(all, loaded_json)));
 }
 
-/* Told by the loaded model; of one that is not, what its engine does as a rule. */
+/* Asks the loaded model for its capabilities; of a model that is not loaded, returns the usual capabilities of its
+ * engine. */
 static json_t *capabilities_json(served *all, const served_model *model)
 {
     weir_pool_entry entry;
@@ -193,7 +196,7 @@ void ollama_version(ws_request *request, void *user)
     answer_json(request, 200, json_pack("{s:s}", "version", weir_version()));
 }
 
-/* Models are those of its folders and its configuration. */
+/* Refuses /api/pull, push, create, copy and delete: the models are those of the server's folders and configuration. */
 void ollama_registry(ws_request *request, void *user)
 {
     (void)user;

@@ -43,7 +43,7 @@ typedef struct asked {
     completion it; /* first */
     json_t *body;
     bool chat, streams, wants_usage, began, opened; /* opened: the choice, with its role */
-    const json_t *prompts;                          /* texts, of which each has its choices; NULL: one */
+    const json_t *prompts;                          /* texts, each with `n` choices; NULL: a single prompt */
     size_t n, choice;
     bool seeded, drawn; /* by the request; a seed is drawn for each choice */
     int logprobs;       /* likely tokens to be told beside each; -1: no probabilities */
@@ -509,7 +509,7 @@ static void keep_choice(asked *it)
 
 /* ---- a completion --------------------------------------------------------------------------------------------------------- */
 
-/* Whatever the request has a seed for, each of its choices has one of its own. */
+/* Gives each choice a seed of its own: counted up from the request's seed, or drawn. */
 static void seed_choice(asked *it)
 {
     json_int_t seed = (json_int_t)json_number_value(json_object_get(it->body, "seed"));

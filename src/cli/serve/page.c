@@ -1,4 +1,5 @@
-/* page.c: the page at /. It is the same for everybody, and needs no key; what it shows comes from /weir, which does. */
+/* page.c: the page at /. The page is the same for everybody and needs no key; its data comes from /weir, which needs a
+ * key. */
 #include "page.h"
 #include "serve.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blanks are few, so that a model that likes them comes to an end. */
+/* Allows few blanks in a row, so that a model that prefers blanks comes to an end. */
 static const char common[] = "ws ::= [ \\t\\n]{0,8}\n"
                              "string ::= \"\\\"\" char* \"\\\"\"\n"
                              "char ::= [^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4})\n"
@@ -214,7 +214,7 @@ static void put_type(writer *it, const json_t *schema, const char *type, unsigne
         serve_schema_cannot(it, "there is no type '%.40s'", type);
 }
 
-/* One of several, each a rule of its own: schemas, literals, types. */
+/* Writes a choice between several schemas, literals or types, and a rule for each alternative. */
 static void put_choice(writer *it, const json_t *schema, const json_t *list, unsigned rule)
 {
     size_t count = json_array_size(list);
@@ -272,7 +272,7 @@ static void put_named(writer *it, const char *path, unsigned rule)
         return;
     }
     if (!known) {
-        /* Its number is known before it is written, as it may need itself. */
+        /* The number is taken before the rule is written, as the schema may refer to itself. */
         target = next_rule(it);
         it->named[it->named_count].path = path;
         it->named[it->named_count++].rule = target;
@@ -281,7 +281,7 @@ static void put_named(writer *it, const char *path, unsigned rule)
     fprintf(it->rules, "r%u ::= r%u\n", rule, target);
 }
 
-/* Words that restrict nothing, and those that are read. */
+/* Refuses keywords that are neither read nor without effect. */
 static void check_words(writer *it, const json_t *schema)
 {
     static const char *const known[] = {"type",         "properties", "required",    "additionalProperties",

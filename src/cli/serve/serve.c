@@ -279,7 +279,7 @@ static int say_address(served *all, bool json)
     return cli_flush(CLI_OK);
 }
 
-/* Until one comes that ends it. */
+/* Waits for a signal that ends the server. SIGHUP reads the configuration again. */
 static void wait_for_signal(const sigset_t *signals, sources *from)
 {
     siginfo_t info;

@@ -35,18 +35,18 @@ typedef struct served_statistics {
 /* A model that is served, in one version. It stays as long as somebody has a reference: the table, the pool, a request. */
 typedef struct served_model {
     atomic_uint references;
-    char *name, *path;       /* the last as it was given */
-    char *version;           /* the manifest's; "1.0+2" of the second that replaced another */
-    json_t *config;          /* what a configuration says of it, as config.h has it; its texts are the settings' */
-    char *stamp;             /* of its files when it was read, and its configuration: another one is another version */
-    weir_manifest *manifest; /* as it was read; and with what was chosen for it: */
+    char *name, *path; /* the last as it was given */
+    char *version;     /* the manifest's; "1.0+2": the second replacement in this server */
+    json_t *config;    /* the model's part of the configuration, as config.h has it; settings point to its texts */
+    char *stamp;       /* of the files when they were read; a new stamp, or other settings, make a new version */
+    weir_manifest *manifest; /* as it was read; `chosen` is the manifest with only the chosen provider */
     weir_manifest chosen;
     char *engine, *provider, *device;  /* the last as the runtime's name */
-    atomic_uint_fast64_t keep_alive;   /* nanoseconds that it stays without requests; WEIR_POOL_NONE: for ever */
-    atomic_uint_fast64_t context;      /* tokens; 0: not looked for yet, WEIR_POOL_NONE: nobody knows */
-    atomic_uint_fast64_t kept;         /* so much the pool was told last; WEIR_POOL_NONE: for ever */
-    struct served_model *next_in_pool; /* of those that the pool has not said to be removed */
-    pthread_mutex_t counting;          /* of what its runs count: */
+    atomic_uint_fast64_t keep_alive;   /* nanoseconds of stay without requests; WEIR_POOL_NONE: for ever */
+    atomic_uint_fast64_t context;      /* tokens; 0: not looked for yet, WEIR_POOL_NONE: unknown */
+    atomic_uint_fast64_t kept;         /* the stay that the pool was told last; WEIR_POOL_NONE: for ever */
+    struct served_model *next_in_pool; /* list of the versions that the pool has not removed yet */
+    pthread_mutex_t counting;          /* guards `statistics` */
     served_statistics statistics;
 } served_model;
 
@@ -59,7 +59,7 @@ typedef struct served {
     served_model **models; /* what is served now, by name; one reference of each */
     size_t count;
     served_model *in_pool; /* every version that the pool has; one reference of each */
-    unsigned replaced;     /* versions that took another one's place */
+    unsigned replaced;     /* number of replacements */
     const weir_choice_options *choice;
     uint32_t runs; /* requests at once */
     unsigned
@@ -76,23 +76,23 @@ typedef struct served {
  * says (NULL: nothing), chosen for a device here. *out is the caller's reference. */
 weir_status served_model_make(const served *all, const char *name, const char *path, const json_t *config,
                               served_model **out);
-/* A line that is another one when the file is; served_model.stamp is made of those of its files. */
+/* Writes a line that changes with the file; served_model.stamp has a line for each of the model's files. */
 void served_stamp(FILE *to, const char *path);
 char *served_stamp_now(const served_model *model); /* for the caller to free */
 
 /* Makes the pool for the devices that `models` are on. */
 weir_status served_open(served *all, served_model *const *models, size_t count);
-/* Has it served from here on, instead of the version that is there; requests that wait are for it. Where there is no room for both
- * the old one goes first. The table takes a reference of its own. */
+/* Serves the model from here on, in place of the current version; waiting requests go to the new version. Where there
+ * is no room for both, the old version is unloaded first. The table takes a reference of its own. */
 weir_status served_put(served *all, served_model *model);
-/* Not any more: what runs may end. */
+/* Stops serving the model; running requests may end. */
 void served_remove(served *all, const char *name);
-/* Ends the pool, which unloads them; no run is under way. Answers as weir_pool_destroy. */
+/* Ends the pool and thereby unloads all models; no run may be under way. Answers as weir_pool_destroy. */
 weir_status served_clear(served *all);
-/* Of the pool: it has no use for a version any more. */
+/* Gives back the reference of a version that the pool has removed. */
 void served_removed(served *all, const char *name, const char *version);
 
-/* By its name or another one of its names; the caller's reference. NULL: there is none. */
+/* Finds a model by its name or an alias; the reference is the caller's. NULL: there is no such model. */
 served_model *served_find(served *all, const char *name);
 bool served_is_called(const served_model *model, const char *name);
 /* The version that the pool has, or had last, by these words; the caller's reference. */
@@ -100,7 +100,7 @@ served_model *served_version(served *all, const char *name, const char *version)
 /* All, by name: a list for served_list_free. */
 served_model **served_list(served *all, size_t *count);
 void served_list_free(served_model **list, size_t count);
-/* An array of what `make` tells of each of them; NULL from it leaves that one out. */
+/* Returns an array of the objects that `make` returns for the models; leaves out models with NULL from `make`. */
 json_t *served_list_json(served *all, json_t *(*make)(served *all, served_model *model));
 /* Gives a reference back; NULL is nothing. */
 void served_drop(served_model *model);
@@ -108,7 +108,7 @@ void served_drop(served_model *model);
 char *served_obstacle(served *all, const weir_pool_entry *entry);
 /* All that the pool has, for the caller to free. */
 weir_pool_entry *served_entries(served *all, size_t *count);
-/* What the pool says of it. False: it says nothing. */
+/* Reads the pool's entry of the model. False: the pool has no entry. */
 bool served_look(served *all, const served_model *model, weir_pool_entry *out);
 
 /* ---- run.c: one run for one request ------------------------------------------------------------------------------ */
@@ -127,13 +127,13 @@ typedef struct served_run {
     weir_status status;
     uint64_t together;
     uint64_t since, granted; /* when it began, and when it had the model; 0: it has not yet */
-    struct served_run *next; /* of those that are under way: state.c */
+    struct served_run *next; /* list of the runs under way: state.c */
 } served_run;
 
 /* Nanoseconds of the monotonic clock. */
 uint64_t served_now(void);
-/* statistics.c: adds the call of the engine that has just ended; the run that has ended, if one has, up to now; and tells
- * all of one time. Any thread. */
+/* statistics.c, any thread: adds the engine call that has just ended; adds the run that has ended, if any, with its
+ * time up to now; copies the statistics under the lock. */
 void served_count_call(served_run *run);
 void served_count(served_run *run);
 void served_counted(served_model *model, served_statistics *out);
@@ -170,7 +170,7 @@ size_t write_refusal(const char *path, unsigned status, const char *code, const 
 /* tensors.c: Open Inference Protocol, JSON and binary. */
 typedef struct wire_inputs {
     weir_tensor *list;
-    void **owned; /* data that was made for them */
+    void **owned; /* data that wire_read allocated */
     char **names;
     size_t count;
 } wire_inputs;
@@ -189,7 +189,7 @@ shared_regions *shared_create(void);
 void shared_free(shared_regions *all); /* NULL is nothing; no request is under way */
 /* Whether a tensor's parameters mean shared memory. */
 bool shared_is_meant(const json_t *parameters);
-/* Its bytes, for the caller to free; and the other way. */
+/* Copies a tensor's bytes from shared memory, for the caller to free; copies bytes to shared memory. */
 weir_status shared_read(shared_regions *all, const json_t *parameters, char **data, size_t *bytes);
 weir_status shared_write(shared_regions *all, const json_t *parameters, const void *data, size_t bytes);
 void shared_status(ws_request *request, void *user);

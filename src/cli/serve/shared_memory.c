@@ -289,7 +289,7 @@ void shared_register(ws_request *request, void *user)
     json_decref(body);
 }
 
-/* The one that the path names, or all; what is not there is gone already. */
+/* Unregisters the region that the path names, or all regions. An unknown name is no failure. */
 void shared_unregister(ws_request *request, void *user)
 {
     served *all = user;

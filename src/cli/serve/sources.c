@@ -260,7 +260,7 @@ static void complain(void)
     (void)cli_fail("%s", weir_detail());
 }
 
-/* What can be told to a model that is there: its pin, how long it stays, its further names. */
+/* Applies the settings that need no new version of a served model: pin, keep-alive time, aliases. */
 static void sources_tell(sources *from, served_model *old, const served_model *model)
 {
     served *all = from->all;
@@ -311,7 +311,7 @@ static void follow_one(sources *from, served_model *model)
     served_drop(old);
 }
 
-/* One that is not wanted any more; one whose file cannot be read for now stays. */
+/* Removes the models that no source names any more. A model whose file cannot be read for now stays. */
 static void remove_others(sources *from, const made *models, const entries *failed)
 {
     size_t count;
@@ -388,7 +388,7 @@ static void look_at_folder(FILE *to, const char *folder)
     free(names);
 }
 
-/* A text that is another one when a file that matters is. */
+/* Returns a text that changes when a file of a source or of a served model changes. */
 static char *sources_look(sources *from)
 {
     char *text = NULL;

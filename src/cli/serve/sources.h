@@ -12,15 +12,15 @@ sources *sources_create(served *all, char **words, size_t count, const char *pat
                         const arg *options);
 void sources_free(sources *from); /* NULL is nothing */
 
-/* Has all models served that there are, and makes the pool for them. With `load` all are loaded, else those that say so. A
- * failure is printed; answers the exit status, -1: they are served. */
+/* Finds the models, makes a pool for them and serves them. With `load` loads all models, else the models whose
+ * configuration asks for it. Prints a failure. Answers -1 when the models are served, else the exit status. */
 int sources_begin(sources *from, bool load);
 
 /* From here on a thread looks once a second whether files have changed, and has what is served follow. */
 weir_status sources_watch(sources *from);
 /* The configuration is read again, soon. Not in a signal's handler. */
 void sources_again(sources *from);
-/* Ends the thread; what it is loading is given up. */
+/* Ends the thread; a load in progress is given up. */
 void sources_unwatch(sources *from);
 
 #endif

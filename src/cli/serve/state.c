@@ -189,7 +189,7 @@ static json_t *serve_state_seconds_json(uint64_t nanoseconds)
     return json_real((double)nanoseconds * 1e-9);
 }
 
-/* Of one that waits: what for, and as which one of them. */
+/* Adds reason, position in the queue and expected time to a request that waits. */
 static void add_wait(weir_pool *pool, json_t *object, uint64_t id)
 {
     weir_pool_answer answer = WEIR_INIT(weir_pool_answer);
@@ -306,7 +306,7 @@ static int serve_state_by_name(const void *a, const void *b)
     return order ? order : (int)y->current - (int)x->current;
 }
 
-/* All that the pool knows, also versions that are on their way out. */
+/* Lists the versions that the pool knows, including versions that are being removed. */
 static json_t *models_json(served *all)
 {
     json_t *list = json_array();

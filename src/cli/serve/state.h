@@ -1,5 +1,5 @@
-/* state.h: what a server shows of itself at /weir, and what can be done there: the state in one JSON object, memory over time,
- * what has happened, and models that are loaded, suspended, unloaded and pinned by hand. docs/guide/serve.md has the keys. */
+/* state.h: the state and the actions of a server at /weir: the state in one JSON object, memory over time, past events,
+ * and models that are loaded, suspended, unloaded and pinned by hand. docs/guide/serve.md has the keys. */
 #ifndef WEIR_CLI_SERVE_STATE_H
 #define WEIR_CLI_SERVE_STATE_H
 
@@ -19,7 +19,7 @@ void state_event(served_state *state, const weir_pool_event *event);
 
 /* ---- history.c --------------------------------------------------------------------------------------------------- */
 
-/* A thing that happened, or bytes that somebody had: of a client and class on a device. */
+/* The past bytes of each client and class on each device. */
 typedef struct history history;
 
 history *history_create(void);
@@ -29,7 +29,7 @@ void history_look(history *past, weir_pool *pool, double time);
 /* Every second, each client's bytes by class, the newest last, as docs/guide/serve.md shows it. */
 json_t *history_json(history *past);
 
-/* A device's memory now: its runtime's statistics, and its clients'. NULL: there is no such runtime. */
+/* Returns a device's memory now: the statistics of the runtime and of its clients. NULL: there is no such runtime. */
 json_t *device_json(weir_pool *pool, size_t index);
 
 #endif

@@ -91,7 +91,8 @@ static json_t *sums_json(const served_statistics *from)
                      duration(good, from->output), "cache_hit", duration(0, 0), "cache_miss", duration(0, 0));
 }
 
-/* Calls of an engine's library: each counts for all runs that it has computed together, which end one after the other. */
+/* Returns the number of engine calls that computed `size` runs together, rounded up, as the runs of a call end one
+ * after another. */
 static uint64_t calls_of(const served_batches *batches, size_t size)
 {
     return (batches[size - 1].runs + size - 1) / size;

@@ -101,7 +101,8 @@ static bool store_integer(json_int_t n, weir_type type, char *to)
     return true;
 }
 
-/* 7.0 is 7: some clients write every number so. Beyond 2^53 that would not be the number that was meant. */
+/* Reads a whole number; 7.0 counts as 7, as some clients write every number with a fraction. Refuses reals beyond 2^53,
+ * which may not be the number that was meant. */
 static bool tensors_read_whole(const json_t *value, json_int_t *out)
 {
     const double most = 9007199254740992.0;

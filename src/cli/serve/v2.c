@@ -32,7 +32,7 @@ served_model *v2_find(served *all, ws_request *request)
     return model;
 }
 
-/* Ready is what a request would be answered by: also what is loaded when it comes. */
+/* Answers ready if a request for the model would be met, even if only after a load. */
 void v2_model_ready(ws_request *request, void *all)
 {
     weir_pool_entry entry;

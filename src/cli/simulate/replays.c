@@ -47,7 +47,8 @@ static weir_status replays_put(void *user, uint16_t stream, uint64_t at)
     return status;
 }
 
-/* A stream may wait for another one that is further behind: it is tried again at the next operation. */
+/* Runs each stream as far as wanted. A stream that waits for a stream further behind is tried again at the next
+ * operation. */
 static void replays_run(gates *g)
 {
     for (uint16_t i = 0; i < g->count; i++) {

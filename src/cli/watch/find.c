@@ -134,7 +134,7 @@ static long find_milliseconds(void)
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Waits for those that were asked, notes them, and forgets them. */
+/* Waits for the processes that were asked, notes their answers, and clears the list of questions. */
 static void find_collect(search *s)
 {
     long last = find_milliseconds() + MILLISECONDS, left;

@@ -1,4 +1,4 @@
-/* ps.c: the verb ps: the processes that can be watched, with what each holds. */
+/* ps.c: the verb ps: a table of the watchable processes and their memory. */
 #include "find.h"
 
 #include "cli/args.h"

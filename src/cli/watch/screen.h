@@ -1,5 +1,5 @@
-/* screen.h: a whole terminal for a while: its other screen, its keys, and what it was like before, which comes back however
- * the command ends. */
+/* screen.h: use of the whole terminal: the alternate screen and the keys. The terminal's former state comes back
+ * however the command ends. */
 #ifndef WEIR_CLI_WATCH_SCREEN_H
 #define WEIR_CLI_WATCH_SCREEN_H
 

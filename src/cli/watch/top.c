@@ -182,7 +182,7 @@ static void go_to(top *t, size_t index)
     }
 }
 
-/* False: it was the key that ends. */
+/* Acts on a key. False: the key ends the command. */
 static bool obey(top *t, int key)
 {
     switch (key) {

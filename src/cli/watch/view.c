@@ -257,7 +257,7 @@ static void title_row(table *grid, const char *const *titles, size_t count)
         table_cell(grid, titles[i], terminal_bold(), i > 0 && titles[i][0] != '\0');
 }
 
-/* In the order in which they are shown: "other", the first one, comes last. */
+/* Returns the name of the class at a place in the displayed order: "other", the first class, comes last. */
 static const char *class_name(int place)
 {
     return weir_name_of(WEIR_NAMES_CLASS, (place + 1) % WEIR_CLASS_COUNT);
@@ -444,7 +444,7 @@ static void model_lines(const view *v, const json_t *models, view_lines *out)
     table_lines(v, &grid, out);
 }
 
-/* And its requests, with what those wait for that do. */
+/* Appends the server's requests; a waiting request with the reason for its wait. */
 static void request_lines(const view *v, const json_t *requests, view_lines *out)
 {
     static const char *const titles[] = {"request", "since", "state", "waits for", "as number"};

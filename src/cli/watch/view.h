@@ -21,14 +21,14 @@ typedef struct view {
     bool by_client, by_class; /* which tables are shown */
     bool unicode;
     int columns;
-    view_series *series; /* of all runtimes that have been seen; NULL: none */
+    view_series *series; /* a series for each runtime of the last view_note; NULL: none */
     size_t series_count;
 } view;
 
 /* Whether the locale's characters are UTF-8. */
 bool view_is_unicode(void);
 
-/* Notes what the processes have now. Series of those that are not among them are forgotten. */
+/* Notes the current memory of the processes. Forgets the series of runtimes that are not in `found`. */
 void view_note(view *v, const watched_list *found);
 void view_clear(view *v);
 
@@ -36,7 +36,7 @@ void view_clear(view *v);
  * clients and classes with a bar for each. */
 void view_process(const view *v, const watched *process, view_lines *out);
 
-/* Appends one line and takes it. */
+/* Appends a line; takes ownership of `line`. */
 void view_line(const view *v, view_lines *out, char *line);
 void view_lines_clear(view_lines *lines);
 

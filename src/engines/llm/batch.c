@@ -1,9 +1,10 @@
-/* batch.c: runs that are decoded together, by GenAI's engine. All calls of an engine come from the thread that has created
- * it, so the model has a thread of its own; a run's own thread waits, and hands the pieces to its reader.
+/* batch.c: runs that are decoded together, by GenAI's engine. All calls of an engine come from the thread that has
+ * created it, so the model has a thread of its own; a run's own thread waits, and hands the pieces to its reader.
  *
  * How runs are put together is the model's: a graph that takes a table of blocks ("dynamic_batching") takes runs in and
- * lets them out at every step; any other one computes a batch to its end before the next begins. The former has its blocks
- * of keys and values from the load on. While it is idle they go to whoever finds no memory, and its next run takes them back. */
+ * lets them out at every step; any other graph computes a batch to its end before the next batch begins. A model with
+ * "dynamic_batching" has its blocks of keys and values from the load on. When memory is short, an idle model gives up
+ * these blocks, and its next run takes them back. */
 #include "cores.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ struct wl_batch {
     wt_listener *listener;   /* by which others ask; NULL: nobody can */
     weir_status status;      /* of making the engine */
     char detail[1024];
-    oga_engine *engine; /* the thread's, and so are these */
+    oga_engine *engine; /* engine and events: the thread's */
     oga_event_buffer *events;
 };
 
@@ -98,7 +99,7 @@ static bool llm_batch_set_options(const wl_generation *it, oga_turn_options *opt
     const wl_run_settings *s = it->settings;
     const char *kinds[] = {"json_schema", "regex", "lark_grammar"};
     const char *data[] = {s->json_schema, s->regex, s->lark};
-    bool draws = s->temperature > 0 && s->top_k != 1; /* of one there is nothing to draw: GenAI refuses it */
+    bool draws = s->temperature > 0 && s->top_k != 1; /* GenAI refuses to draw from a single token */
     int64_t wide = s->top_k > 0 && s->top_k < it->model->folder.vocabulary ? s->top_k : it->model->folder.vocabulary;
 #define SET(what, value) wl_failed(lib, lib->OgaTurnOptionsSet##what(options, value), text, capacity)
     if (SET(MaxGeneratedTokens, (uint64_t)s->tokens) || SET(DoSample, draws) ||
@@ -230,7 +231,7 @@ static void say_refusal(wl_seat *seat, const wl_phase *phase)
     snprintf(seat->detail, sizeof seat->detail, "%s", text);
 }
 
-/* One step of all. An engine that answers with an error is done for: its runs fail, and the next one gets a new one. */
+/* Computes a step of all runs. An engine that fails is dropped: its runs fail, and the next run gets a new engine. */
 static void llm_batch_step(struct wl_batch *batch)
 {
     weir_engine_model *model = batch->model;
@@ -252,7 +253,8 @@ static void llm_batch_step(struct wl_batch *batch)
     wl_phase_end(&phase);
 }
 
-/* Runs that are at their end, or are to be, leave the engine. What they had there is back when they return. */
+/* Removes runs that have ended, or have to end, from the engine. Their memory in the engine is free when they
+ * return. */
 static void llm_batch_let_go(struct wl_batch *batch)
 {
     weir_engine_model *model = batch->model;
@@ -446,7 +448,8 @@ static uint64_t live_cache(const weir_engine_model *model)
     return weir_client_info(wl_account_client(model->account), &stats) == WEIR_OK ? stats.live_class[WEIR_CLASS_KV] : 0;
 }
 
-/* With the lock, which it lets go of while it waits: not for long, as two may ask each other. */
+/* Asks the thread for the blocks. With the lock, which is released during the wait. The wait is short, because two
+ * models may ask each other. */
 static void ask_for_blocks(struct wl_batch *batch)
 {
     enum { MOST_MS = 100 };
@@ -457,7 +460,7 @@ static void ask_for_blocks(struct wl_batch *batch)
     while (batch->gives_up && waited != ETIMEDOUT)
         waited = pthread_cond_timedwait(&batch->rests, &batch->model->lock, &until);
     batch->gives_up = false;
-    pthread_cond_broadcast(&batch->rests); /* others may wait for longer */
+    pthread_cond_broadcast(&batch->rests); /* other callers may wait longer */
 }
 
 uint64_t wl_batch_rest(weir_engine_model *model)
@@ -473,7 +476,8 @@ uint64_t wl_batch_rest(weir_engine_model *model)
     return after < before ? before - after : 0;
 }
 
-/* The thread has nothing to do, so that it answers soon. Others that ask may end the wait before. */
+/* Has the thread drop the engine, and waits until the engine is gone. Asks again where another caller's timeout has
+ * ended the wait too early. The idle thread answers soon. */
 void wl_batch_settle(weir_engine_model *model)
 {
     struct wl_batch *batch = model->batch;
@@ -489,8 +493,9 @@ void wl_batch_settle(weir_engine_model *model)
     pthread_mutex_unlock(&model->lock);
 }
 
-/* Whoever asks may hold another model's lock, whose thread may ask this one: so it does not wait for the lock, and a model
- * whose lock is taken is not idle. */
+/* Gives up the idle model's blocks when memory is short. The calling thread may hold another model's lock, and that
+ * model's thread may ask this model: therefore does not wait for this model's lock, and treats a model whose lock is
+ * taken as busy. */
 static void llm_batch_give_up(void *user)
 {
     weir_engine_model *model = user;

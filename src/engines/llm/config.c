@@ -1,6 +1,7 @@
-/* config.c: what genai_config.json may say. GenAI takes most of it as it is: a name becomes the format of a printf, a length a
- * divisor, a word the path of a file or of a library. So every word that weir knows has its rule here. What has none, as of a
- * later GenAI, is passed on with a warning, unless it could be one of these. */
+/* config.c: what genai_config.json may say. GenAI takes most of it as it is: a name becomes the format of a printf, a
+ * length a divisor, a word the path of a file or of a library. So this file has a rule for each word that weir knows. A
+ * word without a rule, as of a later GenAI, is passed on with a warning, unless the word could be such a format, length
+ * or path. */
 #include "folder.h"
 
 #include <math.h>
@@ -174,7 +175,7 @@ static const rule *llm_config_rule_of(const char *place)
     return NULL;
 }
 
-/* One %d, and no other '%'. */
+/* True: the text has a single %d, and no other '%'. */
 static bool is_pattern(const char *text)
 {
     const char *at = strchr(text, '%');

@@ -9,8 +9,8 @@
 weir_status wl_cores_open(weir_engine_model *model, weir_client *client);
 void wl_cores_close(weir_engine_model *model);
 
-/* Before each step, on the thread that computes and without locks: leases, or renews what `leased` says that it holds. With
- * an error, as when `stops` answers true, nothing is leased. */
+/* Leases cores, or renews the lease if *leased is true. Called before each step, on the computing thread, without
+ * locks. With an error, as when `stops` answers true, nothing is leased. */
 weir_status wl_cores_take(weir_engine_model *model, bool (*stops)(void *user), void *user, bool *leased);
 /* Before the thread does anything else. */
 void wl_cores_give(weir_engine_model *model, bool *leased);

@@ -1,9 +1,9 @@
-/* devices.c: GenAI's library for CUDA, which takes buffers for searching by cudaMalloc and cudaHostAlloc, and nobody can plug
- * in. While there are models on CUDA its import slots lead to their clients (interpose/cuda_redirect.h).
+/* devices.c: GenAI's library for CUDA, which takes buffers for searching by cudaMalloc and cudaHostAlloc, and nobody
+ * can plug in. While there are models on CUDA its import slots lead to their clients (interpose/cuda_redirect.h).
  *
- * GenAI keeps its one stream for good, and a redirect knows only those that were made under it. So what is freed is idle
- * by then: a generator goes when its run has read its last token. Pinned memory stays CUDA's: GenAI has a pool of it, for
- * all its models and as long as the process. */
+ * GenAI keeps a single stream for good, and a redirect knows only streams that were made under the redirect. So freed
+ * memory has to be idle already: a generator goes when its run has read its last token. Pinned memory stays CUDA's:
+ * GenAI has a pool of it, for all its models and as long as the process. */
 #include "devices.h"
 #include "interpose/cuda_needs.h"
 
@@ -38,7 +38,7 @@ weir_status wl_devices_needs(char *missing, size_t capacity)
     return WEIR_ERR_NOT_FOUND;
 }
 
-/* GenAI takes the one that is open. */
+/* Opens GenAI's library for CUDA; GenAI later takes the library that is open. */
 static weir_status llm_devices_open_library(const char *genai)
 {
     char missing[512];

@@ -53,7 +53,8 @@ static weir_status llm_folder_wrong(const wl_folder *folder, const char *where, 
     return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: %s %s", folder->path, WL_CONFIG, where, what);
 }
 
-/* A number of the object, from `least` to `most`; where it is not there, `standard`, unless that is below `least`. */
+/* Reads a number of the object, from `least` to `most`. A missing number is `standard`, or an error if `standard` is
+ * below `least`. */
 static weir_status llm_folder_number(const wl_folder *folder, const json_t *object, const char *key, int64_t least,
                                      int64_t most, int64_t standard, int64_t *out)
 {
@@ -117,7 +118,7 @@ static weir_status read_decoder(wl_folder *folder, const json_t *decoder)
     return status;
 }
 
-/* `least` -1: it may say so that there is none. */
+/* Checks a token's number; `least` is -1 where -1 may stand for no token. */
 static weir_status check_token(const wl_folder *folder, const json_t *value, const char *key, int64_t least)
 {
     int64_t number;

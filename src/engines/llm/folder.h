@@ -25,26 +25,28 @@ typedef struct wl_folder {
     bool paged;            /* "dynamic_batching": its graph takes a table of blocks */
     int64_t block;         /* tokens of such a block */
     uint64_t weight_bytes; /* in the graph and beside it */
-    uint64_t table_bytes;  /* of these, what nothing is multiplied by: tables of tokens and positions, scales */
+    uint64_t table_bytes;  /* of these, tables of tokens and positions, and scales: no matrix product uses them */
     uint64_t token_bytes;  /* of a token's keys and values in all layers, as the graph has them */
     uint64_t state_bytes;  /* of what a sequence has however long it is: states of layers that keep no keys */
     uint64_t nodes;
-    bool flat; /* the graph and all files that it names lie in the folder itself */
+    bool flat; /* the graph and its files lie in the folder itself */
 } wl_folder;
 
 /* Reads `path`, the folder or its genai_config.json. WEIR_ERR_CORRUPT for what is not well-formed, WEIR_ERR_UNSUPPORTED
  * for what this engine does not run, each with the file and the place. */
 weir_status wl_folder_read(const char *path, wl_folder *out);
 
-/* known.c: the files of a folder, told from others and from what they were; of folders in it, what they are themselves. */
+/* known.c: sums that change when a file of the folder changes. A subfolder counts with its own attributes, without its
+ * files. */
 typedef struct wl_files {
     uint64_t sums[2];
-    bool settled; /* none was written just now, so that they tell */
+    bool settled; /* no file was written just now, so that the sums are reliable */
 } wl_files;
 void wl_files_look(const char *path, wl_files *out);
-/* Whether the folder at folder->path was found good as its files are now: what it was then is filled in. Any thread. */
+/* True: the folder at folder->path was found good with the same files; *folder gets the result of that reading. Any
+ * thread. */
 bool wl_folder_recall(const wl_files *files, wl_folder *folder);
-/* It was found good, and its files were so before it was read. */
+/* Remembers a folder that was found good. `files` is from before the reading. */
 void wl_folder_keep(const wl_files *files, const wl_folder *folder);
 
 /* An object of JSON in the folder; `flags` are jansson's. */

@@ -212,7 +212,8 @@ static weir_status llm_generate_decode(wl_generation *it, const wl_phase *phase,
     return status;
 }
 
-/* The model is sound: what GenAI has against a run at its beginning is its guidance, where it has some. */
+/* Explains why GenAI refuses to begin a run. The model is sound, so that the cause is the run's guidance, if the run
+ * has guidance. */
 weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase, const char *text)
 {
     const wl_run_settings *s = it->settings;

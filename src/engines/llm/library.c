@@ -66,7 +66,8 @@ static bool in_store(const char *home, bool cuda, places *out)
     return readable(out->runtime, sizeof out->runtime, home, rest);
 }
 
-/* One that lacks its ONNX Runtime is better than none: so much can be said. */
+/* Finds GenAI in the store. A GenAI without its ONNX Runtime is found, too, so that the error can name the missing
+ * library. */
 static bool find_in_store(const char *home, places *out)
 {
     if (in_store(home, true, out))
@@ -187,7 +188,7 @@ static void llm_library_forward_log(void *user, int severity, const char *catego
              "onnxruntime: %s (%s)", message, place);
 }
 
-/* GenAI uses the environment that there is; as long as this one is held it is the same for all. */
+/* Makes ONNX Runtime's environment and keeps it, so that all models of GenAI use the same environment. */
 static weir_status hold_environment(wl_library *it)
 {
     ort_status *status =
@@ -205,7 +206,7 @@ static weir_status open_both(wl_library *it)
     void *runtime = NULL;
     const ort_base *base = NULL;
     weir_status status = llm_library_find(&where);
-    /* Both would report to their maker. Who wants that says 0. */
+    /* By default both libraries report to their maker. A user who wants the reports sets the variable to 0. */
     setenv("ORT_DISABLE_TELEMETRY", "1", 0);
     if (status == WEIR_OK)
         status = open_runtime(where.runtime, it, &runtime, &base);

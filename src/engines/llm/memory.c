@@ -1,6 +1,6 @@
-/* memory.c: GenAI's allocators. It has one for the host and one for the device, which serve all its models: a request is
- * charged to the account that the calling thread is at work for, and a free finds its account by the pointer. What no
- * account is at work for is ONNX Runtime's own, as without weir.
+/* memory.c: GenAI's allocators. GenAI has an allocator for the host and an allocator for the device, which serve all
+ * models: a request is charged to the account that the calling thread is at work for, and a free finds its account by
+ * the pointer. What no account is at work for is ONNX Runtime's own, as without weir.
  *
  * A refusal leaves as std::bad_alloc, which GenAI and ONNX Runtime turn into an error: NULL would crash them. This file
  * is compiled with -fexceptions for that, and no lock is held when it is thrown. */

@@ -1,6 +1,6 @@
 /* oga.h: the part of ONNX Runtime GenAI's C interface that weir uses, in own declarations (0.18.0; the wheels carry no
  * header). None of these functions is linked: library.c looks them up. Those that answer an oga_result answer NULL for
- * success; all of them let no exception through. */
+ * success; no function lets an exception through. */
 #ifndef WL_OGA_H
 #define WL_OGA_H
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Opens it, so that what it takes once in a process is no model's. */
+/* Opens the library, so that memory that the library takes once in a process is charged to no model. */
 static weir_status llm_plugin_probe(weir_engine_probe *out)
 {
     weir_engine_probe found = {.struct_size = out->struct_size};
@@ -61,7 +61,7 @@ static void llm_plugin_release_outputs(weir_engine_model *model, weir_outputs *o
         weir_log(WEIR_LOG_ERROR, "llm: results could not be given back: %s", weir_detail());
 }
 
-/* One short run, so that kernels and page tables are there. */
+/* Runs a single token, so that kernels and page tables are ready. */
 static weir_status llm_plugin_warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}, {"temperature", "0"}, {"chat", "0"}};

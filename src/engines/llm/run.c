@@ -28,7 +28,7 @@ static void enter_list(weir_engine_model *model, wl_run *run, uint64_t id)
     pthread_mutex_unlock(&model->lock);
 }
 
-/* Takes it out of the list: no cancel finds it any more. Whether one had. */
+/* Takes the run out of the list, so that no later cancel finds the run. True: a cancel has stopped the run. */
 static bool llm_run_was_stopped(weir_engine_model *model, wl_run *run)
 {
     pthread_mutex_lock(&model->lock);
@@ -149,7 +149,7 @@ static weir_status llm_run_prepare(wl_generation *it, const weir_inference *infe
     const wl_library *lib = model->library;
     char text[512] = "";
     weir_status status = wl_prompt_read(model, inference, settings, &it->prompt);
-    /* As many as there is room for; one at least, which says so where there is none. */
+    /* The default is as many tokens as there is room for; without room 1, so that the check below refuses the run. */
     if (settings->tokens < 0)
         settings->tokens = model->longest > it->prompt.count ? (int64_t)(model->longest - it->prompt.count) : 1;
     if (status == WEIR_OK)
@@ -189,8 +189,8 @@ static weir_status llm_run_hand_out(wl_generation *it, weir_outputs *out)
                        out);
 }
 
-/* What is held back is decided now, and what its reader does not want is cut off: it may say so only now, of tokens that
- * were made while it read. */
+/* Decides the held-back text, and cuts off tokens that the reader does not want: the reader may refuse only now, after
+ * more tokens were made while the reader was at work. */
 static void llm_run_end(wl_generation *it)
 {
     if (!it->answer.finish)

@@ -23,9 +23,9 @@ static const ort_base *real_base;
 
 /* ---- what is another function ------------------------------------------------------------------------------------ */
 
-/* What is set in the options that GenAI makes for each session. Threads that spin between steps do so on cores that are
- * another model's by then; within a step, as those of the engine onnx, they spin for as long as the next parallel loop
- * usually takes to come. */
+/* Entries for the options that GenAI makes for each session. Between steps threads must not spin, because the cores may
+ * be another model's by then. Within a step threads spin for as long as the next parallel loop usually takes to come,
+ * as in the engine onnx. */
 static const struct {
     const char *key, *value;
 } entries[] = {{"session.use_env_allocators", "1"},

@@ -1,5 +1,5 @@
-/* tokenizer.c: what can be said of a tokenizer's files before GenAI reads them. Some of what it does not check ends the process:
- * numbers of tokens become sizes of tables, lengths depths of recursions. */
+/* tokenizer.c: checks a tokenizer's files before GenAI reads them. Some values that GenAI does not check end the
+ * process: numbers of tokens become sizes of tables, lengths depths of recursions. */
 #include "folder.h"
 
 #include <ctype.h>
@@ -220,7 +220,7 @@ static weir_status check_pattern(const wl_folder *folder, const char *file, cons
                      folder->path, file);
 }
 
-/* All that are called "Regex", wherever. */
+/* Checks every "Regex" in the value, at any depth. */
 static weir_status check_patterns(const wl_folder *folder, const char *file, const json_t *value)
 {
     const char *key;
@@ -318,7 +318,7 @@ static weir_status tokenizer_check_config(const wl_folder *folder)
     return status;
 }
 
-/* A template beside them, which GenAI takes up where it is. */
+/* Checks chat_template.jinja, which GenAI uses if the file exists. */
 static weir_status check_jinja(const wl_folder *folder)
 {
     static const char file[] = "chat_template.jinja";
@@ -345,7 +345,7 @@ static weir_status check_template_file(const wl_folder *folder)
     return status;
 }
 
-/* Whether it is there; what is no file would hold up who reads it. */
+/* Finds out whether the file exists. Refuses anything but a regular file, because reading a pipe could block. */
 static weir_status look_for(const wl_folder *folder, const char *file, bool *there)
 {
     char path[1024];

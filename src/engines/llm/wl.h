@@ -29,16 +29,17 @@ typedef struct wl_library {
 #undef WL_MEMBER
 } wl_library;
 
-/* Opens both, once in a process; they stay open. For one model, until it leaves. WEIR_ERR_NOT_FOUND says how to get
- * them. */
+/* Opens GenAI and ONNX Runtime, once in a process; both libraries stay open. Called for each model; wl_library_leave
+ * ends the model's use. WEIR_ERR_NOT_FOUND says how to get the libraries. */
 weir_status wl_library_use(const wl_library **out);
 void wl_library_leave(void);
 /* Has GenAI end before CUDA does, at the end of the process. To be called when CUDA is there. */
 void wl_library_end_before_cuda(void);
-/* Which files they are, and the version, which is "" until they are open; nothing is opened. `cuda`: whether they have
- * it. */
+/* Finds GenAI's file and version without opening the libraries; the version is "" until they are open. `cuda`: whether
+ * the libraries support CUDA. */
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda);
-/* A call of GenAI's has failed: takes its words, on one line, and releases it. false: it has not. */
+/* True: a call of GenAI's has failed; copies the message, on a single line, and releases the result. False: the call
+ * has succeeded. */
 bool wl_failed(const wl_library *library, oga_result *result, char *text, size_t capacity);
 
 /* ---- settings.c -------------------------------------------------------------------------------------------------- */
@@ -83,7 +84,7 @@ enum { WL_INPUTS = 3, WL_OUTPUTS = 9, WL_MOST_SEQUENCES = 256 };
 struct weir_engine_model {
     const wl_library *library;
     wl_folder folder;
-    wl_account *account; /* what its memory is charged to */
+    wl_account *account; /* the model's memory is charged to this account */
     oga_model *model;
     oga_tokenizer *tokenizer;
     wl_load_settings load;
@@ -129,7 +130,8 @@ typedef struct wl_prompt {
 
 weir_status wl_prompt_read(weir_engine_model *model, const weir_inference *inference, const wl_run_settings *settings,
                            wl_prompt *out);
-/* GenAI has failed in `doing`: the refusal, if there was one, or its words. */
+/* GenAI has failed in `doing`: reports weir's refusal of memory, if the phase had a refusal, or else GenAI's
+ * message. */
 weir_status wl_explain(weir_engine_model *model, const wl_phase *phase, const char *text, const char *doing);
 
 /* ---- generate.c, batch.c ----------------------------------------------------------------------------------------- */
@@ -155,7 +157,7 @@ typedef struct wl_generation {
 weir_status wl_generation_add(wl_generation *it, const wl_phase *phase, int32_t token, const float *logits);
 /* Why a run could not begin. */
 weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase, const char *text);
-/* Whether its reader wants what is decided; of a run that was cancelled it gets nothing more. */
+/* True: the run has decided tokens that its reader wants. The reader of a cancelled run gets nothing more. */
 bool wl_generation_has_pieces(const wl_generation *it);
 /* Hands what is decided to the reader, on the run's own thread. */
 void wl_generation_deliver(wl_generation *it);
@@ -164,7 +166,7 @@ weir_status wl_generate_alone(wl_generation *it);
 
 weir_status wl_batch_make(weir_engine_model *model);
 void wl_batch_drop(weir_engine_model *model);
-/* Decodes it together with the others; the calling thread waits. */
+/* Decodes the run together with other runs; the calling thread waits. */
 weir_status wl_batch_run(wl_generation *it);
 /* An idle model gives up the blocks of keys and values that it has for runs to come; answers their bytes. Any thread. */
 uint64_t wl_batch_rest(weir_engine_model *model);

@@ -1,5 +1,5 @@
-/* answer.h: what a run that goes on with a text has made: its tokens, its text, how much of both is decided, and why it
- * ended. */
+/* answer.h: the answer of a run that goes on with a text: tokens, text, the decided part of both, and the reason of the
+ * end. */
 #ifndef WT_ANSWER_H
 #define WT_ANSWER_H
 
@@ -16,15 +16,15 @@ typedef struct wt_answer {
     char *text;
     size_t bytes, room;
     size_t released;     /* tokens whose text is decided: no stop word begins in it that may still end */
-    const wt_word *stop; /* the stop word that ended it */
-    const char *finish;  /* why it ended: "stop", "length", "cancelled"; NULL: it goes on */
+    const wt_word *stop; /* the stop word that ended the answer */
+    const char *finish;  /* the reason of the end: "stop", "length", "cancelled"; NULL: it goes on */
     size_t alternatives; /* for each token */
     float *logprobs, *top_logprobs;
     int32_t *top_tokens;
 } wt_answer;
 
-/* Room for `tokens` tokens, each with `alternatives` others and their probabilities (0: none). `stop` is the setting of
- * that name, or NULL. */
+/* Makes an answer with room for `tokens` tokens, each with `alternatives` alternatives and their probabilities (0:
+ * none). `stop` is the setting of that name, or NULL. */
 weir_status wt_answer_make(const char *stop, size_t tokens, size_t alternatives, wt_answer *out);
 void wt_answer_drop(wt_answer *answer);
 /* Adds a token with its text; of the logits it came from, `width` wide, the probabilities are taken where they were asked

@@ -1,4 +1,4 @@
-/* choices.h: an engine's settings. One table says what there is, where it goes and what values it takes. */
+/* choices.h: an engine's settings. A table has each setting's key, place in the structure, and values. */
 #ifndef WT_CHOICES_H
 #define WT_CHOICES_H
 
@@ -18,8 +18,9 @@ typedef struct wt_choices {
     size_t count;
 } wt_choices;
 
-/* Writes what the settings say into `load` and `run`. At a load both kinds are taken: those of a run become its
- * defaults. For a run `load` is NULL. WEIR_ERR_INVALID names the key, its values, or the keys that there are. */
+/* Writes what the settings say into `load` and `run`. At a load both kinds are taken: settings of a run become the
+ * model's defaults. For a run `load` is NULL. WEIR_ERR_INVALID names the key, its values, or the keys that there
+ * are. */
 weir_status wt_choices_take(const wt_choices *choices, const weir_setting *settings, size_t count, void *load,
                             void *run);
 /* As strtod, with a point in whatever language the program speaks. */

@@ -12,7 +12,7 @@ typedef struct wt_message {
 typedef struct wt_messages {
     wt_message *list;
     size_t count;
-    char *kept; /* the texts, each with its end */
+    char *kept; /* the texts, each with a terminating zero */
 } wt_messages;
 
 /* Each message is a line `ROLE BYTES`, so many bytes of text, and a newline, which the last may lack. */

@@ -6,8 +6,8 @@
 
 /* Whether an input is a row of bytes of that type (WEIR_TYPE_TEXT, WEIR_TYPE_U8) that has some. */
 weir_status wt_check_bytes(const weir_tensor *input, weir_type type);
-/* The bytes of such an input with an end, for engines that take texts which end with a byte 0: with one in it, which would cut
- * it, it is WEIR_ERR_INVALID. The caller frees *out. */
+/* Copies the bytes of such an input and adds a byte 0, for engines that take terminated texts. WEIR_ERR_INVALID: a byte
+ * 0 in the input would cut the text. The caller frees *out. */
 weir_status wt_text_copy(const weir_tensor *input, char **out);
 /* Whether an input is tokens, i32, of rank 1 to `rank`, each below `vocabulary`. With `padded`, -1 may stand in one of rank 2. */
 weir_status wt_check_tokens(const weir_tensor *input, uint32_t rank, int32_t vocabulary, bool padded);

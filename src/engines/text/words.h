@@ -23,7 +23,8 @@ enum { WT_MOST_WORDS = 64 };
  * none. */
 weir_status wt_words_read(const char *key, const char *value, wt_words *out);
 void wt_words_drop(wt_words *words);
-/* The word that begins first in text[from..]; of those that begin there the one that was named first. NULL: none. */
+/* Finds the word that begins first in text[from..]; of several words that begin there, the word that was named first.
+ * NULL: none. */
 const wt_word *wt_words_find(const wt_words *words, const char *text, size_t bytes, size_t from, size_t *at);
 /* So many bytes at the end of the text may be the beginning of a word. */
 size_t wt_words_held(const wt_words *words, const char *text, size_t bytes);

@@ -1,4 +1,4 @@
-/* The candidates: which there are, what each is predicted to take, and what can be had of its device. */
+/* Lists the candidates, with the predicted bytes of each and the obtainable bytes of its device. */
 #include "base/options.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
@@ -212,7 +212,7 @@ void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider p
     wi_detail_restore(&kept);
 }
 
-/* What can be had of a device: not what it has, and not all of what is free ---------------------------------------- */
+/* Obtainable bytes of a device: what a budget leaves, or the free bytes less a margin ------------------------------ */
 
 /* The margin that a runtime leaves by default, for what others on the machine may want. */
 static uint64_t less_margin(uint64_t bytes)

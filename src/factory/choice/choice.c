@@ -18,7 +18,7 @@ typedef struct record {
 
 /* What is looked at ------------------------------------------------------------------------------------------------ */
 
-/* Of the files that lie in it. */
+/* Returns the bytes of the files in a folder. */
 static uint64_t bytes_of_folder(const char *path)
 {
     uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-/* The context of a choice: all that it looks at, and what it makes of it. Verdicts, ranks and the record are functions
- * of this alone. */
+/* The context of a choice: everything that the choice looks at, and its results. Verdicts, ranks and the record are
+ * functions of the context alone. */
 #ifndef WI_CHOICE_CONTEXT_H
 #define WI_CHOICE_CONTEXT_H
 
@@ -16,7 +16,7 @@ typedef struct wi_prediction {
     weir_verdict verdict; /* of an engine that cannot read the file, or does not take the settings */
     const char *reason;   /* the same, or why nothing is known */
     weir_prediction said;
-    uint64_t bytes; /* of all classes, that it has to have */
+    uint64_t bytes; /* bytes that the model has to have, of all classes */
 } wi_prediction;
 
 typedef struct wi_candidate {
@@ -31,11 +31,11 @@ typedef struct wi_candidate {
 
 typedef struct wi_context {
     wi_criteria criteria;
-    const weir_client
-        *client; /* that the model is to have; what it is guaranteed is there for it. NULL: it opens one */
+    /* The client for the model; bytes guaranteed to the client are obtainable. NULL: the model opens a client. */
+    const weir_client *client;
     const weir_hardware *hardware;
-    const weir_hardware_device *
-        *devices; /* the hardware's by kind, ordinal and key, whatever order they were found in */
+    /* The hardware's devices, sorted by kind, ordinal and key. */
+    const weir_hardware_device **devices;
     const weir_hardware_device *processor; /* NULL: the hardware has none */
     uint64_t *obtainable;                  /* by device; of the processor's memory `host`, too */
     uint64_t host;
@@ -67,13 +67,13 @@ weir_status wi_candidates_list(wi_context *context);
 /* The runtime that a candidate's client is of: "cuda:0", or "host" where weir has no driver for the device. */
 const char *wi_candidate_runtime(const wi_candidate *candidate);
 
-/* The first rule that refuses it, or that there is none. */
+/* Writes the verdict: of the first rule that refuses the candidate, or WEIR_VERDICT_ACCEPTED. */
 void wi_judge(wi_context *context, wi_candidate *candidate);
 
 /* What is predicted, or what the file alone says. */
 uint64_t wi_candidate_bytes(const wi_context *context, const wi_candidate *candidate);
 
-/* Sorts: accepted ones by rank, then the refused ones. Says for each accepted one what gave it its rank. */
+/* Sorts: accepted ones by rank, then the refused ones. Writes for each accepted candidate the reason for its rank. */
 void wi_rank(wi_context *context);
 
 /* What decided, as a sentence; a string of the context's. */

@@ -32,7 +32,7 @@ typedef struct wi_criteria {
     wi_sequence order;  /* in which they are tried */
     bool by_order;      /* that is the option's or the default order, not the manifest's */
     bool cpu_named;     /* by the manifest, the option or the given order */
-    bool cpu_last;      /* it is tried after all others, whatever they need */
+    bool cpu_last;      /* the processor is tried last, whatever the other candidates need */
     weir_cpu_use cpu;
     wi_device_name device;
 } wi_criteria;

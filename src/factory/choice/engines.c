@@ -52,7 +52,7 @@ static weir_status choice_engines_add(wi_engines *engines, const char *name)
     return status == WEIR_ERR_SYSTEM ? status : WEIR_OK;
 }
 
-/* Which engines take what is at `path`, or is called so; how many. */
+/* Marks the engines with suffixes that `taken` finds in `path` (a path, or a suffix), and returns their number. */
 static size_t match(wi_engines *engines, bool taken(const char *words, const char *path), const char *path)
 {
     size_t found = 0;

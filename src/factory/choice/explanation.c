@@ -55,7 +55,8 @@ static bool was_listed(const wi_context *context, const wi_candidate *c)
            wi_sequence_place(&context->criteria.order, c->provider) >= 0;
 }
 
-/* The engine takes such files, and has found this one to be none: it is so with every provider. */
+/* The engine takes files of this name, but has found this file to be of another format: every provider says the
+ * same. */
 static bool cannot_be_read(const wi_candidate *c)
 {
     return c->verdict == WEIR_VERDICT_OTHER_FORMAT && c->reason == c->prediction->reason;

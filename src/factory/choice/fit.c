@@ -13,7 +13,8 @@ typedef struct fitting {
     weir_fit best;
 } fitting;
 
-/* Asks with other settings; 0 and -1 leave them as they are. False: it does not fit, or the engine has failed. */
+/* Predicts with another context and number of layers; 0 and -1 leave the setting unchanged. False: the model does not
+ * fit, or the engine has failed. */
 static bool fit_fits(fitting *it, uint64_t context, int64_t layers, weir_prediction *out)
 {
     weir_setting settings[2];
@@ -48,8 +49,9 @@ static bool fit_try_way(fitting *it, uint64_t context, int64_t layers)
 
 enum { CELLS = 256 };
 
-/* More context takes more: the largest whole 256 between one that fits and one that does not. Bytes grow with the context
- * nearly evenly, so that the line through both ends is asked first, and its middle where that does not close in. */
+/* Finds the largest multiple of 256 that fits, between a context that fits and a larger context that does not. Bytes
+ * grow nearly evenly with the context: the line through both ends gives the next context to try, and every second time
+ * the middle does. */
 static void fit_widen(fitting *it, uint64_t fit, uint64_t fit_bytes, uint64_t more, uint64_t more_bytes, int64_t layers)
 {
     for (int i = 0; it->status == WEIR_OK && more - fit > CELLS; i++) {

@@ -87,7 +87,7 @@ weir_status wi_predict_wants_read(const char *path, const weir_predict_options *
     return status;
 }
 
-/* Those of `more` and, of other keys, those of `settings`. NULL without host memory. */
+/* Joins the settings of `more` with the settings of other keys in `settings`. NULL without host memory. */
 static weir_setting *choice_predict_join(const weir_setting *more, size_t more_count, const wi_settings *settings,
                                          size_t *count)
 {

@@ -1,4 +1,4 @@
-/* A call for a prediction: its arguments, of this library's sizes, and what follows from them. */
+/* A call for a prediction: the arguments, in this library's struct sizes, and the values derived from them. */
 #ifndef WI_CHOICE_PREDICT_H
 #define WI_CHOICE_PREDICT_H
 

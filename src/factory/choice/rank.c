@@ -31,7 +31,7 @@ static int rank_by_name(const wi_candidate *a, const wi_candidate *b)
     return order ? order : by_device(a, b);
 }
 
-/* One that nobody knows is less than any. */
+/* An unknown number of bytes ranks below every known number. */
 static uint64_t bytes_to_be_had(const wi_candidate *c)
 {
     return c->obtainable == WEIR_BYTES_UNKNOWN ? 0 : c->obtainable;

@@ -1,4 +1,5 @@
-/* The rules: each one function, with its code and its sentence. The first that refuses a candidate is its verdict. */
+/* The rules: a function for every rule, with its code and its sentence. The first that refuses a candidate is its
+ * verdict. */
 #include "factory/choice/context.h"
 #include "base/values.h"
 
@@ -36,7 +37,7 @@ static weir_verdict engine_is_asked_for(wi_context *context, wi_candidate *c)
     return WEIR_VERDICT_ACCEPTED;
 }
 
-/* Whoever names an engine has it try the file, whatever that is called. */
+/* An engine named by the caller or the manifest tries the file, whatever the file's name. */
 static weir_verdict engine_takes_the_file(wi_context *context, wi_candidate *c)
 {
     if (context->criteria.options.engine || context->criteria.manifest.framework || c->engine->takes_file)
@@ -177,7 +178,7 @@ static weir_verdict device_can_be_used(wi_context *context, wi_candidate *c)
                            d->remark[0] ? d->remark : "nobody says why");
 }
 
-/* One that is not known is older than all. */
+/* An unknown version counts as older than every version. */
 static weir_verdict is_new_enough(wi_context *context, wi_candidate *c, weir_verdict verdict, const char *what,
                                   weir_version_number there, weir_version_number wanted)
 {
@@ -260,7 +261,7 @@ static need verdicts_need_of(const wi_context *context, const wi_candidate *c)
     return (need){.host = wi_max(needs->min_memory, here_too), .device = there};
 }
 
-/* Whose criteria so many bytes are. */
+/* Returns the origin of a demand for `bytes`, for the reason. */
 static const char *who_wants(const wi_context *context, const wi_candidate *c, uint64_t bytes, const char *least)
 {
     if (least)
@@ -330,7 +331,7 @@ static weir_verdict device_has_memory(wi_context *context, wi_candidate *c)
                            host ? " of the host's, which are the same memory" : "");
 }
 
-/* In this order: what was not meant at all, what is not here, what does not do, what does not fit. */
+/* Rules in order of the reason: not asked for, not here, not suitable, too large. */
 static rule *const rules[] = {
     engine_is_asked_for,   engine_takes_the_file, engine_is_here,       provider_is_asked_for,
     processor_may_be_used, device_is_here,        device_is_asked_for,  library_has_the_provider,

@@ -45,7 +45,7 @@ static const char *hardware_cuda_words_of(const cuda *c, int result)
     return c->cuGetErrorName(result, &text) == CUDA_SUCCESS && text ? text : "an error without a name";
 }
 
-/* One that serves is never closed: it keeps threads and exit handlers of its own. */
+/* Never closes a usable library: the library keeps threads and exit handlers of its own. */
 static bool hardware_cuda_open_library(const char *root, cuda *c, wi_found *out)
 {
     if (c->library)
@@ -70,7 +70,7 @@ static bool hardware_cuda_open_library(const char *root, cuda *c, wi_found *out)
     return lacking == NULL;
 }
 
-/* A slice tells its own UUID, without saying that it is one. */
+/* A slice tells its own UUID, without telling that the device is a slice. */
 static void write_key(const cuda *c, int device, int ordinal, weir_hardware_device *out)
 {
     unsigned char id[16];

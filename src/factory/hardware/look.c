@@ -80,7 +80,7 @@ static weir_status look_give(wi_found *found, const char *root, const wi_answer 
     return WEIR_OK;
 }
 
-/* The options with their defaults; the root without a slash at its end, so that it can stand before any path. */
+/* The options with their defaults; the root without a final slash, ready to be put before a path. */
 static weir_status look_read_options(const weir_hardware_options *given, weir_hardware_options *o, char *root)
 {
     *o = (weir_hardware_options){.struct_size = sizeof *o};

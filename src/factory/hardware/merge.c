@@ -97,7 +97,8 @@ static wi_card *find_whole(const wi_found *list, const weir_hardware_device *of_
     return whole && whole->sliced ? whole : NULL;
 }
 
-/* The only slice that it can be, by its processors. */
+/* Returns the only slice of the whole device whose number of processors matches, as far as known; NULL: none, or
+ * several. */
 static wi_card *only_slice(const wi_found *list, const wi_card *whole, const weir_hardware_device *of_cuda)
 {
     wi_card *found = NULL;
@@ -112,9 +113,9 @@ static wi_card *only_slice(const wi_found *list, const wi_card *whole, const wei
     return found;
 }
 
-/* What NVML knows (of CUDA's own, `list` has none) as the device of CUDA's. A slice is never the whole device that it
- * is cut from, whose bytes it does not have, however alike their keys and addresses; nor is it another slice of
- * CUDA's. */
+/* Finds CUDA's device in NVML's list (`list` has no device of CUDA's own). A slice is never matched with the whole
+ * device that it is cut from, whose bytes it does not have, however alike keys and addresses are; nor with another
+ * slice of CUDA's. */
 static wi_card *find_known(const wi_found *list, const weir_hardware_device *of_cuda)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -123,7 +124,8 @@ static wi_card *find_known(const wi_found *list, const weir_hardware_device *of_
     return is_slice(of_cuda) ? only_slice(list, find_whole(list, of_cuda), of_cuda) : merge_find(list, of_cuda);
 }
 
-/* Slices that have their device's UUID (before CUDA 11.4) have it all: each is called by its ordinal, too. */
+/* Before CUDA 11.4 all slices of a device have the device's UUID: adds the ordinal to a key that is in the list
+ * already. */
 static void tell_apart(const wi_found *list, wi_card *card)
 {
     size_t length = strlen(card->device.key);

@@ -6,7 +6,7 @@
 
 /* What of the environment matters, as it was at the time of the look; NULL: not set. */
 typedef struct wi_visibility {
-    const char *given; /* stands for CUDA_VISIBLE_DEVICES, whatever that is */
+    const char *given; /* replaces CUDA_VISIBLE_DEVICES, whatever its value */
     const char *cuda;  /* CUDA_VISIBLE_DEVICES */
     const char *order; /* CUDA_DEVICE_ORDER */
     const char *rocr, *hip;

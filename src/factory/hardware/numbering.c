@@ -1,12 +1,12 @@
-/* Which ordinals CUDA gives to its devices in this process: by its driver's word, and until that is there by CUDA's
- * rules.
+/* Which ordinals CUDA gives to its devices in this process: as the driver says, and until the driver has answered, by
+ * CUDA's rules.
  *
  * The rules: devices are counted by their addresses (CUDA_DEVICE_ORDER=PCI_BUS_ID) or the fastest first, and then
- * CUDA_VISIBLE_DEVICES picks some. What CUDA finds fastest it does not say: among different devices that is a guess, by
- * capability and memory. Of a device that is sliced a process sees slices (NVIDIA's MIG User Guide, CUDA Device
- * Enumeration): from driver 570 on one of each GPU instance, beside anything else; before, one slice and nothing beside
- * it. Which slices a number in the list stands for the guide does not say: taken is the first, which is a guess from
- * 570 on. */
+ * CUDA_VISIBLE_DEVICES picks some. CUDA does not say which device it finds fastest: among different devices the order
+ * is a guess, by capability and memory. Of a sliced device a process sees slices (NVIDIA's MIG User Guide, CUDA Device
+ * Enumeration): from driver 570 on a slice of every GPU instance, beside other devices; before, a single slice and no
+ * other device. The guide does not say for which slices a number in the list stands: taken is the first slice, which is
+ * a guess from 570 on. */
 #include "factory/hardware/merge.h"
 #include <weir/select.h>
 #include "factory/hardware/visible.h"
@@ -108,7 +108,7 @@ static size_t apply_list(const char *list, const order *o, const wi_card *cards,
     for (size_t i = 0; i < entries; i++)
         found = add_visible(cards, count, of[picked[i]], several && !list, seen, found);
     for (size_t i = 0; !several && i < found; i++)
-        if (cards[seen[i]].device.parent[0]) { /* one slice, and nothing beside it */
+        if (cards[seen[i]].device.parent[0]) { /* a single slice, and no other device */
             seen[0] = seen[i];
             return 1;
         }
@@ -154,8 +154,8 @@ static void number_by_rules(const wi_answer *cuda, const wi_visibility *v, wi_ca
     }
 }
 
-/* Why a device has no ordinal; `slice`: a slice has one, beside which there is nothing else; `instance`: one of its GPU
- * instance. */
+/* Why a device has no ordinal; `slice`: a slice has an ordinal, and CUDA shows no other device; `instance`: a slice of
+ * the same GPU instance has an ordinal. */
 static void say_why(const wi_visibility *v, bool slice, bool instance, wi_card *card)
 {
     const char *list = v->given ? v->given : v->cuda;

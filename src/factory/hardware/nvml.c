@@ -62,10 +62,10 @@ typedef struct nvml {
 #undef X
 } nvml;
 
-/* An optional function: what it answers, or that it is not there. */
+/* Calls an optional function; NVML_ERROR_NOT_SUPPORTED without it. */
 #define CALL(n, name, ...) ((n)->name ? (n)->name(__VA_ARGS__) : NVML_ERROR_NOT_SUPPORTED)
 
-/* One that lacks a function is closed, so that the next look gets what has been installed meanwhile. */
+/* Closes a library that lacks a function, so that the next look opens the version installed by then. */
 static bool nvml_open_library(const char *root, nvml *n, wi_found *out)
 {
     if (n->library)

@@ -1,18 +1,19 @@
-/* Probe threads: each source of a root is asked in a thread of its own, with a time limit. One that hangs keeps nobody
- * waiting twice, and its answer, when it comes, serves the next look. */
+/* Probe threads: each source of a root is asked in a thread of its own, with a time limit. A source that hangs delays
+ * only the first look, and a late answer serves the next look. */
 #ifndef WI_HARDWARE_PROBE_H
 #define WI_HARDWARE_PROBE_H
 
 #include "factory/hardware/source.h"
 
-/* What one source has told, as far as it has. */
+/* The answer of a source, as far as it has come. */
 typedef struct wi_answer {
     const char *source;
     wi_found found; /* the latest; empty if there is none yet; its cards are the caller's */
-    bool late;      /* it is being asked still */
-    bool failed;    /* it could not be asked this time: no thread, or no memory */
-    bool left;      /* it was not asked this time, as failing takes it long */
-    uint64_t since; /* nanoseconds since it was asked last; of one that failed, since it last could be; 0: never */
+    bool late;      /* the source is still being asked */
+    bool failed;    /* the source could not be asked this time: no thread, or no memory */
+    bool left;      /* the source was not asked this time, as it fails slowly */
+    /* Nanoseconds since the source was asked last; of a failed source, since it last could be asked; 0: never. */
+    uint64_t since;
 } wi_answer;
 
 /* Asks all sources and waits for each until `limit` nanoseconds after it was asked; for one that was asked before and

@@ -1,9 +1,9 @@
 /* AMD's devices: what the kernel's compute driver (KFD) lists, with the memory that amdgpu tells.
  *
  * A card may be cut into partitions (DPX, QPX, CPX). Each is a node of KFD's, while the bus and amdgpu know the card
- * alone: the bytes that are used are told of all of it, and with many kernels all of its nodes have its unique_id.
- * Which partition a node is stands in the upper four bits of location_id, or with the first kernels that could do it in
- * place of the address's function (kfd_topology.c). */
+ * alone: the used bytes are told for the whole card, and with many kernels every node of a card has the card's
+ * unique_id. Which partition a node is stands in the upper four bits of location_id, or with the first kernels that
+ * could do it in place of the address's function (kfd_topology.c). */
 #include "base/sysfs.h"
 #include <weir/select.h>
 #include "factory/hardware/source.h"

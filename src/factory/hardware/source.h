@@ -1,7 +1,7 @@
-/* Sources: each asks one part of the system which devices it knows. What they find is put together by merge.c.
+/* Sources: a source asks a part of the system for the devices that this part knows. merge.c joins the answers.
  *
- * A source that opens libraries keeps them, and what else it needs again, in a record of its own, which is the source's
- * alone: it is never asked twice at the same time for one root. */
+ * A source keeps opened libraries, and other state for the next time, in a record of its own. The record needs no lock:
+ * a source is never asked twice at the same time for a root. */
 #ifndef WI_HARDWARE_SOURCE_H
 #define WI_HARDWARE_SOURCE_H
 
@@ -13,16 +13,16 @@
 
 enum { WI_MOST_CARDS = 128 };
 
-/* A device as one source knows it. What the source cannot tell is 0, "" or WEIR_BYTES_UNKNOWN. */
+/* A device as told by a single source. What the source cannot tell is 0, "" or WEIR_BYTES_UNKNOWN. */
 typedef struct wi_card {
     weir_hardware_device device;
-    bool sliced;       /* it is used by its slices alone */
-    bool bus_only;     /* nothing is known of it but that it is there */
-    unsigned instance; /* of a slice: the GPU instance that it is in, with whose other slices it shares memory */
+    bool sliced;       /* the device is used only through its slices */
+    bool bus_only;     /* the device is there, and no more is known */
+    unsigned instance; /* of a slice: the GPU instance; slices of the same instance share memory */
 } wi_card;
 
 typedef struct wi_found {
-    bool told; /* the source has answered: what it does not name, it does not know */
+    bool told; /* the source has answered, and knows no devices but the named ones */
     wi_card *cards;
     size_t count;
     char remark[512]; /* one line: what is missing or failed; "" */

@@ -35,7 +35,7 @@ static size_t visible_by_number(entry e, bool whole, size_t counted)
     return number;
 }
 
-/* The one key that begins so; CUDA does not read what follows a whole one. */
+/* Returns the only key that begins like the entry; CUDA ignores text behind a whole key. */
 static size_t visible_by_key(wi_visible_rules rules, entry e, const char *const *keys, size_t count)
 {
     bool cuda = rules == WI_VISIBLE_CUDA;

@@ -10,7 +10,7 @@
 
 struct wi_attempt_list {
     wi_attempt_list *next;
-    uint64_t changes; /* as they were when it was made */
+    uint64_t changes; /* the opening's `changes` when the list was made */
     size_t count;
     weir_attempt of[];
 };
@@ -89,7 +89,7 @@ size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *att
     return number;
 }
 
-/* The place of one that serves. With the lock held. */
+/* Returns the place of the attempt with this number, or attempt_count. With the lock held. */
 static size_t attempts_place_of(const wi_opening *opening, size_t number)
 {
     size_t place = 0;
@@ -204,7 +204,7 @@ weir_status weir_model_record(weir_model *model, weir_record *out)
 
 /* Sentences, for the detail, for the record, for whoever is told as it happens ------------------------------------- */
 
-/* As people call it: by its runtime where that tells it from others. */
+/* Returns the device's name for people: the runtime's name; for "host" or without a runtime the device's own. */
 static const char *attempts_device_of(const weir_candidate *candidate)
 {
     bool plain = !candidate->runtime || !candidate->runtime[0] || strcmp(candidate->runtime, "host") == 0;
@@ -220,8 +220,8 @@ const char *wi_candidate_text(const weir_candidate *candidate, char text[WI_CAND
     return text;
 }
 
-/* Things with their reasons, within one detail. Each gets an even part of the room that is left, so that a long reason
- * does not hide the others. */
+/* A list of names with reasons, within one detail. Each entry gets an even part of the room that is left, so that a
+ * long reason does not hide later entries. */
 typedef struct list {
     char text[960];
     size_t length;

@@ -182,7 +182,8 @@ static char *make_own(spot *of, size_t bytes)
     return made->memory;
 }
 
-/* Twice what there was at the least, so that what is kept beside it is at most as much again. */
+/* Makes at least `bytes` of room for a result. Doubles the last room, so that all outgrown rooms together are no larger
+ * than the new room. */
 static bool call_make_room(weir_model_call *call, size_t index, size_t bytes)
 {
     spot *of = &call->places[index];
@@ -211,7 +212,7 @@ static bool make_name(char **of, const char *name)
     return true;
 }
 
-/* All that a run's results need, before any of the last ones is touched. */
+/* Makes room for every result of a run before results of the last run are touched. */
 static bool call_prepare(weir_model_call *call, const weir_outputs *from)
 {
     bool good = call_make_places(call, from->count);

@@ -31,10 +31,11 @@ typedef struct failover {
     wi_opening *opening;
     wi_run *run;
     failure last;
-    weir_runtime *home; /* of the instance on which it failed; NULL: on none yet */
+    weir_runtime *home; /* of the instance on which the run failed; NULL: on none yet */
     size_t rank;        /* of its candidate */
-    bool reload;        /* 4: it failed so before, and nothing has worked there since; loaded again it may work */
-    uint32_t statuses;  /* with which the run was to be tried elsewhere, a bit each */
+    /* 4: the instance failed like this before, and has answered no run since; loading it again may help. */
+    bool reload;
+    uint32_t statuses; /* a bit for each status with which the run was to be tried elsewhere */
 
     /* While the run has the turn. */
     wi_instance *old;
@@ -103,9 +104,9 @@ static void lose(const failover *f, wi_instance *from)
         record_end(opening, from, &f->last);
 }
 
-/* Whether loading the instance again may help: it fails good input or calls itself unhealthy, and not for the first
- * time since it worked, as what it has just failed with may be the request that broke it. A request may break each one
- * that is loaded, so that it is done more and more rarely. */
+/* Whether loading the instance again may help: the instance fails good input or calls itself unhealthy, and not for the
+ * first time since it worked, as the present request may have broken it. A request may break every instance that is
+ * loaded, so such loads become ever rarer. */
 static bool is_worn(const wi_run *run, wi_fault fault)
 {
     const wi_instance *at = run->instance;
@@ -143,7 +144,7 @@ static row read_failure(failover *f, weir_status status)
 
 typedef enum turn { MINE, MOVED, NO_CANDIDATE, STOPPED } turn;
 
-/* 9: one thread makes the failover; the others wait for its outcome. The run leaves its instance. */
+/* 9: one thread makes the failover; other threads wait for the outcome. The run leaves its instance. */
 static turn failover_take_turn(weir_model *model, wi_run *run)
 {
     wi_instance *from = run->instance;
@@ -185,7 +186,8 @@ static const char *failover_device_of(const failover *f, size_t rank)
     return f->opening->choice->candidates[rank].runtime;
 }
 
-/* The device from which inputs come that nobody can place; for one that was on no device yet, where it goes. */
+/* Returns the device of inputs in memory that is not weir's: the device on which the run failed, or for a run without a
+ * device yet `to`. */
 static const char *failover_home_of(const failover *f, const char *to)
 {
     return f->home ? wi_runtime_device(f->home) : to;
@@ -221,7 +223,7 @@ static weir_status failover_stop(void)
     return weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made again");
 }
 
-/* On the present instance. *again: it failed there, or there is none, so that the request has not ended. */
+/* On the present instance. *again: the run failed there, or there is no present instance: the request has not ended. */
 static weir_status make_again(const failover *f, bool *again)
 {
     wi_run *run = f->run;
@@ -244,7 +246,7 @@ static void unplace(failover *f)
     f->unplaced = true;
 }
 
-/* Whether nobody but the model itself uses the old one. */
+/* Whether only the model itself uses the old instance. */
 static bool failover_idle(const failover *f)
 {
     pthread_mutex_lock(&f->model->lock);
@@ -280,7 +282,7 @@ static weir_status run_on(const failover *f, wi_instance *instance)
     return wi_run_make(f->run);
 }
 
-/* The candidate could not answer the request. One on which it was stopped may be able to. */
+/* The candidate could not answer the request. A candidate on which the request was cancelled may be tried again. */
 static void end_attempt(const failover *f, wi_instance *instance, weir_status status)
 {
     failure how = {.status = status, .stage = WEIR_STAGE_FIRST_RUN, .ms = f->run->ms};

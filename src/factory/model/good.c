@@ -104,7 +104,8 @@ void wi_good_keep(weir_model *model, const wi_run *run)
     if (run->warms || good_is_warm_up(run->instance->engine))
         return;
     uint64_t bytes = good_size(run->inference);
-    if (bytes > GOOD_MOST || (had > 0 && bytes + sizeof(wi_good) > had / 2)) /* so that there are few copies */
+    /* A new copy is at most half as large as the last, so there are few copies. */
+    if (bytes > GOOD_MOST || (had > 0 && bytes + sizeof(wi_good) > had / 2))
         return;
     wi_good *good = good_copy(run->inference, bytes);
     if (!good) /* without one, failures are judged by the one before, or by the warm-up */
@@ -160,7 +161,7 @@ static weir_status good_try(weir_model *model, const wi_instance *at, bool *know
     return status;
 }
 
-/* One that ends otherwise, as when it is cancelled, says nothing. */
+/* Judges the instance by the end of a run with good input. An end such as a cancel says nothing. */
 static wi_fault good_read(weir_status status, bool known)
 {
     if (status == WEIR_OK)

@@ -1,4 +1,4 @@
-/* An instance of a model: opened, loaded, closed; and copies of what its engine says. */
+/* Opens, loads and closes an instance of a model, and copies the details that its engine tells. */
 #include "factory/model/model.h"
 #include "base/options.h"
 #include "runtime/runtime.h"
@@ -119,7 +119,7 @@ weir_status wi_instance_close(wi_instance *instance)
     if (weir_client_destroy(instance->client) == WEIR_OK)
         return WEIR_OK;
     weir_log(WEIR_LOG_ERROR, "after %s: %s", loaded ? "unloading" : "a failed load", weir_detail());
-    /* Not WEIR_ERR_BUSY, which says that the model is still there. */
+    /* Not WEIR_ERR_BUSY, which would mean that the model is still loaded. */
     return weir_fail(WEIR_ERR_ENGINE, "the model is unloaded, but the engine %s kept memory: %s",
                      instance->engine->name, weir_detail());
 }
@@ -142,7 +142,7 @@ weir_status wi_engine_lacks(const weir_engine *engine, const char *what)
     return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine %s has no %s", engine->name, what);
 }
 
-/* What engines say of their models: copies, which outlive the instance that said it -------------------------------- */
+/* Copies of engines' answers about models; a copy outlives its instance -------------------------------------------- */
 
 struct wi_info_copy {
     weir_model_details info;

@@ -88,7 +88,7 @@ static void end_instance(weir_model *model, wi_instance *instance)
     pthread_mutex_unlock(&model->lock);
 }
 
-/* With the lock held. One that is no model's any more is known to nobody else. */
+/* With the lock held. Unlinks and frees an ended instance, which no other thread knows any more. */
 static void model_forget(weir_model *model, wi_instance *instance)
 {
     wi_instance **link = &model->newest;
@@ -131,9 +131,9 @@ void wi_model_switch(weir_model *model, wi_instance *instance)
     bool lets_go = old && old->present;
     if (old)
         old->present = false;
-    /* The client of one that goes is closed with it, and its record may serve another model. */
+    /* The client of an old instance is closed with the instance, and the client's record may serve another model. */
     atomic_store(&model->client, instance ? instance->client : NULL);
-    if (model->presence.state == WEIR_SUSPENDED) /* the one that was is given up */
+    if (model->presence.state == WEIR_SUSPENDED) /* the suspended instance is given up */
         model->presence.state = WEIR_RESIDENT;
     model->arriving = false;
     if (instance) {
@@ -240,7 +240,7 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     }
     wi_model_add(model, instance);
     wi_model_switch(model, instance);
-    wi_model_leave(model, instance); /* it stays as the present one */
+    wi_model_leave(model, instance); /* the instance stays as the present instance */
     *out = model;
     return WEIR_OK;
 }
@@ -339,8 +339,8 @@ static wi_instance *model_used(wi_instance *at)
     return at;
 }
 
-/* A user more of each instance that has any, so that none goes over to those that are gone meanwhile. Answers the
- * newest. *past: what the gone ones had counted. */
+/* Adds a user to every instance that has users, so that no instance's counts move to the past meanwhile. Returns the
+ * newest such instance. *past: the counts of the instances that are gone. */
 static wi_instance *join_all(weir_model *model, weir_engine_metrics *past)
 {
     pthread_mutex_lock(&model->lock);
@@ -352,7 +352,8 @@ static wi_instance *join_all(weir_model *model, weir_engine_metrics *past)
     return newest;
 }
 
-/* The next of those; `one` is left. New ones come before the newest, and none gets its first user twice. */
+/* Leaves `one` and returns the next older instance with users. New instances come before the newest, and no instance
+ * gets its first user twice. */
 static wi_instance *leave_for_next(weir_model *model, wi_instance *one)
 {
     pthread_mutex_lock(&model->lock);
@@ -362,7 +363,7 @@ static wi_instance *leave_for_next(weir_model *model, wi_instance *one)
     return next;
 }
 
-/* Of what is there, one that is not the present one, and whose engine cannot tell, counts for nothing. */
+/* Sums the metrics of all instances. An old instance whose engine cannot tell its metrics adds nothing. */
 static weir_status sum_metrics(weir_model *model, weir_engine_metrics *all)
 {
     wi_instance *present = model_join(model); /* NULL: on no device, and what was counted there is still true */

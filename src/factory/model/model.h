@@ -1,9 +1,9 @@
-/* A model, inside: its instances, of which one takes new runs, and what is under way on each.
+/* A model, inside: the instances, the present one of which takes new runs, and the runs under way.
  *
- * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_create has one for
- * its whole life. One of weir_model_create_chosen (open.h) may get another when a run fails; an instance that is the model's no
- * longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which stays until
- * there is another. No lock is held while an engine works. */
+ * An instance is a model as one engine has loaded it, with a client of its own. A model of weir_model_create has one
+ * for its whole life. One of weir_model_create_chosen (open.h) may get another when a run fails; an instance that is
+ * the model's no longer is unloaded by whoever uses it last, and its record goes, too, but for the present one's, which
+ * stays until there is another. No lock is held while an engine works. */
 #ifndef WI_MODEL_MODEL_H
 #define WI_MODEL_MODEL_H
 
@@ -32,7 +32,7 @@ typedef struct wi_instance {
     weir_engine_model *loaded; /* NULL: not yet, or not any more */
     weir_client *client;
     atomic_bool *lent; /* the client is the caller's, and this says that it is in use; NULL: it is the instance's own */
-    wi_forecast *forecast;        /* what was predicted before it was loaded; NULL: nothing */
+    wi_forecast *forecast;        /* the prediction made before the load; NULL: none */
     size_t rank, attempt;         /* weir_model_create_chosen's: of its candidate, and in the record */
     _Atomic uint64_t failed_peak; /* the client's, as a run left it that failed; 0: none raised it */
     uint64_t on_cpu, of;          /* and the parts that its provider leaves to the processor; 0: none, or not known */
@@ -55,7 +55,7 @@ typedef struct wi_instance {
 
 /* A call of weir_model_infer or weir_model_warm_up, on its caller's stack. */
 typedef struct wi_run {
-    uint64_t id;                     /* the inference's, for who cancels it */
+    uint64_t id;                     /* the inference's id, by which a caller cancels the run */
     wi_instance *instance;           /* a user of it; NULL: between two. Changed under the model's lock */
     const weir_inference *inference; /* the caller's, and then `asked` */
     weir_inference asked;            /* a copy; for an instance on another device without the stream */
@@ -68,11 +68,11 @@ typedef struct wi_run {
     double ms;         /* that the engine took last */
     uint64_t failures; /* of the instance since it last worked, up to this run's */
     uint64_t judged;   /* the instance's, when the engine was asked last */
-    /* Set under the model's lock as long as the run is in the list of runs; it answers WEIR_ERR_CANCELLED then,
-     * wherever it is. */
+    /* Set under the model's lock while the run is in the list of runs. A run with the mark answers WEIR_ERR_CANCELLED,
+     * on whatever instance. */
     atomic_bool cancelled;
-    uint64_t cancel_marked,
-        cancel_sent;  /* the last cancel that called it, and the last that its engine knows of; under the lock */
+    /* The last cancel that named the run, and the last cancel sent to the run's engine; under the lock. */
+    uint64_t cancel_marked, cancel_sent;
     pthread_t thread; /* that has called */
     struct wi_run *next, **link;
 } wi_run;
@@ -123,12 +123,12 @@ struct weir_model {
 
 /* ---- instances; instance.c ---- */
 
-/* An instance with a client and no model yet: one that it opens, or `given`, where that is not NULL; then it sets *lent,
- * which is false, until it is closed. */
+/* Makes an instance with a client and no model yet: opens a client, or takes `given` if not NULL, and then sets *lent,
+ * which is false, until the instance is closed. */
 weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, const weir_client_options *options,
                              weir_client *given, atomic_bool *lent, wi_instance **out);
-/* Loads it: `load` without places. What it will take is predicted before (`quick`: of the file alone), and what it has
- * taken remembered. On failure the instance is as before. */
+/* Loads the model: `load` without places. What it will take is predicted before (`quick`: of the file alone), and what
+ * it has taken remembered. On failure the instance is as before. */
 weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load, bool quick);
 /* The record of an instance, and what was predicted of it; NULL is nothing. */
 void wi_instance_free(wi_instance *instance);
@@ -136,7 +136,7 @@ void wi_instance_free(wi_instance *instance);
  * which is logged with its bytes and left charged. */
 weir_status wi_instance_close(wi_instance *instance);
 
-/* The most that its client had at once. */
+/* Returns the most bytes that the client had at once. */
 uint64_t wi_instance_peak(const wi_instance *instance);
 /* A run has failed, before which the peak was `before`. */
 void wi_instance_failed_run(wi_instance *instance, uint64_t before);
@@ -152,11 +152,12 @@ void wi_model_free(weir_model *model);
 const char *wi_model_name(const weir_model *model);
 /* Makes the instance known to the model, with one user: whoever calls. */
 void wi_model_add(weir_model *model, wi_instance *instance);
-/* Makes it the present one, if `instance` is not NULL, and lets the present one go. */
+/* Makes `instance` the present one, if it is not NULL, and lets the old instance go. */
 void wi_model_switch(weir_model *model, wi_instance *instance);
-/* One user less. The last one of an instance that is not present unloads it; it may be gone afterwards. */
+/* Drops a user. The last user of an instance that is not present unloads the instance, which may be gone afterwards. */
 void wi_model_leave(weir_model *model, wi_instance *instance);
-/* The present instance, with one user more; NULL where that is lost. With the model's lock held. */
+/* Returns the present instance, with one user more; NULL: the model has no present instance, or a lost one. With the
+ * model's lock held. */
 wi_instance *wi_model_join_locked(weir_model *model);
 
 /* A call that is no run begins and ends, so that the model stays while it looks. WEIR_ERR_INVALID: it is being
@@ -170,8 +171,8 @@ weir_status wi_request_check(const weir_inference *asked, const char *call, weir
 weir_status wi_run_make(wi_run *run);
 /* Whether the engine of its instance has no such call at all. */
 bool wi_run_lacks(const wi_run *run);
-/* Whether its inputs can be read by an instance on the device `to`: WEIR_ERR_INVALID names one that lies on another.
- * `from` is where memory lies that is not weir's. */
+/* Whether its inputs can be read by an instance on the device `to`: WEIR_ERR_INVALID names an input on another device.
+ * `from` is the device of memory that is not weir's. */
 weir_status wi_run_check_inputs(const weir_model *model, const wi_run *run, const char *from, const char *to);
 
 /* ---- whose fault a failure is; good.c ---- */
@@ -184,9 +185,9 @@ void wi_good_free(weir_model *model);
 wi_fault wi_fault_of(weir_model *model, wi_run *run, weir_status *status);
 /* Whether at so many failures in a row something is tried that may be in vain: at each power of two, and each 16th. */
 bool wi_fault_looks_again(uint64_t failures);
-/* With the lock held: it has answered a run. */
+/* With the lock held. The instance has answered a run. */
 void wi_fault_forget_locked(wi_instance *at);
-/* What good input last said of it: WEIR_OK, WEIR_ERR_ENGINE, WEIR_ERR_DRIVER. */
+/* Returns the result of the instance's last check with good input: WEIR_OK, WEIR_ERR_ENGINE, WEIR_ERR_DRIVER. */
 weir_status wi_fault_health(weir_model *model, wi_instance *at);
 
 /* ---- suspending; residency.c ---- */

@@ -1,4 +1,4 @@
-/* Opening a model: the candidates by rank, each through all stages, until one has loaded it. */
+/* Opening a model: tries the candidates by rank, each through all stages, until a candidate has loaded the model. */
 #include "base/model_path.h"
 #include "factory/choice/criteria.h"
 #include "factory/model/open.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* An attempt: one candidate, from a look at its device to a model that is loaded there ----------------------------- */
+/* An attempt: a candidate, from the look at the device to the loaded model ----------------------------------------- */
 
 typedef struct trial {
     wi_opening *opening;
@@ -207,7 +207,7 @@ void wi_exclude(wi_opening *opening, size_t rank, weir_status status)
 {
     if (status == WEIR_ERR_DEVICE_LOST)
         note_loss(opening, rank);
-    /* Memory may be there another time. */
+    /* Memory may suffice at a later load. */
     if (status != WEIR_ERR_OUT_OF_MEMORY)
         opening->states[rank].excluded = true;
 }
@@ -453,7 +453,7 @@ static weir_status open_first(weir_model *model)
         if (status == WEIR_OK) {
             wi_model_add(model, instance);
             wi_opening_adopt(model, instance);
-            wi_model_leave(model, instance); /* it stays as the present one */
+            wi_model_leave(model, instance); /* the instance stays as the present instance */
             return WEIR_OK;
         }
         if (!moves_on(status))

@@ -1,10 +1,10 @@
-/* A model that was chosen for: what it was opened with, its candidates, and what became of them.
+/* A model that was chosen for: the options of its opening, the candidates, and the attempts to load them.
  *
  * Failover: a request that fails for a reason that another candidate might not have is *tried* on the next ones, each
- * loaded for it, while the model stays where it is; the first that answers takes the model over. So a request that
- * nobody can answer changes nothing. Where the instance is lost, it is *replaced*: the next candidate that loads gets
- * the model, and what has failed is made there. In both one thread makes the failover; what fails meanwhile waits for
- * it. */
+ * loaded for it, while the model stays where it is; the first that answers takes the model over. So a request that no
+ * candidate can answer changes nothing. A lost instance is *replaced*: the next candidate that loads gets the model,
+ * and the failed request is made there. In both cases a single thread makes the failover, and requests that fail
+ * meanwhile wait for the outcome. */
 #ifndef WI_MODEL_OPEN_H
 #define WI_MODEL_OPEN_H
 
@@ -17,8 +17,8 @@
 /* Of an accepted candidate. Looked at by whoever opens the model or makes the failover, alone. */
 typedef struct wi_candidate_state {
     bool excluded; /* it failed for a reason that would come again */
-    /* A bit for each status with which requests failed that it could not answer: it is not tried for another such
-     * request, but may have a model that is on no device. */
+    /* A bit for each status of failed requests that the candidate could not answer, either. The candidate is not tried
+     * again for a request with such a status, but may get a model that is on no device. */
     uint32_t failed_with;
     bool device_lost;
 } wi_candidate_state;
@@ -30,7 +30,7 @@ static inline uint32_t wi_status_bit(weir_status status)
     return UINT32_C(1) << ((unsigned)status < WEIR_STATUS_COUNT ? (unsigned)status : 31);
 }
 
-/* An attempt, by its number among all that were ever made. */
+/* An attempt, with its number among all attempts ever made. */
 typedef struct wi_numbered_attempt {
     weir_attempt attempt;
     size_t number;
@@ -46,9 +46,10 @@ typedef struct wi_opening {
     uint64_t guaranteed, maximum;
     atomic_bool *lent; /* the model's, of the options' client */
     double coverage;
-    bool checks_devices;        /* whether one is still there */
-    bool cpu_asked;             /* the processor was named */
-    bool cpu_forbidden;         /* also as what runs all of a model that is another provider's by name */
+    bool checks_devices; /* whether an attempt looks first if the device is still there */
+    bool cpu_asked;      /* the processor was named */
+    /* The processor is forbidden, also to run the whole model under another provider's name. */
+    bool cpu_forbidden;
     wi_candidate_state *states; /* by rank */
 
     char loss_text[512]; /* how the model came to be on no device; under the model's lock */
@@ -65,15 +66,16 @@ extern const wi_failover wi_opening_failover;
 void wi_opening_end(weir_model *model);
 /* The model is on that instance from here on. */
 void wi_opening_adopt(weir_model *model, wi_instance *instance);
-/* Whether that candidate is the processor, which nobody asked for. */
+/* Whether the candidate is the processor and the caller has not asked for the processor. */
 bool wi_opening_last_resort(const wi_opening *opening, size_t rank);
 
 /* ---- one candidate; open.c ---- */
 
 /* An attempt: goes through the stages up to the load (and the first run, if `warm`), and records it where it fails. The
- * model does not have the instance yet; the record says that it serves. */
+ * model does not have the instance yet; the record says that the candidate serves. */
 weir_status wi_attempt_load(wi_opening *opening, size_t rank, bool warm, wi_instance **out);
-/* A candidate failed so: excludes it, and others on its device, where they would fail again. */
+/* Records a candidate's failure: excludes the candidate, except after a lack of memory. After a lost device also marks
+ * every candidate on the device: the next attempt with a marked candidate fails at once. */
 void wi_exclude(wi_opening *opening, size_t rank, weir_status status);
 /* To the caller's notice function. */
 void wi_report_failure(wi_opening *opening, size_t rank, const weir_attempt *attempt);
@@ -82,9 +84,9 @@ void wi_report_failure(wi_opening *opening, size_t rank, const weir_attempt *att
 
 /* Adds what became of a candidate; answers its number, SIZE_MAX without host memory. */
 size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *attempt);
-/* One that serves has reached a stage, or has failed in it. Answers whether that is news. */
+/* A serving candidate has reached a stage, or has failed in the stage. True: the record has changed. */
 bool wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now);
-/* Attempts that have a number, also those that are not listed any more. */
+/* Returns the number of attempts ever made, listed or not. */
 size_t wi_attempts_count(wi_opening *opening);
 void wi_attempts_clear(wi_opening *opening);
 

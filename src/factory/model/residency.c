@@ -1,8 +1,9 @@
-/* A model steps aside between two of its runs: the gate that runs pass, and what is done behind it.
+/* A model steps aside between two of its runs: the gate for runs, and the suspend and resume behind the gate.
  *
- * The gate is presence.state, under the model's lock. Runs that pass it are counted in `inside` until they end. Whoever
- * sets WEIR_MOVING suspends or resumes the model without the lock, and nobody else does; runs wait until it sets another
- * state. A suspend closes the gate before it waits for the runs inside, so that it is not overtaken for ever. */
+ * The gate is presence.state, under the model's lock. Runs that pass the gate are counted in `inside` until they end.
+ * The thread that sets WEIR_MOVING suspends or resumes the model without the lock, as the only thread; runs wait until
+ * that thread sets another state. A suspend closes the gate before it waits for the runs inside, so that it is not
+ * overtaken for ever. */
 #include "factory/model/model.h"
 #include "base/system.h"
 #include "runtime/runtime.h"

@@ -72,7 +72,8 @@ static weir_status runs_begin(weir_model *model, wi_run *run, const char *call)
     return gone ? weir_fail(WEIR_ERR_INVALID, "%s: the model is being unloaded", call) : WEIR_OK;
 }
 
-/* Out of the list, where a cancel finds it: from here on it is decided whether one has reached it. */
+/* Takes the run out of the list, where a cancel would find it. Returns whether a cancel has reached the run, which is
+ * final. */
 static bool runs_strike(weir_model *model, wi_run *run)
 {
     pthread_mutex_lock(&model->lock);
@@ -259,7 +260,8 @@ weir_status weir_model_warm_up(weir_model *model)
 
 /* Results ---------------------------------------------------------------------------------------------------------- */
 
-/* Whose they are, if any that it gave out are left; with the lock held. */
+/* Returns the instance that gave out the outputs, or NULL if no outputs of the instance are left. With the lock
+ * held. */
 static wi_instance *giver(const weir_model *model, const weir_outputs *outputs)
 {
     wi_instance *from = model->newest;
@@ -308,7 +310,8 @@ typedef struct found {
     const weir_engine *lacks; /* of one that cannot be */
 } found;
 
-/* Marks the runs, wherever they are: each sees it before it is made anywhere else, and when it ends. */
+/* Marks the runs, wherever they are: a run looks at the mark before it is made on another instance, and when it
+ * ends. */
 static found runs_mark(weir_model *model, uint64_t id)
 {
     found f = {0};
@@ -345,7 +348,8 @@ static wi_instance *join_uncancelled(weir_model *model, uint64_t id, uint64_t *l
     return at;
 }
 
-/* Of those that were marked up to the cancel number `last`; others may have been on their way in meanwhile. */
+/* Notes the cancel as sent for the instance's runs marked up to the cancel number `last`. Runs may have been marked
+ * since. */
 static void note_cancel_sent(weir_model *model, uint64_t id, const wi_instance *at, uint64_t last)
 {
     pthread_mutex_lock(&model->lock);
@@ -355,8 +359,8 @@ static void note_cancel_sent(weir_model *model, uint64_t id, const wi_instance *
     pthread_mutex_unlock(&model->lock);
 }
 
-/* Engines stop what is marked. One may not know a run yet that is on its way in, so it is asked some times more; if
- * that run is later still, it is made for nothing. */
+/* Makes engines stop the marked runs. An engine may not know a run yet that is on its way in, and is asked some times
+ * more. A run that comes still later is made for nothing. */
 static void tell_engines(weir_model *model, uint64_t id)
 {
     enum { TIMES = 40, PAUSE_NS = 50 * 1000 };
@@ -373,8 +377,8 @@ static void tell_engines(weir_model *model, uint64_t id)
     }
 }
 
-/* None of the model's runs is called so. The engine is not asked: it might stop one there that has begun since, and
- * that would go on elsewhere. */
+/* No run of the model has the id. Does not ask the engine, which might stop a run that has begun since: the run would
+ * then go on with another instance. */
 static weir_status find_none(weir_model *model, uint64_t id)
 {
     pthread_mutex_lock(&model->lock);

@@ -1,4 +1,4 @@
-/* What tells a model by its contents, wherever it lies and whatever it is called. */
+/* The digest of a model's contents, independent of its path and name. */
 #ifndef WI_PREDICT_CONTENTS_H
 #define WI_PREDICT_CONTENTS_H
 

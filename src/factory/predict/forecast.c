@@ -129,7 +129,7 @@ static uint64_t total(const uint64_t bytes[WEIR_CLASS_MOST])
     uint64_t sum = 0;
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
         if (__builtin_add_overflow(sum, bytes[i], &sum))
-            return UINT64_MAX - 1; /* which nothing has; the maximum means that nobody knows */
+            return UINT64_MAX - 1; /* more than any device has; UINT64_MAX means not known */
     return sum;
 }
 

@@ -29,11 +29,12 @@ typedef struct wi_forecast {
  * The detail is set on failure. */
 weir_status wi_forecast_make(const wi_forecast_ask *ask, wi_forecast *out);
 
-/* A load of that key has taken so much. `loaded`: it counts as one more load; `ran`: runs were made. A load without runs that teaches
- * nothing is counted with the next call: a program that waits for its model does not wait for the store. */
+/* Learns from a load with the forecast's key. `loaded`: counts as a further load; `ran`: runs were made. A load without
+ * runs that teaches nothing is counted with the next call: a program that waits for its model does not wait for the
+ * store. */
 weir_status wi_forecast_learn(wi_forecast *forecast, const char *version, const weir_client_stats *measured,
                               bool loaded, bool ran);
-/* Counts a load that waits for that. */
+/* Counts the uncounted load, if any. */
 weir_status wi_forecast_count(wi_forecast *forecast);
 
 /* gguf.c: what the file alone says, without the plug-in. */

@@ -2,12 +2,14 @@
  *
  * A run waits in a line until one of the context's sequences is free. The runs that have one are decoded in steps: a
  * step is one call of llama_decode, with a token of every run that generates and, in the room that is left, the next
- * tokens of prompts, the oldest run first. There is no thread of its own: of the threads that wait for their runs one
- * computes a step for all (`computing`), and takes up the next unless it has pieces of its own to deliver; then, and
- * when its run is done, another one is woken. Samplers work within the step, right behind the decode, so that nothing
- * of it is needed later; each thread delivers the pieces of its own run.
+ * tokens of prompts, the oldest run first. The batch has no thread of its own: of the threads that wait for their runs,
+ * one computes a step for all runs (`computing`). The computing thread goes on with the next step unless it has pieces
+ * of its own run to deliver; then, and when its run is done, it wakes another waiting thread. Samplers work within the
+ * step, right behind the decode, so that nothing of the step is needed later; each thread delivers the pieces of its
+ * own run.
  *
- * The lock is not held while llama.cpp computes. What is only the computing thread's is written without it: text.h. */
+ * The lock is not held while llama.cpp computes. The computing thread writes its own members of a run without the lock:
+ * text.h. */
 #include "text.h"
 
 #include <weir/cores.h>
@@ -20,10 +22,10 @@
 #include "cores.h"
 
 struct wg_batch {
-    wg_generation *seated[WG_MOST_SEQUENCES]; /* that have a sequence, in the order in which they came */
+    wg_generation *seated[WG_MOST_SEQUENCES]; /* runs that have a sequence, oldest first */
     size_t seated_count;
     bool taken[WG_MOST_SEQUENCES];
-    wg_generation *first, **last; /* that wait for a sequence */
+    wg_generation *first, **last; /* runs that wait for a sequence */
     bool computing;
     bool unclean; /* a sequence did not go away: nobody is seated before all are gone and the memory is cleared */
 
@@ -56,7 +58,7 @@ void wg_batch_drop(weir_engine_model *model)
     model->batch = NULL;
 }
 
-/* Several runs share a decode: it is stopped when nobody is left who wants it. */
+/* True: every run of the decode was cancelled, so that the decode may be aborted. */
 bool wg_batch_stopped(const struct wg_batch *batch)
 {
     for (size_t i = 0; i < batch->in_count; i++)
@@ -245,7 +247,7 @@ static void add_run(struct wg_batch *batch, wg_generation *it, size_t room)
     batch->in[batch->in_count++] = it;
 }
 
-/* Those that generate come first, as each of them needs one token alone. */
+/* Fills the next decode: first a token for each run that generates, then tokens of prompts. */
 static void gguf_batch_fill(weir_engine_model *model)
 {
     struct wg_batch *batch = model->batch;
@@ -362,7 +364,7 @@ static void gguf_batch_settle(wg_generation *it, weir_status status)
         conclude(it);
 }
 
-/* Without the lock: all that one thread does for all runs; without cores, only to let go who leaves. */
+/* Computes a step for all runs, without the lock. Without `cores`, only removes the runs that leave. */
 static void gguf_batch_compute(weir_engine_model *model, bool cores)
 {
     struct wg_batch *batch = model->batch;
@@ -593,7 +595,7 @@ weir_status wg_batch_run(wg_generation *it)
     pthread_mutex_lock(&model->lock);
     join_line(it);
     wait_until_done(it);
-    /* No cancel finds it any more. */
+    /* From here on no cancel finds the run. */
     wg_run_leave(model, it->run);
     if (it->status == WEIR_OK && atomic_load(&it->run->stop))
         gguf_batch_fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));

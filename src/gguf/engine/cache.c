@@ -1,9 +1,9 @@
 /* cache.c: an elastic KV cache: memory behind the cells that sequences use, and none behind the others.
  *
  * llama.cpp makes its cache whole, as one buffer on each device. Here that buffer is an elastic block (weir/elastic.h):
- * before a decode the pages behind the cells that it writes are committed. Cells that nobody has written are read, too,
- * as attention goes in steps of 256 cells and over all sequences alike; it masks what it finds there, so that unused
- * pages will do.
+ * before a decode the pages behind the cells that it writes are committed. Attention reads cells that were never
+ * written, too, because it goes in steps of 256 cells and over all sequences alike. Attention masks these cells, so
+ * unused pages may lie behind the cells.
  *
  * A sequence of n tokens is in the first n cells of its stream: sequences only grow at their end and are shortened from
  * there. That is so for tensors with a row for each cell of the context. Everything else in the buffer is committed from
@@ -41,14 +41,14 @@ typedef struct piece {
     ggml_backend_buffer_t buffer; /* NULL while it is being made */
     weir_client *client;
     wi_cuda_place place;
-    bool taken; /* by the redirect, which gives it back */
+    bool taken; /* the redirect took the memory, and gives it back */
     struct wg_cache *cache;
     struct piece *next;
 } piece;
 
-/* `cells` is what a sequence uses, `covered` up to which cell its pages are there; ahead: so many tensors have the page
- * behind. Both are changed by the thread that computes, with the lock; other threads give pages up, with the lock and
- * not during a decode. */
+/* `cells`: cells that a sequence uses; `covered`: cells of the sequence whose pages are committed; `ahead`: number of
+ * tensors whose page behind the covered cells is committed. The computing thread changes these arrays, with the lock;
+ * other threads give pages up, with the lock and not during a decode. */
 struct wg_cache {
     weir_engine_model *model;
     pthread_mutex_t lock;
@@ -158,7 +158,7 @@ static bool has_rows(const weir_engine_model *model, const struct ggml_tensor *t
 {
     bool v = strncmp(tensor->name, "cache_v_l", 9) == 0, k = strncmp(tensor->name, "cache_k_l", 9) == 0;
     bool transposed = v && strcasecmp(model->load.flash_attention, "off") == 0;
-    transposed |= v && strcmp(model->facts.architecture, "grok") == 0; /* which llama.cpp runs without it */
+    transposed |= v && strcmp(model->facts.architecture, "grok") == 0; /* llama.cpp runs grok without flash attention */
     return (k || v) && !transposed && (uint64_t)tensor->ne[1] >= model->longest && tensor->ne[3] == 1;
 }
 
@@ -195,7 +195,7 @@ static void clear_on_host(ggml_backend_buffer_t buffer, uint8_t value)
     (void)buffer, (void)value;
 }
 
-/* The buffer goes with its context, in which nobody computes any more. */
+/* Frees a buffer of the cache on the host. Its context is being freed, so that no decode uses the buffer. */
 static void free_on_host(ggml_backend_buffer_t buffer)
 {
     weir_engine_model *model = wg_phase_model();
@@ -347,7 +347,7 @@ static void release_range(piece *it, size_t first, size_t past)
         weir_log(WEIR_LOG_ERROR, "gguf: pages of a KV cache could not be given back: %s", weir_detail());
 }
 
-/* With the lock held, and no decode under way: all pages that no sequence uses go. */
+/* Releases the pages not used by any sequence. Called with the lock held and no decode under way. */
 static void release_unused(struct wg_cache *cache)
 {
     for (piece *it = cache->pieces; it && !cache->broken; it = it->next) {
@@ -371,7 +371,8 @@ static void release_unused(struct wg_cache *cache)
 
 /* ---- others need memory ------------------------------------------------------------------------------------------ */
 
-/* The thread that computes may ask for memory itself, and two that compute may ask each other: nobody waits for long. */
+/* Releases unused pages when another client needs memory. Waits at most A_DECODE_MS for a decode, because two computing
+ * threads may ask each other; does not wait when the computing thread itself asks. */
 static void cache_give_up(void *user)
 {
     enum { A_DECODE_MS = 100 };
@@ -423,7 +424,8 @@ void wg_cache_silence(weir_engine_model *model)
         cache->listener_count = 0;
 }
 
-/* One that the redirect does not have: of a buffer that could not be made. */
+/* Finds a piece that the redirect does not have: the piece of a buffer that could not be made. NULL if no piece is
+ * left. */
 static piece *piece_to_forget(struct wg_cache *cache)
 {
     pthread_mutex_lock(&cache->lock);
@@ -444,7 +446,7 @@ void wg_cache_drop(weir_engine_model *model)
         forget_piece(it);
     if (cache->pieces) {
         weir_log(WEIR_LOG_ERROR, "gguf: a KV cache stays, as llama.cpp has not given it back");
-        return; /* who does that later finds it */
+        return; /* a buffer that is freed later still finds the cache */
     }
     pthread_cond_destroy(&cache->quiet);
     pthread_mutex_destroy(&cache->lock);

@@ -83,7 +83,8 @@ static weir_status gguf_check_real(const wg_file *file, const wg_facts *facts, c
     return WEIR_OK;
 }
 
-/* A value for every layer, or one for all: `each` gets it for every layer. Absent: `each` stays as it is. */
+/* Reads a key with a value for every layer, or with one value for all layers, into `each`. Without the key, `each`
+ * stays as it is. */
 static weir_status gguf_check_per_layer(const wg_file *file, const wg_facts *facts, const char *suffix, uint32_t most,
                                         uint32_t each[MOST_LAYERS])
 {

@@ -109,8 +109,9 @@ static weir_status check_vocabulary_beside(const wg_file *file, const char *name
     return status;
 }
 
-/* What llama.cpp takes where a file names no token, or one that is not there: -1 is none. Bert's tokenizer frames every text
- * with the first two and the last, and asserts that they exist; others do so where they add tokens to a text. */
+/* The tokens that llama.cpp takes where a file names no token, or a token that does not exist; -1: no token. Bert's
+ * tokenizer frames every text with the first two tokens and the last, and asserts that they exist; the other tokenizers
+ * assert the same for each token added to a text. */
 typedef struct standard {
     const char *model;
     int bos, eos, unknown, separator;
@@ -135,8 +136,8 @@ static bool check_vocabulary_is_on(const wg_file *file, const char *name, bool o
     return key && key->kind == WG_BOOL ? key->integer != 0 : otherwise;
 }
 
-/* A token's number under `name`: one that is there, or else `otherwise`; without both, llama.cpp goes on with none, unless
- * it is `needed`. */
+/* Checks the key `name`, a token's number. The token or the token `otherwise` has to exist if `needed`; if not
+ * `needed`, llama.cpp goes on without the token. */
 static weir_status special(const wg_file *file, const char *name, int otherwise, bool needed, uint64_t count)
 {
     const wg_key *key = wi_gguf_file_key(file, name);

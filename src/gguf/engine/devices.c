@@ -1,6 +1,7 @@
 /* devices.c: llama.cpp on CUDA. Its backend is a library of its own, libggml-cuda.so, which is opened when a model asks
- * for a device. It takes its memory by cudaMalloc; a redirect (interpose/cuda_redirect.h) sends that to the clients of
- * the model that the calling thread is at work for. The redirect lasts as long as there is such a model. */
+ * for a device. The library allocates by cudaMalloc; a redirect (interpose/cuda_redirect.h) sends these calls to the
+ * clients of the model that the calling thread works for. The redirect lasts as long as a model on a device is
+ * loaded. */
 #include "engines/command.h"
 #include "interpose/cuda_needs.h"
 #include "wg.h"

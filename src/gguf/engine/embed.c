@@ -9,7 +9,7 @@
 
 #include "cores.h"
 
-/* All texts' tokens, one behind the other. */
+/* The tokens of all texts, without gaps. */
 typedef struct texts {
     int32_t *tokens;
     size_t token_count, token_room;

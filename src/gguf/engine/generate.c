@@ -32,7 +32,7 @@ static weir_status make_logits(wg_generation *it)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* What the likeliest tokens say: one text behind the other, and where each ends. */
+/* The texts of the likeliest tokens, without gaps, and the end of every text. */
 typedef struct top_texts {
     char *text;
     size_t bytes, room;
@@ -119,7 +119,8 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     wg_run_settings own = *settings;
     it->settings = &own;
     weir_status status = wg_prompt_read(model, inference, settings, &it->prompt);
-    /* As many as there is room for; one at least, which says so where there is none. */
+    /* As many tokens as the context has room for; without room one token, so that the check below fails and says
+     * why. */
     if (own.tokens < 0)
         own.tokens = model->longest > it->prompt.count ? (int64_t)(model->longest - it->prompt.count) + 1 : 1;
     if (status == WEIR_OK)

@@ -1,5 +1,6 @@
-/* grammar.c: a grammar is read before llama.cpp gets it. What that cannot parse it would print, and some grammars it
- * would expand, or follow to their left, until the memory is gone: those are refused here, in words. */
+/* grammar.c: a grammar is read before llama.cpp gets it. llama.cpp prints a grammar that it cannot parse, and expands
+ * some grammars, or follows their left recursion, until the memory is exhausted. Such grammars are refused here, with a
+ * message. */
 #include "grammar.h"
 
 #include <stdlib.h>
@@ -263,7 +264,7 @@ static bool read_bounds(reading *it, bool lines, int64_t *least, int64_t *most)
     return *most == UNBOUNDED || *most >= *least || grammar_is(it, "fewer repetitions at most than at least");
 }
 
-/* Every repetition copies what it repeats. */
+/* Adds a repetition to an item. llama.cpp copies the item for every repetition, so the copies are counted. */
 static bool grammar_repeat(reading *it, item *what, int64_t least, int64_t most)
 {
     int64_t times = most != UNBOUNDED ? most : least;
@@ -411,7 +412,7 @@ static bool walk_to(reading *it, int from, int to, int depth)
 
 typedef bool (*left_fn)(reading *it, int from, const item *step, bool last, int depth);
 
-/* All items of a node that its text may begin with. */
+/* Calls `what` for every item with which a node's text may begin. */
 static bool each_left(reading *it, int from, left_fn what, int depth)
 {
     for (int a = it->nodes[from].first; a >= 0; a = it->alternatives[a].next)
@@ -431,8 +432,8 @@ static bool step_left(reading *it, int from, const item *step, bool last, int de
     return walk_to(it, from, step->node, depth);
 }
 
-/* Counts the ways to the left that leave the circle which the node belongs to. One that stays in it with something left
- * to do behind is a text that begins with itself: the list of what is left to do grows without end. */
+/* Counts the leftmost paths that leave the node's cycle. A path that stays in the cycle with items still to be read
+ * behind it is a left recursion: llama.cpp's stack of such items grows without end. */
 static bool count_left(reading *it, int from, const item *step, bool last, int depth)
 {
     node *to = &it->nodes[step->node];
@@ -446,7 +447,8 @@ static bool count_left(reading *it, int from, const item *step, bool last, int d
     return it->nodes[from].paths <= MOST_PATHS || grammar_is(it, "its beginning has too many ways to be read");
 }
 
-/* Tarjan's: those that wait above a node, when it is left and nothing below it is reached, are one circle with it. */
+/* Finds cycles of nodes by Tarjan's algorithm: when a node is left that reaches no earlier node, the waiting nodes from
+ * this node on are one cycle. */
 static bool grammar_walk(reading *it, int place, int depth)
 {
     node *here = &it->nodes[place];

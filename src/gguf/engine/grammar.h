@@ -8,7 +8,7 @@
 
 #include <weir/base.h>
 
-/* What a grammar may say of tokens: `<[12]>` by their numbers, `<word>` by their texts. */
+/* The tokens that a grammar may name: `<[12]>` by number, `<word>` by text. */
 typedef struct wg_grammar_tokens {
     int32_t count;
     bool (*is_one)(const void *user, const char *text, size_t bytes);

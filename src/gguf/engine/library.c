@@ -175,7 +175,8 @@ static weir_status gguf_library_open_library(const char *directory, wg_library *
     return status;
 }
 
-/* Once one is open, it stays: its buffer type is hooked, and models live in it. */
+/* Checks that `directory` has the library that is open. An open library is never exchanged: its buffer type is hooked,
+ * and models live in it. */
 static weir_status same_place(const char *directory)
 {
     char path[600], wanted[4096], have[4096];

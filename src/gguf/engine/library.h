@@ -46,7 +46,8 @@ typedef struct wg_library {
 } wg_library;
 
 /* The library this plug-in was compiled for, out of `directory` ("": the store). Opened once in a process and never
- * closed. WEIR_ERR_NOT_FOUND says how to get it; WEIR_ERR_UNSUPPORTED names both commits when it is another. */
+ * closed. WEIR_ERR_NOT_FOUND says how to get it; WEIR_ERR_UNSUPPORTED for a library of another commit names both
+ * commits. */
 weir_status wg_library_get(const char *directory, const wg_library **out);
 
 /* "0c1e57098bba": what this plug-in was compiled for. */

@@ -14,7 +14,7 @@
 
 /* ---- what is wanted ---------------------------------------------------------------------------------------------- */
 
-/* Pooling decides what the model is here: one that embeds texts, or one that goes on with them. */
+/* Decides by the pooling whether the model embeds texts or generates text. */
 static weir_status choose_use(weir_engine_model *model, const char *path)
 {
     static const char *const ways[] = {"none", "mean", "cls", "last"};

@@ -1,5 +1,5 @@
-/* log.c: what llama.cpp and ggml have to say goes into weir's log; the first error is kept for the answer: those that
- * follow say that what has failed has failed. */
+/* log.c: llama.cpp's and ggml's messages go into weir's log. The first error is kept for the answer; later errors only
+ * repeat that a step has failed. */
 #include "wg.h"
 
 #include <stdio.h>

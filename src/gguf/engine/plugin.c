@@ -21,7 +21,7 @@ static weir_status gguf_plugin_probe(weir_engine_probe *out)
     return WEIR_OK;
 }
 
-/* That the libraries are here says nothing about a device: which ones there are, weir/select.h tells. */
+/* Describes the provider by its libraries, without a look at devices; weir/select.h lists the devices. */
 static void describe_cuda(weir_engine_provider *out)
 {
     if (out->state != WEIR_PROVIDER_HERE)
@@ -112,7 +112,7 @@ static weir_status infer_stream(weir_engine_model *model, const weir_inference *
     return gguf_plugin_run(model, inference, piece, user, out);
 }
 
-/* One short run, so that graphs, work buffers and page tables are there. */
+/* Computes one short run, so that graphs, work buffers and page tables exist. */
 static weir_status gguf_plugin_warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}};

@@ -103,7 +103,7 @@ static weir_status sampling_read_settings(making *it)
 
 /* ---- llama.cpp's samplers ---------------------------------------------------------------------------------------- */
 
-/* Tokens to look back at; -1: all that the context holds, which is also the most. */
+/* Returns the number of tokens to look back at: `wanted`, at most the context; -1 means the whole context. */
 static int32_t sampling_reach(const weir_engine_model *model, int64_t wanted)
 {
     return wanted < 0 || wanted > model->longest ? (int32_t)model->longest : (int32_t)wanted;

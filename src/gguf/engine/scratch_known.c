@@ -1,9 +1,9 @@
 /* scratch_known.c: the scratch that earlier loads have measured, kept in the store's file `gguf-scratch`.
  *
- * To measure it takes two of the largest batches, which are most of a short load on a device. What they took depends on the
- * model's file, the settings, llama.cpp's libraries and the kind of device with its driver: where all of these are as they
- * were, it is reserved, and nothing is computed. The file has a line for each, the newest last, with a sum over it; one
- * that is not whole, or cannot be right, is left out. */
+ * A measurement computes two of the largest batches, which are most of a short load on a device. The scratch depends on
+ * the model's file, the settings, llama.cpp's libraries and the kind of device with its driver: when none of these has
+ * changed, the known scratch is reserved, and nothing is computed. The file has a line for each measurement, the newest
+ * last, with a checksum; a line that is damaged or implausible is ignored. */
 #include "scratch.h"
 
 #include <inttypes.h>
@@ -99,7 +99,7 @@ static void scratch_known_write_line(const char *key, const wg_scratch *known, s
     snprintf(line + used, LINE - (size_t)used, " %016" PRIx64 "\n", sum);
 }
 
-/* A line of that key that is whole: what it says of so many devices. */
+/* Reads the scratch of `devices` devices from a line. False: the line has another key, or is damaged. */
 static bool scratch_known_read_line(const char *line, const char *key, size_t devices, wg_scratch *out)
 {
     char again[LINE];

@@ -1,4 +1,4 @@
-/* settings.c: what settings there are, where they go, what values they take, and what holds without them. */
+/* settings.c: the settings, with their members, values and defaults. */
 #include "wg.h"
 
 #include <stddef.h>

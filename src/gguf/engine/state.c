@@ -1,5 +1,5 @@
-/* state.c: a sequence saved and put back. llama.cpp's own bytes trust whoever brings them, so a header of ours comes
- * before them: for which model they are, how many, what they stand for, and a sum over all of it. */
+/* state.c: a sequence saved and put back. llama.cpp does not check the bytes of a state, so weir puts a header before
+ * them: a fingerprint of the model, the number of bytes, the tokens, and a checksum over header and bytes. */
 #include "text.h"
 
 #include <stdio.h>

@@ -13,7 +13,7 @@ typedef struct wg_state_head {
     uint32_t none;
     uint64_t fingerprint;
     uint64_t bytes; /* of llama.cpp's */
-    uint64_t sum;   /* over all of this before it, and all behind it */
+    uint64_t sum;   /* over the members above and the bytes behind the header */
 } wg_state_head;
 
 uint64_t wg_sum(uint64_t sum, const void *data, size_t bytes);

@@ -1,4 +1,4 @@
-/* text.h: what the files share that go on with a text: one run (wg_generation) and the parts that it is made of. */
+/* text.h: shared by the files that generate text: a run (wg_generation) and its parts. */
 #ifndef WG_TEXT_H
 #define WG_TEXT_H
 
@@ -37,15 +37,15 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
 
 /* ---- generate.c, batch.c ----------------------------------------------------------------------------------------- */
 
-/* One run. Of its parts, some are its own thread's, some belong to whoever computes, some to the holder of the lock. */
+/* A run. Some members belong to the run's own thread, some to the computing thread, some to the thread that has the
+ * lock. */
 typedef struct wg_generation {
     weir_engine_model *model;
     const wg_run_settings *settings;
     wg_run *run;
     weir_piece_fn piece;
     void *user;
-    bool
-        in_step; /* goes on only when its pieces are delivered: its logits or its state must be those of the last one */
+    bool in_step; /* goes on only when its pieces are delivered: logits or state must belong to the last piece */
     wg_prompt prompt;
 
     /* Of the thread that computes, between the run's arrival and its end. */

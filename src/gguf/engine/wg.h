@@ -23,9 +23,9 @@ typedef struct wg_load_settings {
     int64_t batch;      /* tokens computed in one go; 0: by the model */
     int64_t gpu_layers; /* of a model on a device, the output layer counted; -1: all */
     bool mmap;
-    char llama_cuda[512]; /* directory of another libggml-cuda.so; "": the store's */
+    char llama_cuda[512]; /* directory of a libggml-cuda.so; "": the store's */
     char pooling[8];      /* "", "none", "mean", "cls", "last" */
-    int64_t sequences;    /* that are decoded together, each with `context` cells of its own */
+    int64_t sequences;    /* number of sequences decoded together, with `context` cells per sequence */
     char flash_attention[8], cache_k[8], cache_v[8];
     char cache_memory[12];                            /* "elastic", "promised", "whole" */
     double rope_frequency_base, rope_frequency_scale; /* 0: the model's */
@@ -61,7 +61,7 @@ typedef struct wg_phase {
     weir_engine_model *model;
     wi_cuda_scope scope;        /* of a model on devices */
     bool scoped;                /* it was entered */
-    bool saw_tensor, saw_cache; /* since the last allocation: for what the next one is */
+    bool saw_tensor, saw_cache; /* since the last allocation; they tell the class of the next allocation */
     uint64_t planned_output;
     weir_status refusal;
     char detail[1024];
@@ -83,14 +83,14 @@ enum { WG_DEVICES = 16 };
 typedef struct wg_places {
     weir_client *host; /* what is on the host is charged to it, */
     weir_kind kind;    /* as memory of this kind: WEIR_KIND_DEVICE on the host's own runtime */
-    size_t devices;    /* 0: it is all on the host */
+    size_t devices;    /* 0: the whole model is on the host */
     weir_client *clients[WG_DEVICES];
     weir_reservation *reserves[WG_DEVICES]; /* for scratch, which cannot be refused; NULL: none */
     ggml_backend_dev_t list[WG_DEVICES + 1];
     bool held; /* by wg_devices_open */
 } wg_places;
 
-/* Which places a load names, and whether they are some that this engine has. No library is opened. */
+/* Reads the places that a load names, and checks that this engine supports them. Opens no library. */
 weir_status wg_places_read(const weir_engine_load *load, bool planning, wg_places *out);
 /* Opens llama.cpp's library for CUDA, the first time, and has its memory come from the places' clients, until
  * wg_devices_close. Without devices: nothing. */
@@ -121,8 +121,8 @@ bool wg_guarded(void (*fn)(void *user), void *user, char *text, size_t capacity)
 bool wg_guarded_alone(void (*fn)(void *user), void *user, char *text, size_t capacity);
 /* ggml's abort callback. */
 void wg_on_abort(const char *message);
-/* Bytes of a context made with no_alloc, of that buffer type or, with NULL, of all: each rounded up as weir charges
- * them. */
+/* Adds up the bytes of a context made with no_alloc, in buffers of `type` or, with NULL, of all types; every buffer is
+ * rounded up as weir charges it. */
 bool wg_breakdown(void *function, const struct llama_context *context, ggml_backend_buffer_type_t type,
                   uint64_t *weights, uint64_t *cache, uint64_t *compute);
 
@@ -164,8 +164,8 @@ struct weir_engine_model {
     wg_run_settings defaults;
     bool embeds;
     uint32_t longest; /* tokens of one text, or of prompt and answer together */
-    uint32_t pack;    /* tokens that are computed in one go */
-    uint32_t step;    /* tokens in one call of llama.cpp's: on a device several such, queued behind one another */
+    uint32_t pack;    /* tokens in one batch */
+    uint32_t step;    /* tokens in one call of llama.cpp; on a device several batches, queued */
     uint32_t width;   /* of an embedding */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -209,7 +209,7 @@ void wg_run_end(weir_engine_model *model, wg_run *run, weir_status status, uint6
 /* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
 weir_status wg_turn_begin(weir_engine_model *model, wg_run *run);
 void wg_turn_end(weir_engine_model *model, double seconds);
-/* Takes a run out of the list, with the lock held, before its end: no cancel finds it any more. */
+/* Takes a run out of the list before its end, so that no cancel finds the run; called with the lock held. */
 void wg_run_leave(weir_engine_model *model, wg_run *run);
 /* The same, without the lock; whether a cancel had found it. */
 bool wg_run_was_stopped(weir_engine_model *model, wg_run *run);
@@ -217,14 +217,14 @@ double wg_seconds_now(void);
 weir_status wg_cancel(weir_engine_model *model, uint64_t id);
 bool wg_stopped(void *model);
 
-/* The inputs by name, each checked: type, shape, size, and the values of tokens. NULL: not given. Any other name is
- * WEIR_ERR_INVALID, and so is a second one. */
+/* The inputs by name, with type, shape, size and the values of tokens checked. NULL: not given. An unknown name, or a
+ * name given twice, is WEIR_ERR_INVALID. */
 typedef struct wg_inputs {
     const weir_tensor *text, *tokens, *messages, *state;
 } wg_inputs;
 weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out);
-/* Tokens of a text, in malloc memory: with the vocabulary's marks around it, and with marks inside it as what they
- * mean. */
+/* Tokenizes a text, into malloc memory. With `marks` the vocabulary's special tokens frame the text; with `special` the
+ * names of special tokens inside the text are read as these tokens. */
 weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool marks, bool special,
                         int32_t **tokens, size_t *count);
 /* Why llama_decode or llama_encode answered `code`. */
@@ -258,7 +258,7 @@ struct wg_cache;
 
 /* Whether the model's cache is to be elastic ('cache_memory'). */
 bool wg_cache_wanted(const weir_engine_model *model);
-/* And without a promise, so that it takes what it uses. */
+/* Whether the cache is elastic without a promise, so that it takes memory only for cells in use. */
 bool wg_cache_grows(const weir_engine_model *model);
 /* A buffer of the cache on the host. WEIR_ERR_UNSUPPORTED: memory cannot be mapped there. */
 weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
@@ -272,8 +272,9 @@ weir_status wg_cache_settle(weir_engine_model *model);
 void wg_cache_silence(weir_engine_model *model);
 void wg_cache_drop(weir_engine_model *model);
 
-/* All of the thread that computes. Before a decode: the sequence will have `cells` cells in use after it. A refusal fails
- * the run that needs them. Not between begin and end. */
+/* The following functions are called by the computing thread. Commits, before a decode, the pages for the `cells` cells
+ * that the sequence will use after the decode. A refusal fails the run that needs the pages. Not between begin and
+ * end. */
 weir_status wg_cache_grow(weir_engine_model *model, int32_t sequence, uint32_t cells);
 /* Around a decode; the device is idle at the end. */
 void wg_cache_begin(weir_engine_model *model);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The least bytes that one key (length, one letter, kind, one byte) and one tensor entry can take. */
+/* The minimum bytes of a key (length, a letter, kind, a byte) and of a tensor entry. */
 enum { LEAST_KEY = 8 + 1 + 4 + 1, LEAST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8, LONGEST_KEY = 65535 };
 
 static weir_status gguf_file_file_corrupt(const wg_file *file, uint64_t at, const char *what)
@@ -293,7 +293,7 @@ static weir_status gguf_file_file_read_tensors(wg_cursor *cursor, wg_file *file,
     return index_tensors(file);
 }
 
-/* Tensors follow one another without gaps other than the alignment's, which also keeps them apart. */
+/* Checks that the tensors follow in order, without overlap and without gaps besides those of the alignment. */
 static weir_status place_tensors(wg_file *file, uint64_t directory_end)
 {
     uint64_t mask = file->alignment - 1, expected = 0;

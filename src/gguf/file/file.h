@@ -72,7 +72,7 @@ void wi_gguf_file_close(wg_file *file);
 const wg_key *wi_gguf_file_key(const wg_file *file, const char *name);
 const wg_tensor *wi_gguf_file_tensor(const wg_file *file, const char *name);
 
-/* WEIR_ERR_UNSUPPORTED for one of the parts into which a model was split: which it is, and what to do. */
+/* WEIR_ERR_UNSUPPORTED for a part of a model that was split; the message names the part and says what to do. */
 weir_status wi_gguf_file_whole(const wg_file *file);
 
 /* "u32"; "?" for a number that is none. */

@@ -1,7 +1,7 @@
 /* hyper.c: a model's hyper-parameters out of the keys and tensors of its file.
  *
- * Architectures differ in what their layers remember. One table says how, by name; one that it does not have keeps keys
- * and values of every token in every layer, as most do. */
+ * Architectures differ in what their layers remember of a sequence: a table has the rules by name. An architecture
+ * outside the table keeps keys and values of every token in every layer, as most architectures do. */
 #include "gguf/file/layout.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ enum recurrence {
     NOWHERE = 0,
     EVERYWHERE,        /* and no layer has cells */
     BOTH,              /* every layer has a state and cells */
-    NO_KV_HEADS,       /* those without heads for keys and values */
-    NO_HEADS_NO_WIDTH, /* those of them that have no feed-forward part either; of the others nothing is remembered */
+    NO_KV_HEADS,       /* layers without heads for keys and values */
+    NO_HEADS_NO_WIDTH, /* as NO_KV_HEADS, but layers with a feed-forward part remember nothing */
     BY_INTERVAL        /* all but every nth, or as a key lists them */
 };
 
@@ -154,7 +154,7 @@ static uint32_t hyper_number(const reader *it, const char *suffix, uint32_t othe
     return key && is_integer(key->kind) && key->integer <= MOST_NUMBER ? (uint32_t)key->integer : otherwise;
 }
 
-/* The same, and whether there is one. */
+/* Reads a whole number of the architecture. False: the key is missing or no plausible number. */
 static bool has_number(const reader *it, const char *suffix, uint32_t *out)
 {
     const wg_key *key = hyper_own_key(it, suffix);
@@ -189,7 +189,8 @@ static bool read_array(reader *it, const wg_key *key, uint32_t each[WG_MOST_LAYE
     return it->status == WEIR_OK;
 }
 
-/* A number for every layer, or one for all. False: there is none, and `each` is as it was. */
+/* Reads a key with a number for every layer, or with one number for all layers. False: there is no usable number, and
+ * `each` is unchanged. */
 static bool hyper_per_layer(reader *it, const char *suffix, uint32_t each[WG_MOST_LAYERS])
 {
     const wg_key *key = hyper_own_key(it, suffix);

@@ -98,7 +98,7 @@ static uint64_t gguf_file_layout_cache_of(const wg_hyper *h, const wg_asked *ask
     return plus(bytes, gguf_file_layout_state_of(h, asked, layer));
 }
 
-/* What it takes however few tokens there are. */
+/* Returns the bytes of a layer's cache that do not depend on the number of tokens. */
 static uint64_t fixed_of(const wg_hyper *h, const wg_asked *asked, const wg_layer *layer, uint64_t cache)
 {
     bool window = layer->windowed && cells(h, asked, layer) < gguf_file_layout_rounded(asked->context, 256);

@@ -26,8 +26,8 @@ typedef struct wg_layer {
 /* A model's hyper-parameters, as far as memory depends on them. */
 typedef struct wg_hyper {
     char architecture[64];
-    bool known;              /* its cache is laid out by the rules that are written here */
-    bool remembers;          /* it has a cache at all */
+    bool known;              /* the rules of hyper.c and layout.c hold for its cache */
+    bool remembers;          /* the model has a cache */
     uint32_t layers, own;    /* in the file, and of these without those that predict further tokens */
     uint32_t trained, width; /* context_length, embedding_length */
     uint32_t width_out;
@@ -36,8 +36,8 @@ typedef struct wg_hyper {
     bool latent;                                       /* keys stand for values, too: multi-head latent attention */
     uint32_t window;                                   /* 0: none */
     uint64_t state_r, state_s;                         /* numbers of a recurrent state, of 4 bytes */
-    uint64_t inner;                                    /* the width that it works on; 0: the model's */
-    uint64_t first, last, tied; /* bytes of tensors: before the layers, behind them, and that are both */
+    uint64_t inner;                                    /* width at which recurrent layers compute; 0: the model's */
+    uint64_t first, last, tied; /* bytes of tensors: before the layers, behind the layers, and used in both places */
     bool ungated;               /* the feed-forward part has one wide half and no gate; told by the tensors */
     wg_layer layer[WG_MOST_LAYERS];
 } wg_hyper;
@@ -50,7 +50,7 @@ typedef struct wg_asked {
     uint32_t context;        /* tokens of a sequence */
     uint32_t sequences;      /* that go on together */
     bool shared;             /* all sequences are in the same cells: of a model that embeds */
-    uint32_t batch;          /* tokens that are computed in one go */
+    uint32_t batch;          /* tokens in one batch */
     uint32_t outputs;        /* rows of results at a time */
     uint32_t type_k, type_v; /* of the cache, as GGUF numbers types */
     bool flash;              /* flash attention */

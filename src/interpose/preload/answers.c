@@ -1,4 +1,4 @@
-/* What programs are told about memory: how much there is, what an address belongs to, who reaches it. */
+/* Answers questions of programs about memory: the amount, the owner of an address, and access from devices. */
 #include "interpose/preload/preload.h"
 
 #include <stdio.h>
@@ -212,7 +212,7 @@ typedef struct blocks {
     size_t count, capacity;
 } blocks;
 
-/* A block's spans follow each other. */
+/* Collects the live blocks of a client. The spans of a block are consecutive. */
 static void preload_answers_collect(const weir_segment *segment, const weir_span *span, void *user)
 {
     blocks *all = user;
@@ -232,7 +232,8 @@ static void preload_answers_collect(const weir_segment *segment, const weir_span
     all->list[all->count++] = span->block.pointer;
 }
 
-/* weir's memory is of the context, too, so that it stays; what the program has of weir's is freed, as all of it would be. */
+/* Frees the program's blocks, as a reset would. Does not reset the context, because weir's memory belongs to the same
+ * context. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
     WP_ENTER(cuDevicePrimaryCtxReset_v2);

@@ -139,7 +139,8 @@ static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *a)
            dimension(a->NumChannels);
 }
 
-/* Each level has half of the one before in each direction; 3 dimensions give the least, 1 the most: twice the first. */
+/* Adds up the bytes of all levels. A level has half the size of the previous level in each direction; the sum is
+ * smallest in 3 dimensions and largest in 1 dimension: twice the first level. */
 static uint64_t bytes_of_levels(CUDA_ARRAY3D_DESCRIPTOR a, unsigned levels)
 {
     uint64_t sum = 0;

@@ -111,7 +111,8 @@ static void preload_devices_start(wp_device *d, int ordinal)
     wp_tree_listen(give_idle);
 }
 
-/* A process that was forked from one with a runtime has none; CUDA itself does not work there. */
+/* Starts the device's runtime at the first call; NULL: weir cannot start. A process that was forked from a process with
+ * a runtime has no runtime; CUDA does not work in such a process. */
 wp_device *wp_device_start(int ordinal)
 {
     if (ordinal < 0 || ordinal >= WP_DEVICES)
@@ -195,7 +196,8 @@ static weir_status shrink(wp_device *d, uint64_t left)
     return weir_runtime_set_budget(d->runtime, left);
 }
 
-/* A budget of weir's is never 0; a byte of it serves nobody. */
+/* Returns the part of the device's budget that the runtime gets. weir has no budget of 0, so the least part is 1 byte,
+ * which serves no request. */
 static uint64_t for_weir(const wp_device *d)
 {
     return wi_max(d->total - d->foreign, 1);
@@ -302,8 +304,8 @@ static uint64_t preload_devices_less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What is freed and not passed counts as free: a request that needs it waits. Others have of what all processes have together,
- * which may be more than this one's own budget. */
+/* Freed memory that is still pending counts as free: a request for such memory waits. Other processes take from the
+ * common budget of all processes, which may be larger than the budget of this process. */
 void wp_left(wp_device *d, size_t *available, size_t *total)
 {
     weir_stats stats = WEIR_INIT(weir_stats);

@@ -50,7 +50,7 @@ enum {
     WP_UNKNOWN = 999,
     WP_CAPTURE_WRONG_THREAD = 908,
 
-    WP_KNOWN_VERSION = 13000, /* up to which no function has another form than those below */
+    WP_KNOWN_VERSION = 13000, /* the last CUDA version known to have no forms of functions besides those below */
     WP_GET_PER_THREAD = 2,    /* a flag of cuGetProcAddress */
     WP_P2P_ACCESS_SUPPORTED = 2,
     WP_P2P_ARRAY_ACCESS_SUPPORTED = 4,

@@ -110,7 +110,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *number, size_t bytes, const C
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-/* A handle that was retained is one more, under the same number or another one. */
+/* Counts a retained handle as a further handle, under the same number or a new number. */
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *number, void *address)
 {
     WP_ENTER(cuMemRetainAllocationHandle);
@@ -128,8 +128,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *number, void 
     return result;
 }
 
-/* A handle less under its number, before CUDA is asked to release it, as CUDA may give the number to another one at once.
- * Its memory, which stays held, or NULL. */
+/* Drops a handle, before CUDA is asked to release it, as CUDA may give the number to another handle at once. Returns
+ * the handle's memory, which stays held, or NULL. */
 static memory *drop_handle(CUmemGenericAllocationHandle number)
 {
     pthread_mutex_lock(&lock);

@@ -46,7 +46,7 @@ WP_CUDA_FUNCTIONS(X)
 WP_NVML_FUNCTIONS(X)
 #undef X
 
-/* Counts the call and finds CUDA's own functions; false: the library that has this one is not there. */
+/* Counts the call and finds CUDA's own functions; false: the library of the function is not loaded. */
 bool wp_enter(enum wp_function function);
 #define WP_ENTER(function)                                                                                             \
     do {                                                                                                               \
@@ -82,7 +82,7 @@ typedef struct wp_settings {
 const wp_settings *wp_settings_of(void);
 /* What the option budget says of a device, which this process may have to itself; 0: nothing. */
 uint64_t wp_budget_given(const char *device);
-/* What `weir exec` has said of it, for all processes. */
+/* The budget of a device for all processes together, as `weir exec` was given it; 0: none. */
 uint64_t wp_tree_budget_given(const char *device);
 
 /* Devices ---------------------------------------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ typedef struct wp_device {
     int ordinal;
     char name[16];
     pthread_mutex_t lock; /* starting, and the members up to `total` */
-    bool failed;          /* weir cannot serve it, and so nobody does */
+    bool failed;          /* weir cannot serve the device, so all requests are refused */
     atomic_bool ready;    /* the members below up to `event` are valid, and stay */
     weir_runtime *runtime;
     weir_client *client;
@@ -131,7 +131,7 @@ wp_device *wp_device_started(int ordinal);
 /* That of the current context, started; NULL: there is no context (*result is CUDA's word for it), or weir cannot start
  * (*result is CUDA_ERROR_OUT_OF_MEMORY). *primary: the context is the one that weir works in. */
 wp_device *wp_device_here(bool *primary, CUresult *result);
-/* The one whose client that is; NULL: none. */
+/* Finds the device of a client; NULL: none. */
 wp_device *wp_device_of(const weir_client *client);
 
 /* Claims bytes of the device's budget for CUDA's own memory, of which weir's gets so much less; false: refused. */
@@ -142,7 +142,8 @@ bool wp_charge_host(wp_kind kind, uint64_t bytes);
 void wp_uncharge_host(wp_kind kind, uint64_t bytes);
 wp_gauge wp_host_gauge(wp_kind kind);
 
-/* What is free of the device's budget, and the budget; both at most what the device has. */
+/* Replaces CUDA's figures of the device, free bytes and size, by the free bytes of the budget and the budget. Both are
+ * at most the device's own figures; memory that weir holds unused counts as free. */
 void wp_left(wp_device *device, size_t *available, size_t *total);
 
 /* Notes a refusal with weir's detail, and what other processes have of the device (or of WP_HOST). Answers
@@ -169,7 +170,8 @@ typedef struct wp_reason {
 wp_reason wp_last_refusal(void);
 /* Has the table printed at exit: called before the first memory is asked for. */
 void wp_watch_exit(void);
-/* The process has begun to exit: what is freed goes with it. Called when a runtime has started. */
+/* Watches for the exit of the process, from which on blocks are not freed, but go with the process. Called when a
+ * runtime has started. */
 void wp_watch_runtime(void);
 bool wp_is_exiting(void);
 
@@ -178,7 +180,7 @@ bool wp_is_exiting(void);
 CUresult wp_serve(wp_device *device, const char *function, weir_stream stream, CUdeviceptr *out, size_t bytes);
 /* What block of the preload's client is at the address (or around it); false: none. */
 bool wp_block_at(CUdeviceptr address, weir_block_details *out, wp_device **device);
-/* Frees it behind all work of its device. */
+/* Frees a block behind all work of the device. */
 CUresult wp_free_behind_all(wp_device *device, CUdeviceptr address);
 /* Frees what waited for captures. */
 void wp_free_held_up(void);
@@ -188,9 +190,10 @@ void wp_free_held_up(void);
 typedef enum wp_stream_kind {
     WP_STREAM_KNOWN,    /* weir can order on it */
     WP_STREAM_UNKNOWN,  /* it cannot: per-thread default streams, other contexts */
-    WP_STREAM_CAPTURED, /* what is allocated there is a graph's */
+    WP_STREAM_CAPTURED, /* allocations on the stream belong to a graph */
 } wp_stream_kind;
-/* Of a known one, whose it is and weir's name for it. `per_thread`: NULL is the default stream of the thread. */
+/* Finds the kind of a stream; of a known stream also its device and weir's id. `per_thread`: NULL is the default stream
+ * of the thread. */
 wp_stream_kind wp_stream_of(CUstream stream, bool per_thread, wp_device **device, weir_stream *out);
 bool wp_capturing(void);
 /* While it is held no capture begins; false: one goes on, and it is not held. */
@@ -204,10 +207,10 @@ bool wp_pool_is_plain(const wp_device *device, CUmemoryPool pool);
 
 /* CUDA's own memory that counts ------------------------------------------------------------------------------------ */
 
-/* Notes it under its address or handle; false: no host memory. */
+/* Notes memory under an address or handle; false: no host memory. */
 bool wp_count_noted(wp_kind kind, uint64_t key, wp_device *device, uint64_t bytes);
-/* What is noted under an address or handle that CUDA is asked to free. The note is taken out before, as CUDA may give the address to
- * another thread at once. */
+/* The note of an address or handle that CUDA is asked to free. The note is taken out before the free, as CUDA may give
+ * the address to another thread at once. */
 typedef struct wp_leaving {
     wp_kind kind;
     uint64_t key;

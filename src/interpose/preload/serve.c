@@ -314,7 +314,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes, CUmemoryPo
                 : wp_real.cuMemAllocFromPoolAsync_ptsz(out, bytes, pool, stream);
 }
 
-/* A stream that weir cannot order on is one of those that all are waited for. */
+/* Frees a block behind the work of the stream. Where weir cannot order on the stream, frees the block behind all work
+ * of the device. */
 static CUresult preload_serve_free_async(CUdeviceptr address, CUstream stream, bool per_thread)
 {
     weir_block_details its;

@@ -28,7 +28,8 @@ static bool preload_streams_find(const void *native, known *out)
     return found;
 }
 
-/* Another thread may have entered it meanwhile, as which weir has it registered twice. */
+/* Enters a stream into the map. If another thread has entered the stream meanwhile, weir has the stream registered
+ * twice, and the second registration is undone. */
 static bool preload_streams_enter(const void *native, known what)
 {
     uint64_t value;
@@ -176,7 +177,7 @@ BEGIN(cuStreamBeginCaptureToGraph_ptsz,
       (CUstream stream, CUgraph graph, const CUgraphNode *behind, const void *edges, size_t count, int mode),
       (stream, graph, behind, edges, count, mode), true)
 
-/* One that has failed is over as well, but one that another thread has begun goes on. */
+/* A failed capture has ended as well, but a capture that another thread has begun goes on. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
     WP_ENTER(cuStreamEndCapture);
@@ -208,9 +209,9 @@ static void preload_streams_drop_capture(CUstream stream)
     preload_streams_ended(stream);
 }
 
-/* weir waits for the work of one that it knows, so that what was freed there is final; CUDA may give its address to the
- * next one at once. A capture that only goes with the stream is over behind it: before, no point behind all work can be
- * had. */
+/* Waits for the work of a known stream, so that frees on the stream are final; CUDA may give the stream's address to
+ * the next stream at once. A capture that ends only with the stream counts until the stream is destroyed: until then no
+ * event behind all work can be recorded. */
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
     WP_ENTER(cuStreamDestroy_v2);

@@ -1,9 +1,10 @@
-/* One budget for all processes under one `weir exec`: docs/guide/exec.md says how.
+/* The common budget of all processes under a `weir exec`, see docs/guide/exec.md.
  *
- * What each process has stands in a file that all of them map. The lock on the file, and who is alive, are open file
+ * The processes map a file with the bytes that each process has. The lock on the file, and who is alive, are open file
  * description locks: the kernel takes them away with the last copy of the file's descriptor, at exit, at exec, when the
  * process is killed, and behind a fork when the child has ended as well. That is when CUDA's own descriptors go, and
- * the memory with them. Each change is one store into the process's own seat, so that no death leaves a sum half made. */
+ * the memory with them. Each change is one store into the process's own seat, so that no death leaves a sum half
+ * made. */
 #include "interpose/preload/tree.h"
 #include "interpose/preload/preload.h"
 
@@ -25,14 +26,14 @@ enum {
     SEATS = 1024,
     PLACES = 17, /* the host, and devices */
     UUID = 16,
-    THE_BOOK = 0, /* bytes of the file that stand for locks: of all, and behind it one of each seat */
+    THE_BOOK = 0, /* bytes of the file that stand for locks: the lock of the book, then a lock per seat */
     FIRST_SEAT = 1,
 };
 
 typedef struct seat {
     atomic_uint process;
     atomic_uint listens;  /* a thread answers */
-    atomic_uint answered; /* the last call that it has answered */
+    atomic_uint answered; /* number of the last call that was answered */
     char name[20];
     atomic_uint_fast64_t bytes[PLACES];
     atomic_uint_fast64_t wants[PLACES]; /* while it waits for others */
@@ -45,7 +46,7 @@ typedef struct place {
     uint64_t peak;
 } place;
 
-/* All zeros is an empty one. */
+/* All zeros: an empty book. */
 typedef struct book {
     uint32_t version;
     atomic_uint seats;          /* up to the last one that was ever taken */
@@ -100,7 +101,8 @@ static bool lives(int number)
 
 /* Joining ---------------------------------------------------------------------------------------------------------- */
 
-/* Opens the file, which `weir exec` removes when nobody is in it, and locks it. */
+/* Opens the file and locks it. Tries again when `weir exec` has removed the file, as it does when no process uses the
+ * file. */
 static int tree_open_file(const char *path)
 {
     struct stat its;
@@ -119,7 +121,7 @@ static int tree_open_file(const char *path)
     }
 }
 
-/* With the lock. What the one before has left there is gone with it. */
+/* Takes a free seat, with the lock held, and clears the figures of the seat's previous process. */
 static seat *take_seat(int file, book *b)
 {
     for (int i = 0; i < SEATS; i++) {
@@ -250,8 +252,8 @@ weir_status wp_tree_join(int ordinal)
 
 /* Counting --------------------------------------------------------------------------------------------------------- */
 
-/* The processes that have something at the place, this one left out. With the locks: what is left of one that has gone
- * is cleared. NULL: no more. */
+/* Finds the next other process that has memory of the place; NULL: no more. Called with the locks held. Clears the
+ * bytes of processes that have ended. */
 static seat *next_other(int at, int *number)
 {
     int count = (int)atomic_load(&tree.book->seats);
@@ -373,7 +375,8 @@ static bool anybody_owes(int ordinal, unsigned call)
     return owes;
 }
 
-/* Wants are added while it waits, so that those of several threads are; what a killed one wants goes with its seat. */
+/* Adds to the wants of this process while a thread waits, or takes the bytes away again; the wants of several threads
+ * add up. The wants of a killed process go with its seat. */
 static void tree_want(int ordinal, uint64_t bytes, bool more)
 {
     int at = enter_place(ordinal);
@@ -405,7 +408,7 @@ bool wp_tree_ask(int ordinal, uint64_t bytes)
     return true;
 }
 
-/* What the others that wait want of a device that this process knows; 0: nothing. */
+/* Returns the bytes of a device that other processes wait for; 0: none, or the device is unknown to this process. */
 static uint64_t tree_wanted(int ordinal)
 {
     uint64_t sum = 0;

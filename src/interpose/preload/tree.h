@@ -1,4 +1,4 @@
-/* One budget for all processes under one `weir exec`. */
+/* The common budget of all processes under a `weir exec`. */
 #ifndef WP_TREE_H
 #define WP_TREE_H
 
@@ -18,22 +18,23 @@ weir_status wp_tree_join(int ordinal);
 
 /* Takes bytes of the tree's budget for memory that is about to be made; false: the others leave too little. */
 bool wp_tree_take(int ordinal, uint64_t bytes);
-/* For memory that its driver has back. */
+/* Gives bytes back to the budget, when the driver has the memory back. */
 void wp_tree_give(int ordinal, uint64_t bytes);
 
-/* What all processes have of a device. */
+/* The budget of a device, and the bytes that processes have of it. */
 typedef struct wp_tree_view {
     uint64_t budget; /* UINT64_MAX: nobody has said it */
     uint64_t mine, others;
-    uint64_t peak; /* the most that all had together */
+    uint64_t peak; /* the most that the processes had together */
 } wp_tree_view;
 wp_tree_view wp_tree_look(int ordinal);
-/* A process has measured what the budget would be: it is the tree's, unless that has one. */
+/* Makes the budget that a process has measured the tree's budget, unless the tree already has a budget. */
 void wp_tree_measured(int ordinal, uint64_t budget);
 /* Appends to a text who else has what, with numbers and names of processes. */
 void wp_tree_say(int ordinal, char *text, size_t capacity);
 
-/* Asks the other processes for what is idle there, and waits for their answers; false: nobody has any memory. */
+/* Asks the other processes to give up idle memory of the device, and waits for the answers; false: no other process has
+ * memory. */
 bool wp_tree_ask(int ordinal, uint64_t bytes);
 /* From now on `give` is called, by a thread of its own, when another process asks for bytes. Once for a process. */
 void wp_tree_listen(void (*give)(int ordinal, uint64_t bytes));

@@ -23,7 +23,8 @@ enum { FIRST_PAUSE = 250 * 1000, LONGEST_PAUSE = 8 * 1000 * 1000 };
  * bounded, and from the third look on the deadline, too, which has passed for a request that does not wait. */
 enum { MOST_LOOKS = 64, LOOKS_AT_ONCE = 2 };
 
-/* What a request has tried so far. A rung is tried once, or as long as it helps; one deadline holds for all of them. */
+/* The progress of a request up the reclaim ladder. A rung is tried once, or as long as it helps; the rungs share one
+ * deadline. */
 typedef struct ladder {
     budget *budget;
     wi_account *account;
@@ -73,7 +74,7 @@ static bool budget_any_pending(wi_ledger *ledger)
     return wi_ledger_look(ledger).pending > 0;
 }
 
-/* The rungs. Each returns true if something changed, so that another try is worth it. */
+/* The rungs. A rung returns true if something changed and another try is worthwhile. */
 
 static bool rung_flush_thread_caches(ladder *l)
 {
@@ -234,7 +235,7 @@ static ladder budget_begin(budget *b, wi_account *account, const wi_request *req
                     .turn = wi_pressure_begin};
 }
 
-/* Claims the bytes, climbing the ladder. alignment 0: they need not be in one piece. */
+/* Claims the bytes, climbing the ladder. alignment 0: the bytes may lie in several pieces. */
 static weir_status budget_claim(ladder *l, uint64_t alignment)
 {
     wi_resource *resource = &l->budget->resource, *base = resource->base;
@@ -252,7 +253,7 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
                 resource
                     ->ledger); /* otherwise other accounts have the bytes, some of them thread-cached for a moment */
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
-        wi_request whole = *request; /* with what was claimed for it before */
+        wi_request whole = *request; /* includes the bytes claimed for the request before */
         whole.bytes += request->claimed;
         whole.charged += request->claimed;
         if (alignment > 0)

@@ -1,4 +1,4 @@
-/* The adaptor "budget": enforces the ledger's limits. It has no counters of its own. */
+/* The adaptor "budget": enforces the ledger's limits, without counters of its own. */
 #ifndef WI_BUDGET_H
 #define WI_BUDGET_H
 

@@ -181,7 +181,8 @@ static weir_status guard_paint(const wi_guard *guard, const wi_guarded *record, 
     return status == WEIR_OK ? guard_fill(guard, behind, record->end, WI_GUARD_ZONE, native) : status;
 }
 
-/* Enters the record. If the block overlaps another one, that is reported, and nothing is written into it. */
+/* Enters the record. Reports an overlap with another block, and marks the record `blank`: the guard writes nothing into
+ * the block. */
 static weir_status guard_enter(wi_guard *guard, wi_guarded *record, wi_guard_news *news)
 {
     const wi_guarded *under;
@@ -454,7 +455,7 @@ static weir_status guard_order(const wi_guard *guard, const wi_block *block, voi
     return status;
 }
 
-/* Repaints as a declared write, so that a free on any stream waits for it. */
+/* Repaints as a declared write. A free on any stream waits for the write. */
 static weir_status guard_repaint_in_order(const wi_guard *guard, const wi_guarded *record, uint64_t bytes, void *native)
 {
     const wi_resource *r = &guard->resource;

@@ -36,13 +36,13 @@ typedef struct wi_guarded {
     weir_stream allocated, freed;
     wi_guarded_state state;
     bool pinned;
-    bool blank;              /* it overlaps another block, so that nothing was written into it */
+    bool blank;              /* the block overlaps another block; the guard wrote nothing into it */
     unsigned told;           /* kinds of damage that were reported, a bit each */
     struct wi_guarded *next; /* in the quarantine; NULL: the last one */
 } wi_guarded;
 
 typedef struct wi_guard {
-    wi_resource resource; /* its lock also protects what follows */
+    wi_resource resource; /* the lock also protects the members below */
     pthread_cond_t changed;
     uint64_t zone, quarantine;
     uint8_t poison;
@@ -53,7 +53,7 @@ typedef struct wi_guard {
     wi_guarded *first, *last; /* the quarantine, oldest first */
     uint64_t kept;            /* bytes in the quarantine */
     uint64_t given_up;        /* bytes that ever left it */
-    size_t leaving;           /* threads that release a block from it */
+    size_t leaving;           /* threads that are releasing a block of the quarantine */
     weir_guard_report reports[WI_GUARD_KEPT_REPORTS];
     size_t reported;
 } wi_guard;
@@ -62,14 +62,14 @@ weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, w
 /* The guard of a stack; NULL if it has none. */
 wi_guard *wi_guard_in(wi_resource *top);
 
-/* The set of records; the lock is held. insert needs room, which reserve makes; *under: a block that it overlaps, or
+/* The set of records; the lock is held. insert needs room, which reserve makes; *under: an overlapped block, or
  * NULL. */
 weir_status wi_guard_set_reserve(wi_guard *guard);
 void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded **under);
 void wi_guard_set_remove(wi_guard *guard, const wi_guarded *record);
 wi_guarded *wi_guard_set_find(wi_guard *guard, const wi_block *block);
 
-/* Pins a record: waits while another thread has it pinned. The lock is held, and released meanwhile. */
+/* Pins a record. Waits first while another thread pins the record. The lock is held, and released meanwhile. */
 void wi_guard_pin(wi_guard *guard, wi_guarded *record);
 void wi_guard_unpin(wi_guard *guard, wi_guarded *record); /* the lock is held */
 

@@ -15,7 +15,7 @@ enum { PIECE = 256 * 1024 };
 static void guard_compare(const uint8_t *bytes, size_t count, int64_t offset, wi_damage *damage)
 {
     if (bytes[0] == damage->expected && memcmp(bytes, bytes + 1, count - 1) == 0)
-        return; /* all of them are as they should be */
+        return; /* every byte is as expected */
     for (size_t i = 0; i < count; i++) {
         if (bytes[i] == damage->expected)
             continue;

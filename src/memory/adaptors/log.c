@@ -1,4 +1,4 @@
-/* The adaptor "log": records the calls that reach it, in the order in which they took effect. */
+/* The adaptor "log": records the calls that reach the adaptor, in the order in which the calls took effect. */
 #include "memory/adaptors/log.h"
 #include <weir/trace.h>
 #include "memory/ledger/ledger.h"

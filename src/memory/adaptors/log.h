@@ -1,4 +1,5 @@
-/* The adaptor "log": records the calls that reach it and their results, in the order in which they took effect.
+/* The adaptor "log": records the calls that reach the adaptor, and the results, in the order in which the calls
+ * took effect.
  *
  * Events go into a ring of the runtime, under the ledger's lock, like those of traces. A free is recorded before it
  * reaches the resource below, and an allocation before its address is known to other threads. So a free never comes

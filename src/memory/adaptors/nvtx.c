@@ -48,7 +48,7 @@ typedef struct new_regions {
     void **handles;
 } new_regions;
 
-typedef struct old_regions { /* regions that are resized, by their ranges, or that end, by their addresses */
+typedef struct old_regions { /* resized regions, by range, or ended regions, by address */
     uint16_t compatibility, size;
     uint32_t type;
     size_t count, element_size;
@@ -65,7 +65,7 @@ static struct tool {
 } tool;
 static bool there;
 
-/* Fills in `tool`. False: it lacks one of the calls. */
+/* Fills in `tool`. False: the tool lacks a needed function. */
 static bool nvtx_read_table(const intptr_t *calls)
 {
     const struct {

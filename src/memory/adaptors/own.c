@@ -134,7 +134,7 @@ static void own_adaptor_publish(wi_resource *resource, wi_block *block)
 {
     const own_adaptor *a = own_adaptor_of(resource);
     weir_adaptor_block there = block_there(block);
-    adaptors_own_tell(a, a->own->allocated, &there); /* before another thread can free it */
+    adaptors_own_tell(a, a->own->allocated, &there); /* before another thread can free the block */
     wi_publish(resource->inner, block);
 }
 

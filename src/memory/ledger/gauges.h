@@ -1,5 +1,5 @@
-/* Gauges: statistics under PyTorch's names: what there is, its peak, and what came and went in all. A gauge may read
- * below zero until thread-local deltas are merged (ledger.h); that is never a peak. */
+/* Gauges: statistics under PyTorch's names: the current amount, its peak, and the totals that came and went. A gauge
+ * may read below zero until thread-local deltas are merged (ledger.h); that is never a peak. */
 #ifndef WI_GAUGES_H
 #define WI_GAUGES_H
 

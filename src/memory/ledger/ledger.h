@@ -35,8 +35,8 @@ struct wi_account {
     bool secret;                  /* its bytes are scrubbed before another client gets the memory */
     uint64_t guaranteed, maximum; /* maximum UINT64_MAX: the budget */
     uint64_t live, pending, promised, thread_cached;
-    uint64_t away;            /* bytes of its blocks that are elsewhere */
-    uint64_t guaranteed_away; /* what it is guaranteed when they are back */
+    uint64_t away;            /* bytes of the account's blocks that are away */
+    uint64_t guaranteed_away; /* the guarantee once the away bytes are back */
     atomic_uint residency;    /* weir_residency_state, for snapshots; runtime/residency.c sets it */
     uint64_t kept;            /* the part of `pending` that capture pools keep; no wait frees it */
     uint64_t live_class[WEIR_CLASS_COUNT], pending_class[WEIR_CLASS_COUNT];
@@ -92,13 +92,13 @@ typedef struct wi_ledger {
     uint64_t granule;   /* of the device; `held` is a multiple of it */
     uint64_t budget, guaranteed, committed;
     uint64_t live, pending, promised, thread_cached, held, spare, away;
-    uint64_t aside; /* bytes that nobody else may hold: promised to elastic blocks, and not held yet */
+    uint64_t aside; /* bytes promised to elastic blocks and not held yet; nothing else may hold them */
     uint64_t peak, peak_held;
     uint64_t allocations, frees, refusals, driver_calls, hits;
     uint64_t created, moved, batches; /* chunks created and moved; blocks for which chunks were moved */
     uint64_t emptied;                 /* thread-cached bytes that were flushed for requests */
     atomic_uint_fast64_t freed; /* bytes that accounts no longer use, or that went back to the driver; only grows */
-    uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks by the rung that served them */
+    uint64_t ladder[WEIR_RUNG_COUNT]; /* blocks served, by rung */
     uint64_t lent_clients, lent_streams;
     weir_memory_stats gauges;                 /* without the deltas of threads */
     uint64_t retries_before, refusals_before; /* at the last reset of the statistics */
@@ -131,8 +131,9 @@ bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, boo
 bool wi_ledger_claim_locked(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 /* How many more bytes the account can claim under the limits. */
 uint64_t wi_ledger_left(wi_ledger *ledger, const wi_account *account);
-/* How many more bytes the account, or a new one (NULL), could claim if no bytes were thread-cached: the budget less what it
- * uses, and what others use or are guaranteed. *idle: held bytes that no account uses. */
+/* How many more bytes the account, or a new one (NULL), could claim if no bytes were thread-cached: the budget less the
+ * account's used bytes and the bytes that other accounts use or are guaranteed. *idle: held bytes that no account
+ * uses. */
 uint64_t wi_ledger_left_for(wi_ledger *ledger, const wi_account *own, uint64_t *idle);
 /* How many bytes, so far, have become free to claim or to hold. A request reads it, without the lock, before it claims:
  * if it has grown by the time that the claim has failed, the request claims again. */
@@ -197,13 +198,13 @@ void wi_ledger_give_aside(wi_ledger *ledger, uint64_t bytes);    /* anybody may 
 void wi_ledger_hold_aside(wi_ledger *ledger, uint64_t bytes);    /* wi_ledger_hold, out of what is set aside */
 void wi_ledger_release_aside(wi_ledger *ledger, uint64_t bytes); /* wi_ledger_release; they are set aside again */
 void wi_ledger_driver_call(wi_ledger *ledger);
-/* Counts segments that the driver has made, and those that it has back. */
+/* Counts segments that the driver has made, and segments given back to the driver. */
 void wi_ledger_segments(wi_ledger *ledger, uint64_t made, uint64_t ended);
 void wi_ledger_worked(wi_ledger *ledger, uint64_t calls, uint64_t created, uint64_t moved);
 
 /* What the ledger had at a moment: the numbers of a refusal, before the request. */
 typedef struct wi_ledger_seen {
-    uint64_t budget, others, mine; /* `others`: what all others use or are guaranteed */
+    uint64_t budget, others, mine; /* `others`: bytes that other accounts use or are guaranteed */
     uint64_t guaranteed, maximum;
     struct {
         char client[64];
@@ -220,8 +221,8 @@ typedef struct wi_shortage {
     bool mappings;            /* WEIR_CAUSE_ADDRESS_RANGE: the process has too many mappings */
     const char *words;        /* WEIR_CAUSE_ADAPTOR: whose, and why */
     /* WEIR_CAUSE_RESERVATION: `largest` is what is left of the reservation, `held` its total */
-    /* Whose request it is, and how much is promised to it for that alone. NULL: the ledger's numbers are those of the moment
-     * of the refusal. */
+    /* The account of the request, and the bytes promised to the account for this request alone. NULL: the ledger's
+     * numbers are from the moment of the refusal. */
     const wi_account *asker;
     uint64_t claimed;
     bool was_seen; /* `seen` is of the moment of `largest`, `later` and `held` */
@@ -247,8 +248,8 @@ typedef struct wi_request {
     weir_class memory_class;
     weir_stream stream;
     const char *tag;
-    /* For the numbers of a refusal, which are those before the request: what is promised by now for this request alone,
-     * and what was promised for it before, so that it is left for it. */
+    /* For the numbers of a refusal, which are from before the request: the bytes promised by now for this request
+     * alone, and the bytes promised for the request beforehand, which count as left for it. */
     uint64_t claimed, reserved;
 } wi_request;
 
@@ -258,12 +259,13 @@ void wi_refusal_restore(const weir_refusal *kept);
 /* Refuses the request: counts it, traces it, and sets this thread's last refusal and detail. */
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
                              const wi_shortage *shortage);
-/* The same for a request whose claim has failed: what it had not claimed before is claimed if that is possible by now, and
- * else refused, in one step, so that the numbers are those of a moment at which it did not fit. WEIR_OK: it is claimed. */
+/* The same for a request whose claim has failed: one step claims the bytes that are still missing, if possible by now,
+ * or refuses the request. So the numbers of a refusal are from a moment at which the request did not fit. WEIR_OK: the
+ * bytes are claimed. */
 weir_status wi_ledger_claim_or_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,
                                       const wi_shortage *shortage);
 
-/* Totals that need no merge, so that reading them costs threads nothing. */
+/* Totals that need no merge of deltas: a read costs other threads nothing. */
 typedef struct wi_standing {
     uint64_t budget, held, pending;
     uint64_t aside;
@@ -276,7 +278,7 @@ void wi_ledger_snapshot(wi_ledger *ledger, weir_stats *out, weir_client_stats *c
                         size_t *count);
 void wi_ledger_account_snapshot(wi_ledger *ledger, wi_account *account, weir_client_stats *out);
 void wi_ledger_reset_peaks(wi_ledger *ledger);
-/* All gauges except those of split chunks. */
+/* Reads every gauge except the gauges of split chunks. */
 void wi_ledger_gauges(wi_ledger *ledger, weir_memory_stats *out);
 void wi_ledger_reset_accumulated(wi_ledger *ledger);
 void wi_ledger_note_outside(wi_ledger *ledger, wi_account *account, uint64_t bytes, const char *method);
@@ -287,8 +289,8 @@ void wi_ledger_note_predicted(wi_ledger *ledger, wi_account *account, uint64_t b
 
 /* Recording -------------------------------------------------------------------------------------------------------- */
 
-/* Every event is recorded under the ledger's lock, in the step that it tells of. So all events of a runtime have one
- * order. */
+/* Every event is recorded under the ledger's lock, in the step that the event tells of. So the events of a runtime have
+ * one order. */
 
 /* Reads the flags without the lock. A trace that opens meanwhile misses this event, which then happened before it. */
 static inline unsigned wi_recording(const wi_ledger *ledger)

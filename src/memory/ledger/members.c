@@ -1,4 +1,4 @@
-/* Members of a ledger: calls that go over all resources whose blocks count in it. */
+/* Members of a ledger: calls over all resources whose blocks the ledger counts. */
 #include "memory/ledger/members.h"
 #include "base/system.h"
 

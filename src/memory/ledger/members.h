@@ -1,6 +1,6 @@
-/* Members of a ledger: the resources whose blocks count in it. One is the resource of the device's own runtime. The
- * ledger of the host's runtime also has the pinned and the pageable memory of other runtimes, whose deferred frees
- * wait in their lists.
+/* Members of a ledger: the resources whose blocks the ledger counts. The resource of the device's own runtime is a
+ * member. The ledger of the host's runtime has more members: the pinned and the pageable memory of other runtimes,
+ * whose deferred frees wait in the lists of those runtimes.
  *
  * The lock on the members comes before the locks of bases. No driver is called with it held. A member that a thread
  * looks at cannot go: its removal waits. */

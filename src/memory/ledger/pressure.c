@@ -10,7 +10,7 @@ struct wi_pressure_entry {
     void *user;
     void (*gone)(void *user); /* NULL: nothing is to be done */
     unsigned running;         /* threads that run the callback */
-    bool removed, awaited;    /* awaited: the remover ends the record; otherwise the last thread that leaves it */
+    bool removed, awaited;    /* awaited: the remover ends the record; else the last thread to leave the callback */
     wi_pressure_entry *next;
 };
 
@@ -81,8 +81,9 @@ weir_status wi_pressures_add(wi_pressures *pressures, const weir_pressure_option
     return WEIR_OK;
 }
 
-/* Ends an entry that is out of the list. A thread inside a callback does not wait for running calls, as two that wait for
- * each other would wait for ever; `waits` says that it may. The lock is held. True: nobody is in it any more. */
+/* Ends an entry that is out of the list. A thread inside a callback does not wait for running calls, as two that wait
+ * for each other would wait for ever; `waits` says that it may. The lock is held. True: no thread runs the callback any
+ * more. */
 static bool pressure_end(wi_pressures *pressures, wi_pressure_entry *entry, bool waits)
 {
     entry->removed = true;

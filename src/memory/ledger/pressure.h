@@ -36,9 +36,9 @@ void wi_pressures_destroy(wi_pressures *pressures);
 
 /* `options` are whole and checked. */
 weir_status wi_pressures_add(wi_pressures *pressures, const weir_pressure_options *options, uint64_t *id);
-/* Removes a callback and waits for its running calls. Inside another callback it waits only if `waits`: for callbacks
- * that never wait for others. Its `gone` is called before the return, or by the last call that leaves it.
- * WEIR_ERR_NOT_FOUND: no such id. */
+/* Removes a callback and waits for its running calls. Inside another callback, waits only if `waits` is set, which is
+ * for callbacks that never wait for other callbacks. Its `gone` is called before the return, or by the
+ * last call that leaves it. WEIR_ERR_NOT_FOUND: no such id. */
 weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits);
 
 /* Calls the next callback; false: none is left. pressure->attempt is set by this function. */

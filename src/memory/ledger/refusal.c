@@ -75,13 +75,13 @@ void wi_ledger_see(wi_ledger *ledger, wi_shortage *shortage)
     shortage->was_seen = true;
 }
 
-/* Finds the limit that forbids the request, what is left under it, and what it would have to be: all as it was before the
- * request. */
+/* Finds the limit that forbids the request, the bytes left under the limit, and the limit that the request would need:
+ * all as before the request. */
 static void refusal_weigh(const wi_ledger_seen *seen, const wi_request *request, const wi_shortage *shortage,
                           weir_refusal *refusal)
 {
     uint64_t reserved = wi_min(request->reserved, seen->mine),
-             before = seen->mine - reserved; /* without what is there for it */
+             before = seen->mine - reserved; /* without the bytes left for the request */
     uint64_t under_maximum = seen->maximum - wi_min(seen->maximum, before);
     uint64_t under_budget = seen->budget - seen->others - before;
     _Static_assert(sizeof refusal->holders == sizeof seen->top, "both have the same members");

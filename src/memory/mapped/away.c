@@ -109,7 +109,7 @@ weir_status wi_away_claim(wi_away *away, wi_block *block, bool *claimed)
     return WEIR_OK;
 }
 
-/* Claims all blocks on the chunk. *all false: another thread has one of them. */
+/* Claims all blocks on the chunk. *all false: another thread has claimed a block. */
 static weir_status away_claim_all(wi_away *away, const wi_piece *p, bool *all)
 {
     weir_status status = WEIR_OK;
@@ -304,7 +304,7 @@ static uint64_t away_taken(const wi_away *away, const wi_extent *e)
     return bytes;
 }
 
-/* Bytes of the extent that are shown: all of it, some where a driver has failed, or none. */
+/* Returns how many bytes of the extent are shown: the whole extent, none, or a part after a failure of the driver. */
 uint64_t wi_away_shown(const wi_away *away, const wi_extent *e)
 {
     uint64_t bytes = 0;
@@ -313,7 +313,7 @@ uint64_t wi_away_shown(const wi_away *away, const wi_extent *e)
     return bytes;
 }
 
-/* Writes down of the claimed blocks, which are all there are, what is shown. */
+/* Notes in the claimed blocks whether they are shown, and counts the shown bytes. All blocks on pieces are claimed. */
 void wi_away_mark(wi_away *away)
 {
     uint64_t bytes = 0;
@@ -326,7 +326,7 @@ void wi_away_mark(wi_away *away)
     atomic_store(&away->shown, bytes);
 }
 
-/* Pieces that one copy serves are one from here on. It is shown as a whole, and taken from there as a whole. */
+/* Unites neighbouring pieces that share a shown copy: the copy is shown, and taken from its place, as a whole. */
 static void away_unite(wi_away *away)
 {
     size_t kept = 0;

@@ -52,8 +52,8 @@ static void away_remove(wi_mapped *m, wi_away *away, wi_piece *p)
         wi_away_unlink(m, away);
 }
 
-/* Cuts the busy extent where pieces begin and end. Without a record for that all of it stays busy: addresses, and memory
- * beside them, are lost, but no sum is wrong. */
+/* Cuts the busy extent where pieces begin and end. Without a record for the cut, the whole extent stays busy:
+ * addresses, and memory beside them, are lost, but no sum is wrong. */
 static bool away_cut(wi_mapped *m, const wi_away *away, wi_extent *extent)
 {
     wi_region *region = extent->region;
@@ -96,7 +96,7 @@ void wi_away_free(wi_resource *base, wi_block *block)
             wi_region_set(region, e, WI_FREE);
             next = wi_region_join(region, e)->next;
         } else if (p->shown || p->adrift) {
-            continue; /* until it is taken from there; until nothing writes there any more */
+            continue; /* stays busy until the copy is taken away, or queued work is done */
         } else if (away_empty(p)) {
             uint64_t behind = piece_end(p);
             if (!away_dissolve(m, p))
@@ -154,7 +154,7 @@ void wi_away_forget(wi_resource *base, wi_away *away)
 
 /* Coming back ------------------------------------------------------------------------------------------------------ */
 
-/* Claims every block on the pieces. *all false: another thread is freeing one, which takes the lock for that. */
+/* Claims every block on the pieces. *all false: another thread is freeing a block, and needs the lock. */
 static weir_status away_claim_again(wi_away *away, bool *all)
 {
     weir_status status = WEIR_OK;

@@ -52,7 +52,7 @@ static inline size_t away_from(const wi_away *away, const wi_region *region, uin
     return first;
 }
 
-/* All pieces that the extent reaches over. */
+/* Iterates over the pieces that the extent overlaps. */
 #define EACH_PIECE(p, away, e)                                                                                         \
     for (const wi_piece *p = (away)->pieces + away_from(away, (e)->region, (e)->offset),                               \
                         *end_ = (away)->pieces + (away)->piece_count;                                                  \
@@ -68,7 +68,7 @@ weir_status wi_away_list_runs(wi_away *away, wi_piece *p);
 void wi_away_open(const wi_piece *p);
 /* Bytes of the extent that are shown. */
 uint64_t wi_away_shown(const wi_away *away, const wi_extent *e);
-/* Writes down of the claimed blocks, which are all there are, what is shown. */
+/* Notes in the claimed blocks whether they are shown, and counts the shown bytes. All blocks on pieces are claimed. */
 void wi_away_mark(wi_away *away);
 /* The base knows it no more. */
 void wi_away_unlink(wi_mapped *m, wi_away *away);

@@ -455,7 +455,7 @@ static void chunks_put_down(job *j)
     free(j->seized);
 }
 
-/* After chunks_begin. What was mapped is entered also if it was not all. */
+/* Follows chunks_begin. Enters the mapped chunks even if not every chunk was mapped. */
 static weir_status chunks_work(job *j)
 {
     weir_status status = chunks_gather(j);
@@ -534,8 +534,9 @@ static bool chunks_find_spare(wi_mapped *m, uint64_t count)
     return false;
 }
 
-/* What comes back has one chunk, as what left had: else each time it goes and comes it would be in more and shorter ones.
- * Spare chunks of other lengths make room for it. False: that is not enough. */
+/* Plans one chunk for a piece that comes back, as the piece had when it left: otherwise a piece would have more and
+ * shorter chunks after each return. Destroys spare chunks of other lengths to make room. False: the room is not
+ * enough. */
 static bool chunks_plan_one(wi_mapped *m, wi_region *region, uint64_t first, uint64_t count, wi_map_plan *out)
 {
     bool enough = m->device_has == UINT64_MAX && wi_chunks_creatable(m, NULL) + m->spare_granules >= count;
@@ -654,7 +655,7 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
 
 enum { MOST_AT_ONCE = 64 };
 
-/* Chunks of one length that a thread has taken out of all lists. Those that were mapped are neighbours. */
+/* Chunks of one length that a thread has taken out of all lists. Chunks that were mapped are neighbours. */
 typedef struct batch {
     wi_chunk *of[MOST_AT_ONCE];
     wi_extent *busy[MOST_AT_ONCE];

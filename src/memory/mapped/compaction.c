@@ -50,8 +50,7 @@ static bool compact_next_run(wi_extent *extent, const wi_stream_list *stream_lis
     return true;
 }
 
-/* A stretch: neighbouring granules that all cost one each (holes, and chunks that could serve elsewhere), or all
- * nothing. */
+/* A stretch: neighbouring granules of equal cost: 1 for holes and for chunks that could serve elsewhere, or 0. */
 typedef struct stretch {
     uint64_t low, high;
     uint64_t before; /* granules before the stretch that cost something */
@@ -183,7 +182,7 @@ static void compact_try_start(search *s, uint64_t start)
 }
 
 /* Tries the places that begin or end at the edge of a stretch, as near as the alignment allows. The cheapest place is
- * one of them. */
+ * among these places. */
 static void compact_try_edge(search *s, uint64_t edge)
 {
     uint64_t alignment = s->want->alignment, bytes = s->want->bytes;

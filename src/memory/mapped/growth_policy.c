@@ -85,9 +85,9 @@ uint64_t wi_growth_chunk(const wi_growth_view *v, uint64_t fresh)
 
 /* Near the budget, whatever it leaves may be created. Far from it, a little more than was ever in use may be held;
  * beyond that, idle chunks are moved as long as moves are rare. A token bucket says whether they are: each allocation
- * earns a token, each batch of moves costs 2,000. With the bucket empty more may be held. That bound rises by a
- * percent for each 1,024 of excess, which grows where more than one allocation in 16 moves: there, each allocation
- * would move for ever. */
+ * earns a token, each batch of moves costs 2,000. With the bucket empty more may be held. That bound rises by a percent
+ * for each 1,024 of excess, which grows where more than one allocation in 16 moves: without the rise, every allocation
+ * there would move for ever. */
 enum {
     SLACK_PERCENT = 3,            /* above what was ever in use, while there are tokens */
     SLACK_PERCENT_WHEN_EMPTY = 9, /* ... and while there are none */

@@ -36,7 +36,8 @@ typedef struct wi_growth_view {
 
 void wi_growth_begin(wi_growth_policy *policy, unsigned wait_percent, uint64_t now);
 
-/* Regions. The block's own, and all that it may stand in: their count, and the list, own first. */
+/* Regions. wi_growth_region: the block's own region. wi_growth_regions: the regions that the block may stand in, own
+ * region first, and their count. */
 unsigned wi_growth_region(const wi_placement *placement);
 unsigned wi_growth_regions(const wi_placement *placement, const unsigned **list);
 
@@ -60,8 +61,8 @@ void wi_growth_earn_wait(wi_growth_policy *policy, uint64_t now);
 uint64_t wi_growth_wait_until(const wi_growth_policy *policy, uint64_t now, uint64_t most);
 void wi_growth_pay_wait(wi_growth_policy *policy, uint64_t nanoseconds);
 
-/* The device. It refused `missing` granules and says that it has `available`: what is believed until the request is
- * over. */
+/* The device. Returns how many granules the device is assumed to have, until the request is over, after it has refused
+ * `missing` granules and reported `available`. */
 uint64_t wi_growth_device_has(uint64_t available, uint64_t missing);
 
 #endif

@@ -1,9 +1,9 @@
 /* Map plans: where a block that fits nowhere can stand, and which chunks are mapped there.
  *
- * A candidate is a hole with the free memory beside it: extending free memory keeps it in one piece, which matters
- * most here. The candidate that lacks the fewest granules is chosen. New chunks are created as far as the growth
- * policy allows. Beyond that, idle chunks are moved, longest idle first; but one chunk that covers all that is
- * missing, the smallest such one, comes before several. */
+ * A candidate is a hole with the free memory beside it: extending free memory keeps it in one piece, which matters most
+ * here. The candidate that lacks the fewest granules is chosen. New chunks are created as far as the growth policy
+ * allows. Beyond that, idle chunks are moved, longest idle first; but the smallest chunk that covers all missing
+ * granules comes before several chunks. */
 #include "memory/mapped/mapped.h"
 
 /* What the growth policy decides by. */
@@ -109,7 +109,7 @@ static bool plan_leftward(const wi_mapped *m, wi_region *region, const gap *g, c
 }
 
 /* A candidate with a guard page: the block ends at the end of its memory, and the granule behind it stays unmapped; so
- * does the one before it, unless the hole begins there. */
+ * does the granule before the block, unless the hole is at the beginning of the region. */
 static bool plan_guard_page(const wi_mapped *m, wi_region *region, const gap *g, const wi_fit_request *want,
                             wi_map_plan *out)
 {

@@ -463,7 +463,8 @@ static const wi_resource_table table = {
     .check = mapped_check,
 };
 
-/* All regions, each of so many addresses, or none. With `spare`, as many again as one has are left to the process. */
+/* Reserves the addresses of every region, `bytes` for each, or reserves nothing. With `spare`, leaves as many addresses
+ * to the process as one region has. */
 static weir_status mapped_reserve_all(wi_mapped *mapped, uint64_t bytes, bool spare)
 {
     wi_resource *r = &mapped->resource;

@@ -24,10 +24,10 @@ typedef struct wi_mapped {
     wi_region regions[WI_REGIONS];
     wi_stream_lists stream_lists;
     wi_chunk *spare;   /* chunks that are mapped nowhere, linked by next */
-    wi_chunk *entered; /* all mapped chunks, linked by behind, so that leak checkers find them */
+    wi_chunk *entered; /* all mapped chunks, linked by behind, for leak checkers to find */
     uint64_t spare_granules;
     uint64_t granule, range_bytes;
-    uint64_t device_has; /* granules that the device can give, once it has refused some; UINT64_MAX: enough */
+    uint64_t device_has; /* granules that the device can give, once it has refused a request; UINT64_MAX: enough */
     uint64_t spare_last; /* owner of the bytes in spare chunks; block.h */
     uint64_t fresh_last; /* owner of the bytes in new chunks: the driver may return memory that weir gave back */
     uint64_t plans;      /* map plans so far */
@@ -110,8 +110,8 @@ weir_status wi_compact_fill(wi_mapped *mapped, wi_region *region, const wi_fit_r
 
 /* Fit; compaction.c. */
 
-/* A place for a block over free extents and holes, and the granules that it touches. Its cost is one granule for each
- * hole, and for each granule of a chunk that could serve elsewhere. */
+/* A place for a block over free extents and holes, and the granules that it touches. The cost counts the granules
+ * without memory, and the granules of chunks that could serve elsewhere. */
 typedef struct wi_place {
     uint64_t start, end; /* bytes */
     uint64_t low, high;  /* granules */
@@ -127,7 +127,7 @@ bool wi_place_reckon(const wi_region *region, const wi_stream_list *stream_list,
 bool wi_place_fill(const wi_region *region, const wi_fit_request *want, uint64_t most, wi_place *out);
 /* Whether the chunk is idle, and the device is past it. With WI_ANY_STREAM_LIST, idle is enough. */
 bool wi_place_can_move(const wi_chunk *chunk, const wi_stream_list *stream_list);
-/* What could be placed for a request with that stream list: all of *shortage except its cause. */
+/* Finds the blocks that could be placed for a request with that stream list: fills in *shortage except its cause. */
 void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_t bytes, uint64_t alignment,
                    wi_shortage *shortage);
 
@@ -149,12 +149,12 @@ void wi_chunks_go_to_driver(wi_mapped *mapped);
 void wi_chunks_come_back(wi_mapped *mapped);
 /* Unmaps a chunk that claimed blocks lie on. It is in no list then, and the caller's. */
 weir_status wi_chunks_take_away(wi_mapped *mapped, wi_chunk *chunk);
-/* Maps it again where it was. */
+/* Maps a taken chunk again at its old place. */
 weir_status wi_chunks_put_back(wi_mapped *mapped, wi_chunk *chunk);
-/* Makes it spare: anybody may have it. `last`: owner of its bytes. */
+/* Makes a taken chunk spare, for any client. `last`: owner of its bytes. */
 void wi_chunks_give_away(wi_mapped *mapped, wi_chunk *chunk, uint64_t last);
-/* Maps memory at granules that blocks lie over and that have none. *last: owner of its bytes. WEIR_ERR_NO_ROOM: there is not
- * enough; WEIR_ERR_BUSY: try again. Some of it may be mapped then. */
+/* Maps memory at granules that have none and lie under blocks. *last: owner of the bytes. WEIR_ERR_NO_ROOM: memory is
+ * short; WEIR_ERR_BUSY: try again. On failure, some granules may be mapped. */
 weir_status wi_chunks_fill(wi_mapped *mapped, wi_region *region, uint64_t first, uint64_t count, uint64_t *last);
 /* Splits an idle chunk; the first part gets so many granules. Costs two creations, a move and a destruction. */
 weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first);
@@ -169,7 +169,7 @@ void wi_chunks_drop_spare(wi_mapped *mapped);
 uint64_t wi_chunks_creatable(wi_mapped *mapped, uint64_t *held);
 /* Granules of spare chunks and of idle ones that the device is past; `later`: of all idle ones. */
 uint64_t wi_chunks_obtainable(wi_mapped *mapped, bool later);
-/* Whether the device is past all that was freed on an idle chunk, so that it can be moved. */
+/* Whether an idle chunk can be moved: the device is past all frees on the chunk. */
 bool wi_chunks_movable(const wi_chunk *chunk);
 /* Whether to try again: memory was `lost` to another thread, or threads in driver calls were waited for. *waits starts
  * at 0 and bounds the number of tries. */

@@ -14,8 +14,8 @@ struct wi_resource;
 enum { WI_LINE = 64 };  /* bytes of a cache line */
 enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why */
 
-/* The owner of bytes: serial number of the account that had them last, or one of these. With WI_SECRET, they are
- * scrubbed before another account gets them. */
+/* The owner of bytes: serial number of the last account that had the bytes, or a constant below. With WI_SECRET, the
+ * bytes are scrubbed before another account gets them. */
 #define WI_CLEAN  UINT64_C(0)
 #define WI_MIXED  (UINT64_MAX >> 1) /* of several accounts, or unknown */
 #define WI_SECRET (UINT64_C(1) << 63)
@@ -32,7 +32,7 @@ typedef enum wi_block_phase {
 
 /* The phase in the lowest three bits, then WI_TRACKED, then the generation. */
 typedef atomic_uint_fast64_t wi_block_word;
-/* its free has to look at it: it has stream uses, queued zeros or a capture pool, or is away */
+/* the free has to look at the block: it has stream uses, queued zeros or a capture pool, or is away */
 #define WI_TRACKED          UINT64_C(8)
 #define WI_GENERATION_SHIFT 4
 
@@ -68,12 +68,12 @@ typedef struct wi_block {
     uint8_t rung;                       /* weir_rung that it took to place the block */
     uint8_t lent;      /* whether another client or stream had the memory before, without a driver call between them */
     uint64_t previous; /* owner of the bytes before this block */
-    uint64_t away;     /* bytes of its charge that are elsewhere; memory/away.h */
+    uint64_t away;     /* bytes of the charge that are away; memory/away.h */
     bool leaving;      /* claimed by a thread that suspends or resumes its client */
     bool shown;        /* what is away of it is shown at its addresses, and work may be using it */
     bool stable;       /* it was asked for with WEIR_ALLOC_STABLE */
     bool shrunk;       /* it was shrunk; work may still use the bytes behind it */
-    bool slack;        /* its extent is longer than its charge; the rest keeps its stream order */
+    bool slack;        /* the extent is longer than the charge; the rest keeps its stream order */
     bool untouched;    /* the account never had these bytes */
     void *heap;        /* a tool's handle of the driver allocation; NULL: none; nvtx.h */
     bool marked;       /* the tool was told of the block */
@@ -122,8 +122,8 @@ static inline bool wi_block_is_charged(const wi_block *block) /* in the ledger, 
     return wi_block_is_live(block) || wi_block_phase_of(block) == WI_PENDING;
 }
 
-/* Writes a whole record. Other threads may read it at the same time, through an old address; they see that the word
- * has changed, and discard what they read. */
+/* Writes a whole record. Other threads may read the record at the same time, through an old address; a reader sees the
+ * changed word, and discards the values. */
 static inline void wi_block_set(wi_block *block, const wi_block *value)
 {
     const size_t rest = offsetof(wi_block, before);

@@ -1,4 +1,4 @@
-/* Chunks: which granules each one covers, and how much of it is in use. */
+/* Chunks: the granules that a chunk covers, and how much of the chunk is in use. */
 #include "memory/space/chunks.h"
 #include "memory/space/extents.h"
 #include "memory/ledger/gauges.h"

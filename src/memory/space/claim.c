@@ -223,8 +223,8 @@ static void claim_add_point(const wi_resource *base, wi_event event, wi_points *
     points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
 }
 
-/* Adds what a write to the block would wait for. A claimed block, or one that a capture pool keeps, is not looked at:
- * other threads may change its uses. A tracked live block cannot be claimed while the lock is held. */
+/* Adds the points that a write to the block would wait for. Skips claimed blocks, and blocks that a capture pool
+ * keeps, as other threads may change the uses. A tracked live block cannot be claimed while the lock is held. */
 static void claim_add_points(const wi_resource *base, const wi_block *block, wi_points *points)
 {
     wi_event event;
@@ -289,7 +289,8 @@ void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *ou
 
 /* A capture pool's block serves another request where it is. Its bytes had no other owner in between. */
 
-/* Makes the block a new one, with another generation; it is pending until it is published. The lock is held. */
+/* Renews the block for the request, with a new generation; the block is pending until it is published. The lock is
+ * held. */
 static void reuse_renew(wi_block *block, const wi_placement *p)
 {
     wi_stream_uses_free(block->stream_uses);

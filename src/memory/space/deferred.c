@@ -129,8 +129,8 @@ static bool pending_waits_for_stream_alone(const wi_pending *pending, const wi_b
            wi_stream_uses_passed(block->stream_uses, pending->driver, pending->device, &ignored);
 }
 
-/* Hands the block to the driver in the order of its stream. It was retired before, so that its free is recorded before
- * its addresses serve again. On failure, release does it later. The lock is held, and released meanwhile. */
+/* Hands the block to the driver in the order of its stream. The block was retired before, so the free is recorded
+ * before the addresses serve again. On failure, release does it later. The lock is held, and released meanwhile. */
 static void pending_hand_over(wi_pending *pending, wi_block *block, void *native)
 {
     wi_resource *base = block->stack->base;

@@ -299,7 +299,7 @@ static void region_turn(wi_region *region, wi_extent *extent, wi_extent_kind kin
     extent->freed_on = kind == WI_HOLE ? WI_CLEAN : extent->freed_on;
     region->emptied += kind == WI_HOLE ? extent->bytes : 0;
     if (kind == WI_FREE && extent->stream_list && extent->epoch <= extent->stream_list->passed)
-        extent->stream_list = NULL; /* its epoch passed while it was busy */
+        extent->stream_list = NULL; /* the epoch passed while the extent was busy */
     if (before != after)
         wi_chunk_use(region, extent->offset, extent->bytes, after);
 }
@@ -366,7 +366,8 @@ static wi_extent *region_partner(const wi_region *region, const wi_extent *exten
     return extent->next && region_joinable(region, extent->next, extent) ? extent->next : NULL;
 }
 
-/* Joins an extent that is in no list, and enlists it. What joins on one side can change what does on the other. */
+/* Joins an extent that is in no list, and enlists it. A join on one side can change which neighbour joins on the other
+ * side. */
 static wi_extent *region_join_and_enlist(wi_region *region, wi_extent *extent)
 {
     for (wi_extent *partner; (partner = region_partner(region, extent));) {
@@ -459,7 +460,7 @@ wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, 
     return extent;
 }
 
-/* Ends the block of an extent. Its slot remembers that a freed block began there. */
+/* Ends the block of an extent. The slot records the start of a freed block. */
 static void region_end_block(wi_region *region, wi_extent *extent)
 {
     wi_region_set_slot(region, extent->offset, region->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);

@@ -9,7 +9,7 @@
  *   holes begin and end on granules
  *   size indexes hold exactly the free extents; the list of holes holds exactly the holes
  *   slots[offset / unit] names a used extent if and only if one begins there
- *   starts[granule] counts those that begin in it; its bit in `started` says that there are any
+ *   starts[granule] counts the used extents that begin in it; its bit in `started` is set if the count is not 0
  *
  * Bookkeeping alone: no locks, no driver. The caller holds the lock of the resource. */
 #ifndef WI_EXTENTS_H
@@ -28,7 +28,7 @@ typedef struct wi_extent {
     uint64_t offset, bytes;
     wi_extent_kind kind;
     uint32_t index; /* its position in the pool */
-    /* owner of the bytes (block.h): of a free or busy extent; of a used one, those behind its charge */
+    /* owner (block.h) of the bytes of a free or busy extent, or of the bytes behind the charge of a used extent */
     uint64_t last;
     uint64_t freed_on; /* the stream of the last free (wi_stream_list_number), or mixed, as owners are */
     wi_stream_list
@@ -95,9 +95,9 @@ struct wi_region {
 
 #define WI_SLOT_FREED UINT32_C(0x80000000)
 
-/* When so many bytes have become holes, the pages of `slots` that tell of holes alone go back to the system: blocks wander
- * through the addresses, and their table, 1/64 of what it tells of, would follow them. So a freed block that began there is
- * not remembered any more. */
+/* When so many bytes have become holes, the pages of `slots` that tell of holes alone go back to the system: blocks
+ * wander through the addresses, and their table, 1/64 of what it tells of, would follow them. The starts of freed
+ * blocks are forgotten with these pages. */
 #define WI_EMPTIED_MOST (UINT64_C(256) << 20)
 
 /* Tables are lazily backed. `base` is a reserved range, or a segment that begins at a granule and may end within one.
@@ -148,7 +148,7 @@ uint64_t wi_extent_start(const wi_extent *extent, uint64_t alignment);
  * the block, in its extent. */
 wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack);
 /* A used extent becomes free in the order of the stream list (NULL: for all streams). `last`: the owner of its bytes.
- * Its slot remembers that a freed block began there. */
+ * The slot records the start of a freed block. */
 wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, wi_stream_list *stream_list);
 /* A used extent becomes busy: its block has ended, and parts of it may have no memory. */
 void wi_region_end(wi_region *region, wi_extent *extent, uint64_t last);
@@ -162,7 +162,7 @@ wi_extent *wi_region_at(wi_region *region, uint64_t offset);
 /* The used extent that covers `offset`; NULL: none. *freed: a freed block began exactly there. */
 wi_extent *wi_region_find(wi_region *region, uint64_t offset, bool *freed);
 
-/* The owner of coalesced bytes. WI_CLEAN does not change the other one. */
+/* Returns the owner of coalesced bytes. WI_CLEAN does not change the other owner. */
 uint64_t wi_owners_mix(uint64_t a, uint64_t b);
 
 uint64_t wi_region_largest_free(const wi_region *region);

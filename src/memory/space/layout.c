@@ -82,7 +82,7 @@ void wi_layout_block(wi_layout *layout, const wi_block *block, const void *addre
     span->stream = seen.stream;
 }
 
-/* Writes a used extent: its block, and the slack behind it. */
+/* Writes the block of a used extent, and the slack behind the block. */
 static void layout_add_used(wi_layout *layout, const wi_extent *e, uint64_t from, uint64_t bytes)
 {
     const char *address = e->region->base + from;

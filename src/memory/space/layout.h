@@ -13,7 +13,7 @@ typedef struct wi_layout {
     bool failed; /* host memory ran out; it is incomplete */
 } wi_layout;
 
-/* Begins a segment. The spans that follow are in it. */
+/* Begins a segment, which contains the spans that follow. */
 void wi_layout_segment(wi_layout *layout, const void *address, uint64_t bytes);
 /* Bytes without a block; address NULL: unknown. */
 void wi_layout_span(wi_layout *layout, weir_span_state state, const void *address, uint64_t bytes);

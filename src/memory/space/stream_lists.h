@@ -51,7 +51,7 @@ struct wi_stream_list {
 
 typedef struct wi_stream_lists {
     wi_resource *resource;                         /* whose lock it is */
-    uint64_t released;                             /* bytes that any stream may use, so far */
+    uint64_t released;                             /* bytes released to every stream up to now */
     unsigned *count;                               /* lists that have a stream */
     unsigned used;                                 /* places from there on never had a list */
     wi_stream_list *places[WI_STREAM_LIST_PLACES]; /* by the place of the stream in the runtime's table */
@@ -80,25 +80,27 @@ bool wi_stream_lists_has(const wi_stream_lists *stream_lists, weir_stream stream
 wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream stream, void *native);
 /* The list for frees on a stream that may have ended; for WEIR_STREAM_HOST, for frees behind all work of the device. */
 wi_stream_list *wi_stream_lists_get_late(wi_stream_lists *stream_lists, weir_stream stream, void *native);
-/* The device is past all work of the stream, whose id will not be used again. Any stream may use its memory; returns
- * the bytes. */
+/* The device is past all work of the stream, whose id will not be used again. Frees the memory of its list for every
+ * stream; returns the bytes. */
 uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream stream);
-/* The stream ends while the device may not be past its work. Any stream may use its memory once it is. */
+/* Ends a stream while the device may not be past its work. Every stream may use the memory of its list once the device
+ * is past the work. */
 void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream);
 /* Records a point behind all work for lists that wait for one. False: none does, or the driver cannot record it now.
  * The lock is released meanwhile. */
 bool wi_stream_lists_bound(wi_stream_lists *stream_lists);
 /* Waits for what was abandoned, and forgets all streams. Nothing is free in any list then. */
 void wi_stream_lists_drain(wi_stream_lists *stream_lists);
-/* Iterates over all lists, including those gone: the next one, NULL behind the last one; NULL: the first one. */
+/* Returns the list after `stream_list`, or NULL behind the last list; `stream_list` NULL: the first list. Covers
+ * the lists of gone streams, too. */
 wi_stream_list *wi_stream_lists_next(const wi_stream_lists *stream_lists, const wi_stream_list *stream_list);
 
 /* Counts frees; closes the epoch where that is due. The lock is released while the driver works. */
 void wi_stream_lists_freed(wi_stream_lists *stream_lists, wi_stream_list *stream_list, uint64_t bytes, uint64_t count);
 /* The same for memory that comes back unused; closes nothing. */
 void wi_stream_lists_returned(wi_stream_list *stream_list, uint64_t bytes);
-/* Closes the open epochs of all lists and asks the driver which have passed. Any stream may use their memory then;
- * returns the bytes. The lock is released while the driver works. */
+/* Closes the open epochs of all lists and asks the driver which epochs have passed. Frees the memory of passed epochs
+ * for every stream; returns the bytes. The lock is released while the driver works. */
 uint64_t wi_stream_lists_renew(wi_stream_lists *stream_lists);
 /* An upper bound for the free bytes that have not passed: a single list may have absorbed memory that any stream may
  * use. */

@@ -107,8 +107,8 @@ static void ordered_free_on(wi_stream_lists *stream_lists, wi_block *block, weir
     wi_stream_lists_freed(stream_lists, stream_list, bytes, 1);
 }
 
-/* Retires a block in one step with the ledger, so that a thread that sees the bytes there finds them here. The ledger
- * comes first: bytes that it counts as live or pending must still exist. */
+/* Retires a block in one step with the ledger, so that a thread that sees the bytes in the ledger also finds them in
+ * the base. The ledger comes first: bytes that it counts as live or pending must still exist. */
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     bool planted = wi_has_bug(WI_BUG_UNMAP_UNDER_USE);
@@ -329,7 +329,7 @@ static bool ordered_is_others(const wi_extent *extent, const wi_placement *p)
     return extent->stream_list && extent->stream_list->stream.id != p->stream.id;
 }
 
-/* The smallest extent of any other stream list that fits. */
+/* Finds the smallest extent that fits among other streams' lists. */
 static bool ordered_find_one(const wi_stream_lists *stream_lists, const wi_shared *shared, unsigned number,
                              const wi_placement *p, run *out)
 {

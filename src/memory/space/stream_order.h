@@ -53,7 +53,7 @@ bool wi_ordered_place(wi_resource *resource, wi_extent *extent, wi_placement *pl
  * there is none. The lock is released while the driver works. */
 wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsigned number, wi_placement *placement,
                                 uint64_t slack);
-/* Makes `more` bytes of free memory behind a used extent busy. NULL: there are fewer, or another stream's order holds
+/* Makes `more` bytes of free memory behind a used extent busy. NULL: fewer bytes are free, or a stream list holds
  * them. */
 wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more);
 /* WEIR_ERR_NO_ROOM, and why the extent cannot grow in place. */

@@ -1,7 +1,7 @@
-/* Stream uses: where a block was used on streams. Its free and its next uses wait for them.
+/* Stream uses: the uses of a block on streams. The block's free and its next uses wait for them.
  *
- * Invariants: at most one read for each stream; reads are later than the last write; a writer excludes readers and
- * other writers. Moves are beside that order: a launch may have begun before a move, and end behind it. NULL stands for a
+ * Invariants: a stream has at most one read; reads are later than the last write; a writer excludes readers and other
+ * writers. Moves are beside that order: a launch may have begun before a move, and end behind it. NULL stands for a
  * block without uses.
  *
  * Everything is under the resource's lock. Only `passed` calls the driver, which does not block. */
@@ -27,12 +27,13 @@ typedef struct wi_stream_uses {
 weir_status wi_stream_uses_open(wi_stream_uses **stream_uses, weir_access access, bool *opened);
 /* Closes a ticket. *event, unless NULL, is the point behind that use. */
 void wi_stream_uses_close(wi_stream_uses *stream_uses, weir_access access, const wi_event *event);
-/* Notes that weir moves the contents, out or in, and that *event is behind it; NULL: there is no such point, and the block is held
- * until wi_stream_uses_rest. Moves of a block are on one stream, or earlier moves are done. Declared uses stay what they are, also
- * those that are open. WEIR_ERR_SYSTEM: no host memory. */
+/* Notes that weir moves the contents, out or in, and that *event is behind it; NULL: there is no such point, and the
+ * block is held until wi_stream_uses_rest. Moves of a block are on one stream, or earlier moves are done. Declared uses
+ * do not change, even open uses. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_stream_uses_moved(wi_stream_uses **stream_uses, const wi_event *event);
 void wi_stream_uses_rest(wi_stream_uses *stream_uses); /* moves of the contents are done */
-/* Names what holds the block, so that it cannot be given back yet: an open ticket, or a move without a point. NULL: nothing does. */
+/* Names the reason why the block cannot be given back yet: an open ticket, or a move without a point. NULL:
+ * nothing holds the block. */
 const char *wi_stream_uses_holder(const wi_stream_uses *stream_uses);
 static inline bool wi_stream_uses_held(const wi_stream_uses *stream_uses)
 {
@@ -46,7 +47,7 @@ weir_status wi_stream_uses_first_write(wi_stream_uses **stream_uses, wi_event ev
 /* Point number `index` that a use with this access waits for; false: there are no more. */
 bool wi_stream_uses_point(const wi_stream_uses *stream_uses, weir_access access, uint32_t index, wi_event *out);
 
-/* Whether the device is past all uses; else *waiting is one that it is not past. */
+/* Whether the device is past all uses; if not, *waiting is the event of a use that the device is not past. */
 bool wi_stream_uses_passed(const wi_stream_uses *stream_uses, const wi_driver *driver, wi_device *device,
                            wi_event *waiting);
 

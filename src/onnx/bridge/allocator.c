@@ -10,7 +10,7 @@
 
 /* The calling thread's last refusal, which is the one to report when its own call fails. */
 typedef struct last_refusal {
-    uint64_t bridge, number; /* the bridge's number, and which of its refusals it was */
+    uint64_t bridge, number; /* the bridge's number; the refusal's, counted from 1 in each bridge */
     weir_status status;
     wi_kept_detail why;
 } last_refusal;
@@ -137,8 +137,9 @@ static void *allocator_take(ort_allocator *self, size_t size, weir_stream stream
     return handed_out(table, pointer);
 }
 
-/* Some kernels do not say on which stream they work. What they take while this thread captures it is used by each
- * launch of the graph, and freed during the capture, as nothing else can be: so it has to be of the graph's. */
+/* True: a request without a stream has to be served from the graph's memory. Some kernels name no stream. A block that
+ * such a kernel takes while this thread captures the bridge's stream is used by each launch of the graph, and is freed
+ * during the capture, which only blocks of the graph's memory allow. */
 static bool is_for_graph(const wi_ort_table *table)
 {
     const weir_onnxruntime *bridge = table->bridge;
@@ -273,7 +274,7 @@ static ort_status *table_get_stats(const ort_allocator *self, ort_key_values **o
     weir_client_stats stats = {.struct_size = sizeof stats};
     bridge->api->CreateKeyValuePairs(out);
     if (atomic_load(&bridge->ended) || weir_client_info(bridge->client, &stats) != WEIR_OK)
-        return NULL; /* there is nothing to tell any more */
+        return NULL; /* no statistics any more */
     add_number(bridge->api, *out, "Limit", stats.maximum ? stats.maximum : wi_runtime_budget(bridge->runtime));
     add_number(bridge->api, *out, "InUse", stats.live);
     add_number(bridge->api, *out, "MaxInUse", stats.peak);

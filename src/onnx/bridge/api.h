@@ -310,7 +310,7 @@ typedef struct ort_base {
     slot(UpdateTensorRTProviderOptionsWithValue, 261)                                                                  \
     slot(UpdateCUDAProviderOptionsWithValue, 263)                                                                      \
     slot(SessionOptionsAppendExecutionProvider_OpenVINO_V2, 275)
-/* Those that came with versions 22, 23 and 24. */
+/* Functions added by the versions 22, 23 and 24. */
 #define ORT_SLOTS_LATER(slot)                                                                                          \
     slot(CreateKeyValuePairs, 295)                                                                                     \
     slot(AddKeyValuePair, 296)                                                                                         \

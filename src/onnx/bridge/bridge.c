@@ -1,4 +1,4 @@
-/* A bridge: what it is made of, and its end. */
+/* Opening and ending of bridges. */
 #include "onnx/bridge/bridge.h"
 #include <weir/block_pool.h>
 #include <weir/onnxruntime.h>
@@ -93,7 +93,8 @@ static weir_status find_throw(weir_onnxruntime *bridge, const char *call)
                              call);
 }
 
-/* There is one environment in a process, which counts its users: making it again is one more. */
+/* Checks that `env` is the environment of this ONNX Runtime, and takes a reference. A process has a single environment,
+ * and CreateEnv adds a reference to the existing environment. */
 static weir_status bridge_pin(weir_onnxruntime *bridge, ort_env *env, const char *call)
 {
     const ort_api *api = bridge->api;

@@ -8,7 +8,7 @@
 #include <weir/onnxruntime.h>
 #include <weir/block_pool.h>
 
-/* One OrtAllocator, for one kind of memory. */
+/* An OrtAllocator of the bridge, for a kind of memory. */
 typedef struct wi_ort_table {
     ort_allocator table; /* first: ONNX Runtime's pointer is ours */
     weir_onnxruntime *bridge;
@@ -24,20 +24,21 @@ typedef struct wi_ort_runs {
     struct wi_ort_run {
         _Atomic(uint32_t) length; /* 0: no run begins there */
         weir_stream stream;       /* which it was taken on */
-    } * at;                       /* one for each block of the pool */
+    } * at;                       /* by block of the pool */
 } wi_ort_runs;
 
 struct wi_ort_follower;
 
-/* Streams that ONNX Runtime made itself, each with one of weir's that follows it; streams.c. Nobody tells which of
- * them are no more: where there are so many, those that nothing is left of are ended. */
+/* Followers: streams of weir's, each for a stream that ONNX Runtime made itself; streams.c. Weir is not told when ONNX
+ * Runtime destroys a stream. So from this many followers on, the list is looked through, and followers without blocks
+ * and requests are ended. */
 enum { WI_ORT_FOLLOWERS_MANY = 16 };
 
 typedef struct wi_ort_followers {
     pthread_mutex_t lock;
     struct wi_ort_follower *first;
-    size_t count, many; /* of the list; and with how many it is looked through next */
-    uint64_t pressure;  /* the id of the callback that has them give up what they hold; 0: there is none yet */
+    size_t count, many; /* of the list; and the count at which the list is looked through next */
+    uint64_t pressure;  /* id of the pressure callback that gives back the blocks in hand; 0: none yet */
     atomic_uint ever;   /* how many there have been */
 } wi_ort_followers;
 
@@ -60,12 +61,12 @@ typedef struct wi_ort_pinned {
 
 struct weir_onnxruntime {
     wi_ort_table device, pinned;
-    uint64_t number; /* no other bridge has or had it, wherever it lies */
+    uint64_t number; /* never used by another bridge, even at the same address */
     const ort_api *api;
     ort_env *env;
     weir_client *client;
     weir_runtime *runtime;
-    char name[WI_NAME_BYTES]; /* of the device; what was unregistered still has one */
+    char name[WI_NAME_BYTES]; /* copy of the device's name, for messages after the bridge is unregistered, too */
     bool on_host;
     weir_stream stream;
     void *native; /* of the stream; NULL: weir knows none */
@@ -89,7 +90,7 @@ struct weir_onnxruntime {
 /* What both ways in share; bridge.c. No other thread has the bridge yet. */
 weir_status wi_ort_check(const weir_onnxruntime_options *options, const char *call);
 weir_status wi_ort_open(const weir_onnxruntime_options *options, const char *call, weir_onnxruntime **out);
-/* All that sessions which are still there do not look at. */
+/* Ends the bridge. Frees everything but the record, which sessions that are still there may call. */
 void wi_ort_end(weir_onnxruntime *bridge);
 void wi_ort_free(weir_onnxruntime *bridge);
 /* WEIR_ERR_BUSY while blocks are live. */
@@ -129,7 +130,7 @@ weir_stream wi_ort_runs_stream(const wi_ort_runs *runs, const void *pointer);
 weir_status wi_ort_follow(weir_onnxruntime *bridge, void *native, size_t bytes, void **out);
 /* A free where there may be such streams. */
 weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, void *pointer);
-/* Gives back what waits for them, and ends them. */
+/* Gives back the blocks in hand, and ends the followers. */
 void wi_ort_followers_end(weir_onnxruntime *bridge);
 static inline bool wi_ort_knows_streams(const weir_onnxruntime *bridge)
 {

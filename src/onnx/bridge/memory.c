@@ -1,9 +1,9 @@
 /* Where a bridge's memory comes from, beside its client: blocks of a pool, and pinned blocks that are kept.
  *
  * Each pinned block is an allocation of the driver's, whose free may wait for the whole device, while ONNX Runtime
- * takes and frees a few for each run: so some that are freed are kept for the next run. The host writes to them itself,
- * in no stream's order, so that one serves again when the device is past its free. They go when ONNX Runtime has
- * nothing of the bridge's any more, and when there is no memory. */
+ * takes and frees a few for each run: so some freed blocks are kept for the next run. The host itself writes to pinned
+ * blocks, in no stream's order, so a kept block serves again only when the device is past its free. Kept blocks are
+ * freed when ONNX Runtime has no block of the bridge any more, and when memory is short. */
 #include "onnx/bridge/bridge.h"
 #include <weir/block_pool.h>
 #include <weir/onnxruntime.h>
@@ -223,7 +223,8 @@ static wi_ort_kept take_at(wi_ort_pinned *pinned, size_t index)
     return kept;
 }
 
-/* What the device is past needs no stream, which may be one that is captured. */
+/* Frees a kept block. If the device is past the block's free, no stream is needed, and the bridge's stream may be under
+ * capture; else the block is freed in the order of the bridge's stream. */
 static weir_status free_kept(const weir_onnxruntime *bridge, wi_ort_kept kept)
 {
     const weir_runtime *runtime = bridge->runtime;

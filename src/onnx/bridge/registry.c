@@ -1,6 +1,7 @@
 /* Which allocators an environment of ONNX Runtime's has for a device, and the bridges that are registered there for as
- * long as a program wants. ONNX Runtime replaces an allocator silently when another is registered, so that each step
- * here looks first whose it is; and a session keeps the one that it finds when it is created. */
+ * long as a program wants. ONNX Runtime silently replaces an allocator when another is registered, so each step here
+ * first checks whose allocator is in place. A session keeps the allocator that was in place when the session was
+ * created. */
 #include "onnx/bridge/bridge.h"
 #include <weir/onnxruntime.h>
 
@@ -10,7 +11,7 @@
 
 /* Changes of an environment ---------------------------------------------------------------------------------------- */
 
-/* Held from enter to leave, and for each change: all bridges' changes come one after the other. */
+/* Serializes the changes of all bridges. Held from enter to leave, and for each change. */
 static pthread_mutex_t changes = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local bool held; /* by this thread, which may be in a callback between enter and leave meanwhile */
 static _Thread_local const weir_onnxruntime *inside; /* what the thread is between enter and leave of */
@@ -121,7 +122,7 @@ static weir_status check_nobodys(const weir_onnxruntime *bridge, const wi_ort_ta
         call, (const void *)found, weir_name_of(WEIR_NAMES_KIND, table->kind), bridge->runtime->name);
 }
 
-/* it, or another one that was entered meanwhile */
+/* True: the allocator in place is the bridge's, or of another bridge entered meanwhile. */
 static bool in_place(const weir_onnxruntime *bridge)
 {
     const ort_allocator *found = shared(bridge, &bridge->device);
@@ -164,8 +165,8 @@ static void take_away(weir_onnxruntime *bridge, wi_ort_table *table)
             weir_name_of(WEIR_NAMES_KIND, table->kind), bridge->runtime->name);
 }
 
-/* The table goes, and the one that it took the place of is back. Where ONNX Runtime keeps it, its record outlives its
- * bridge. */
+/* Takes the table out, and puts back the table `before`, if any. If ONNX Runtime does not give the table up, the record
+ * outlives the bridge. */
 static void bridge_registry_put_back(weir_onnxruntime *bridge, wi_ort_table *table, wi_ort_table *before,
                                      const char *call)
 {
@@ -177,7 +178,7 @@ static void bridge_registry_put_back(weir_onnxruntime *bridge, wi_ort_table *tab
     take_away(bridge, table);
 }
 
-/* `before`: the one in whose place it comes, and which is there again after take_out; NULL: none. */
+/* Puts the bridge's tables in place of those of `before`, which take_out puts back; NULL: none. */
 static weir_status bridge_registry_put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call)
 {
     wi_kept_detail why;

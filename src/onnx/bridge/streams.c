@@ -1,5 +1,6 @@
-/* Streams that ONNX Runtime made itself. It destroys them without a word, so that one may be named to the driver only
- * while a call names it: then it is alive. Each has one of weir's that follows it:
+/* Followers of the streams that ONNX Runtime made itself. ONNX Runtime destroys a stream without notice, so the driver
+ * is given a stream only during a call that names the stream, which is alive then. Each stream of ONNX Runtime's has a
+ * stream of weir's as its follower:
  *
  *   theirs  - work - [ask] - work - - - - [ask] - work
  *                    |   ^                |   ^
@@ -23,7 +24,7 @@ typedef struct wi_ort_follower {
     void *theirs;     /* and in the driver's words */
     weir_stream ours; /* acquired */
     void *own;
-    uint32_t busy;   /* requests under way; while there are any, or blocks, it stays */
+    uint32_t busy;   /* requests under way; a follower with requests or blocks stays */
     uint64_t blocks; /* taken and not given back */
     void **hand;     /* what was freed and waits for the next request */
     size_t count, capacity;
@@ -109,7 +110,8 @@ static weir_status watch_pressure(weir_onnxruntime *bridge)
     return first ? WEIR_OK : wi_ort_stop_watching(bridge->runtime, id);
 }
 
-/* Threads that share a stream may have made one each: the first stays. */
+/* Makes a follower and puts it in the list. If several threads made a follower for the same stream, the first follower
+ * stays. */
 static weir_status make_and_enlist(weir_onnxruntime *bridge, void *native, wi_ort_follower **out)
 {
     wi_ort_followers *all = &bridge->followers;

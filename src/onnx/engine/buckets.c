@@ -26,7 +26,7 @@ typedef struct failure {
     unsigned seconds;
 } failure;
 
-/* What goes on in one slot. */
+/* The state of a slot. */
 typedef struct place {
     int running;
     onnx_bucket *list;
@@ -46,11 +46,11 @@ enum { NONE = ONNX_SLOTS_MOST, ANY };
 
 struct onnx_buckets {
     pthread_mutex_t lock; /* guards all of this; not held while a session is made, run or released */
-    place *places;        /* one for each of the model's slots */
+    place *places;        /* by slot of the model */
     size_t place_count;
     int room;      /* runs at a time in a place; 0: any number */
     size_t most;   /* buckets of a place */
-    waiter *first; /* in the order in which they came */
+    waiter *first; /* runs that wait, in the order of their arrival */
     uint64_t turns;
     onnx_bucket_stats stats;
     failure failures[ONNX_FAILURES_KEPT];
@@ -150,8 +150,8 @@ static bool buckets_is_idle(const onnx_bucket *bucket)
     return bucket->session && bucket->users == 0;
 }
 
-/* The one that was used the longest time ago, of those that nobody uses, in this place or, NULL, in any; it is taken
- * out of its list. NULL: all are in use. */
+/* Takes the least recently used idle bucket out of the list of the place `only`, or, NULL, of any place. NULL: no
+ * bucket is idle. */
 static onnx_bucket *take_oldest(onnx_buckets *b, const place *only)
 {
     onnx_bucket *oldest = NULL;
@@ -180,7 +180,7 @@ static bool end_oldest(weir_engine_model *model, const place *only)
     return gone != NULL;
 }
 
-/* For one more there has to be a place, or one that can go for each that is too many. */
+/* True: a bucket can be added, as the place has fewer than the most, or idle buckets can go for the excess. */
 static bool buckets_has_room(const onnx_buckets *b, const place *at)
 {
     size_t idle = 0;
@@ -314,7 +314,7 @@ static size_t buckets_free_place(const onnx_buckets *b, size_t wanted)
     return number < end ? number : NONE;
 }
 
-/* Under the lock: what is free goes to those that have waited the longest for it. */
+/* Under the lock. Gives free places to waiting runs, in the order of their arrival. */
 static void buckets_hand_out(onnx_buckets *b)
 {
     for (waiter **link = &b->first; *link;) {
@@ -396,8 +396,8 @@ static onnx_bucket *buckets_choose(onnx_buckets *b, place *at, const char *key, 
     return bucket;
 }
 
-/* Of the place `number`, which the run has. It gives that back while it makes a session. Under the lock, which it gives
- * up meanwhile. On failure the run has its place no more. */
+/* Finds or makes the bucket for the run's shapes in the place `number`, which the run has. While a session is made, the
+ * run gives the place back. Under the lock, which is released meanwhile. On failure the run has no place any more. */
 static weir_status find_bucket(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
                                size_t number, onnx_bucket **out)
 {

@@ -1,15 +1,15 @@
-/* Who runs when, and in which session: the slots by turns, and with the setting `buckets` a session of the slot for
- * each bucket of shapes, over the same weights.
+/* Turns at the slots, and the session of each run: with the setting `buckets` a slot has a session for each bucket of
+ * shapes, over the same weights.
  *
- * Whoever came first has the next turn. A slot on cuda has one run at a time, the one on host as many as the setting
- * `concurrency` says; the first slot that is free is taken, so that further ones have work only when there is so much.
+ * Turns are given in the order of arrival. A slot on cuda has a single run at a time, the slot on host as many as the
+ * setting `concurrency` says. A run takes the first free slot, so further slots work only when the first are busy.
  *
- * In each slot the shapes that come first have its own session for good. Others get one of their own when they first
- * come. When more are there than the setting allows, the one that was used the longest time ago goes, but not before
- * the new one is there: one that cannot be made costs no other, unless it was memory that it lacked. It is then tried
- * again with the oldest gone. Shapes for which no session could be made are left in peace for a while, each time twice
- * as long. Nobody waits for a session that is being made: whoever makes one gives its turn back meanwhile, and whoever
- * finds none that is ready runs in the slot's own. */
+ * In each slot the shapes that come first have the slot's own session for good. Further shapes get a session when they
+ * first come. If a slot then has more sessions than the setting allows, the least recently used session goes, but only
+ * after the new session was made. So a session that cannot be made costs no other session, unless memory was short:
+ * then the oldest session goes, and the new session is tried again. Shapes for which no session could be made are not
+ * tried again for a while, each time twice as long. No run waits until another run has made a session: a run that makes
+ * a session gives its turn back meanwhile, and a run that finds no ready session runs in the slot's own. */
 #ifndef WEIR_ONNX_BUCKETS_H
 #define WEIR_ONNX_BUCKETS_H
 
@@ -32,7 +32,7 @@ typedef struct onnx_bucket_stats {
     size_t waiting; /* runs that have no turn yet */
 } onnx_bucket_stats;
 
-/* So many shapes that failed are remembered; for how many seconds the first time, and at the most. */
+/* Failed shapes that are remembered, at most; seconds until the first retry, and the most seconds until a retry. */
 enum { ONNX_FAILURES_KEPT = 16, ONNX_FAILURE_FIRST = 1, ONNX_FAILURE_MOST = 256 };
 
 /* Makes model->buckets; WEIR_ERR_SYSTEM without host memory. */
@@ -44,7 +44,7 @@ void onnx_buckets_end(weir_engine_model *model);
 weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
                            onnx_slot *wanted, onnx_turn *out);
 void onnx_turn_give(weir_engine_model *model, onnx_turn turn);
-/* Runs that wait for their turn look whether they were cancelled. */
+/* Wakes the runs that wait for a turn, so that cancelled runs leave. */
 void onnx_turns_wake(weir_engine_model *model);
 
 onnx_bucket_stats onnx_buckets_look(weir_engine_model *model);

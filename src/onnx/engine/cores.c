@@ -17,7 +17,7 @@ weir_status onnx_cores_begin(weir_engine_model *model)
     if (model->device.cuda || (s->provider != ONNX_CPU && s->provider != ONNX_OPENVINO))
         return WEIR_OK;
     uint32_t threads = (uint32_t)(s->threads ? s->threads : onnx_cores());
-    if (s->provider == ONNX_CPU) /* OpenVINO takes one for each core by itself */
+    if (s->provider == ONNX_CPU) /* OpenVINO by itself starts a thread for each core */
         s->threads = (int)threads;
     return weir_cores_open(model->name, threads, threads, &model->cores);
 }

@@ -1,7 +1,7 @@
 /* The cores that a model's runs compute with, of weir's ledger (weir/cores.h).
  *
- * The threads of a session are made with it, so that it needs its cores all at once: with the setting `threads` that many,
- * else all of the process. Runs of one model share its threads and its lease; models take turns. */
+ * A session creates its threads once, so a run needs all cores of the session at once: as many as the setting `threads`
+ * says, else all cores of the process. Runs of the same model share the threads and the lease; models take turns. */
 #ifndef WEIR_ONNX_CORES_H
 #define WEIR_ONNX_CORES_H
 
@@ -12,7 +12,8 @@
 weir_status onnx_cores_begin(weir_engine_model *model);
 void onnx_cores_end(weir_engine_model *model);
 
-/* For one run of its thread; with an error, which is WEIR_ERR_CANCELLED once the run is cancelled, nothing is taken. */
+/* Takes the cores for a run on the calling thread. On an error nothing is taken; WEIR_ERR_CANCELLED: the run was
+ * cancelled. */
 weir_status onnx_cores_take(weir_engine_model *model, onnx_run *its);
 void onnx_cores_give(weir_engine_model *model);
 

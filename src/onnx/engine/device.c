@@ -1,8 +1,8 @@
 /* See device.h.
  *
- * A session's stream is weir's (slots.c). A free of ONNX Runtime's says no stream, and comes when the work that used
- * the block is queued, not when it is done; so it is ordered behind the one stream on which all of that session's work
- * is put. */
+ * A session's stream is weir's (slots.c). A free of ONNX Runtime's names no stream, and comes when the work that used
+ * the block is queued, not when it is done. So a free is ordered behind the session's stream, on which all work of the
+ * session is put. */
 #include "device.h"
 #include <weir/engine.h>
 
@@ -235,7 +235,7 @@ static weir_status provide_other(const onnx_library *library, const onnx_setting
     pairs list = {.count = 0};
     attempt a = {0};
     if (!append)
-        return WEIR_OK; /* the CPU is there in any case */
+        return WEIR_OK; /* the CPU provider is always present */
     weir_status status = onnx_device_put_settings(&list, onnx_provider_name(provider), load);
     if (status == WEIR_OK && provider == ONNX_OPENVINO)
         usual_openvino(settings, &list, threads, sizeof threads);

@@ -273,7 +273,7 @@ static void engine_report(const weir_engine_load *load, double fraction)
         load->progress(fraction, load->progress_user);
 }
 
-/* A refusal speaks of one tensor; whoever reads it wants to know what the whole model takes. */
+/* Adds to a refusal, which names a single tensor, how much the whole model takes. */
 static weir_status engine_refused(const char *words, const onnx_graph *graph, bool cuda)
 {
     char size[24];
@@ -335,7 +335,7 @@ static weir_status engine_make(const weir_engine_load *load, const onnx_settings
     pthread_mutex_init(&model->lock, NULL);
     choose_level(model, &source->file);
     engine_report(load, 0.1);
-    status = weir_runtime_enter(model->runtime); /* ONNX Runtime makes its device current, and leaves it so */
+    status = weir_runtime_enter(model->runtime); /* ONNX Runtime changes the current device for good */
     bool entered = status == WEIR_OK;
     uint64_t heap = onnx_heap_used();
     if (status == WEIR_OK)
@@ -401,8 +401,9 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
 
 /* ---- stepping aside ---------------------------------------------------------------------------------------------- */
 
-/* Between runs nobody works for the model but the device, for whose streams the client is waited for. What is of a session
- * is made with it, and read from then on. An unload takes texts apart, one by one, and so reads them. */
+/* Between runs only the device works for the model, and the client's suspend waits for the streams. Memory of a session
+ * is written when the session is made, and only read from then on. An unload destroys texts in constants one by one,
+ * and so reads the constants. */
 static weir_status onnx_suspend(weir_engine_model *model, weir_engine_leaving *out)
 {
     if (model->texts)

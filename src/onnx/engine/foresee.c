@@ -1,9 +1,10 @@
 /* foresee.c: see foresee.h.
  *
- * ONNX Runtime's planner gives a value a place of a value of the same type and shape that nobody needs any more, else a
- * new one; those inside what it runs as one node (fusion.h) are not there. A place is there from its
- * first value to its last. With a memory pattern all places are one block, which is there for the whole run from the second one
- * of the same shapes on, and the outputs come beside it; and in any case what kernels work in. */
+ * ONNX Runtime's planner puts a value in the place of a value of the same type and shape that is not needed any more,
+ * or else in a new place. Values inside a fused node (fusion.h) have no place. A place is live from its first value to
+ * its last. With a memory pattern, from the second run of the same shapes on, all places but the outputs are in a
+ * single block that is live for the whole run, and the outputs are beside the block. In any case the kernels'
+ * workspace is added. */
 #include "foresee.h"
 
 #include <stdlib.h>
@@ -201,7 +202,8 @@ static bool is_left_later(const sharing *it, uint32_t one, uint32_t other)
     return false;
 }
 
-/* The newest for such values that nobody needs any more. The caller's inputs leave none behind. */
+/* Among the free places of this type and shape, finds the place that was left last; it->count: none is free. The
+ * caller's inputs leave no place behind. */
 static uint32_t foresee_free_place(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     uint32_t found = it->count;
@@ -213,7 +215,7 @@ static uint32_t foresee_free_place(const sharing *it, const graph_value *value, 
     return found;
 }
 
-/* Kernels that write over what they read. */
+/* True: the node's kernel can write the output over the input. */
 static bool foresee_is_in_place(const graph_node *node)
 {
     static const char *const names[] = {
@@ -226,7 +228,7 @@ static bool foresee_is_in_place(const graph_node *node)
     return false;
 }
 
-/* The value is written over its node's input, which nobody needs behind it. */
+/* True: the value is written over its node's input, which is not needed after the node. */
 static bool foresee_is_over(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     if (buffer->sharing != WEIR_SHARING_IN_PLACE || value->output || value->maker == GRAPH_NONE || it->cuda)
@@ -251,8 +253,9 @@ static bool foresee_is_view(const sharing *it, const graph_value *value, const w
            (!value->output || onnx_text_is(it->g->nodes[value->maker].op, "Identity"));
 }
 
-/* Views lie where what they look at lies. An output has a place of its own, and so has an input, of the caller's. What nobody reads
- * is there to the end. What branches take is counted with the kernels' own. */
+/* Gives the buffer a place. A view has the place of the viewed value. An output has a place of its own; so has an
+ * input, without bytes, as inputs are the caller's memory. A value without a reader is live to the end. Memory of
+ * branches has no bytes here, and is counted with the kernels' workspace. */
 static void foresee_put(sharing *it, uint32_t at, const weir_buffer *buffer)
 {
     const graph_value *value = foresee_value_of(it, at);
@@ -285,7 +288,7 @@ static bool foresee_share(sharing *it)
     return true;
 }
 
-/* What is there at a time ------------------------------------------------------------------------------------------------ */
+/* Live bytes at a step --------------------------------------------------------------------------------------------- */
 
 static uint64_t foresee_add(uint64_t a, uint64_t b)
 {
@@ -310,11 +313,12 @@ static uint64_t there(const sharing *it, uint64_t step)
     return bytes;
 }
 
-/* The block of a pattern: values are put into it one after the other as they are made, each into the smallest gap that it fits,
- * else behind all others; nothing moves, so that it is larger than what is there at any time. */
+/* The block of a memory pattern. Places are added in the order of their first steps, each in the smallest gap that is
+ * large enough, or else behind the last live place. Nothing moves, so the block may be larger than the live bytes of
+ * any step. */
 typedef struct gap_fit {
-    uint32_t *made; /* all places, as they are made */
-    uint32_t *live; /* those that are in it now, by their offset */
+    uint32_t *made; /* all places, by first step */
+    uint32_t *live; /* places that are live now, by offset */
     uint64_t *offsets;
     uint32_t count;
     uint64_t size;
@@ -349,7 +353,7 @@ static void foresee_fit(const sharing *it, gap_fit *block, uint32_t id)
     block->size = foresee_add(best, bytes) > block->size ? foresee_add(best, bytes) : block->size;
 }
 
-/* What nobody needs behind the step. */
+/* Takes out the places that are not needed after the step. */
 static void foresee_leave(const sharing *it, gap_fit *block, uint64_t step)
 {
     uint32_t kept = 0;
@@ -359,7 +363,8 @@ static void foresee_leave(const sharing *it, gap_fit *block, uint64_t step)
     block->count = kept;
 }
 
-/* Places in the order in which they begin: what unpacks weights stands before its step. */
+/* Sorts the places by first step. The places are made in another order: unpacked weights are listed before their turn
+ * among the steps. */
 static void foresee_line_up(const sharing *it, uint32_t *made)
 {
     for (uint32_t i = 0; i < it->count; i++) {
@@ -495,7 +500,7 @@ static uint64_t packed_bytes(int32_t type, int64_t depth, int64_t width)
                               : columns * sizeof(int32_t) + columns * aligned(depth, 4);
 }
 
-/* What the kernel of the node makes of its input; 0: it reads it as it is. */
+/* Bytes of the input as packed by the node's kernel; 0: the kernel reads the input unpacked. */
 static uint64_t packed_by(const graph_node *node, uint32_t input, const graph_value *value)
 {
     const int64_t *dims = value->shape.dims;
@@ -538,9 +543,9 @@ static bool is_weight(const graph *g, uint32_t id)
 }
 
 typedef struct weighing {
-    uint64_t packed; /* by the first kernel that packs it: others have the same */
-    bool read;       /* as it is, by some node */
-    bool gone;       /* the optimizer has made another of it, on the heap */
+    uint64_t packed; /* bytes as packed by a kernel: the same for all kernels, and counted once */
+    bool read;       /* unpacked, by some node */
+    bool gone;       /* the optimizer has replaced the weight by a constant on the heap */
 } weighing;
 
 /* A normalisation is computed into the convolution before it, which then has other filters. */

@@ -148,7 +148,8 @@ static bool turns(const rewrite *r, uint32_t node)
            (rank == 3 && to[0] == 1 && to[1] == 0 && to[2] == 2);
 }
 
-/* The kernel reads what is turned as it was; who else reads it gets it as before. */
+/* Fuses transpositions of the inputs into the product: the kernel reads the value before the Transpose, which stays for
+ * further readers. */
 static void look_for_turned(rewrite *r, uint32_t node)
 {
     if (!rewrite_is(r, node, "MatMul") || r->g.values[output_of(r, node)].type != ONNX_FLOAT)
@@ -375,7 +376,8 @@ static uint32_t find_scaled(rewrite *r, uint32_t quotient, bool shifted)
     return with_constant(r, shift, scaled) && rewrite_put(r, scaled) ? shift : GRAPH_NONE;
 }
 
-/* The value less its mean, whose readers are all inside. */
+/* Puts the value, a difference from a mean, and the mean between the nodes to be joined. False: another pattern,
+ * further readers of the mean, or no room. */
 static bool put_difference(rewrite *r, uint32_t value)
 {
     uint32_t less = rewrite_maker(r, value), mean = input_of(r, less, 1);
@@ -384,7 +386,8 @@ static bool put_difference(rewrite *r, uint32_t value)
            rewrite_put(r, mean);
 }
 
-/* From the squares on: their mean, with something small added to it, and its root. */
+/* Looks for a normalisation, beginning at the squares: the mean of the squares plus a small number, and the square
+ * root. */
 static void look_for_normalisation(rewrite *r, uint32_t squares, bool shifted)
 {
     if (!rewrite_is(r, squares, "Pow") || !is_scalar(r, input_of(r, squares, 1)))
@@ -481,7 +484,8 @@ static bool read_piece(graph *file, const rewrite *r, uint32_t node, piece *out)
     return true;
 }
 
-/* Pieces of one value that are all of it, and what nobody else reads, are made together. */
+/* Merges pieces of a value, made by Slice or by Gather with a single index, into a Split, if the pieces add up to the
+ * value and the value has no further reader. */
 static void look_for_pieces(graph *file, const uint32_t *known, rewrite *r, uint32_t node)
 {
     piece first, next;
@@ -572,7 +576,7 @@ bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rew
     for (pass which = SCALED; good && which < PASSES; which++) {
         if (optimization < (which <= SUM ? BASIC : EXTENDED) || (cuda && which != UNPACKED))
             continue;
-        size_t count = out->g.node_count; /* not those that are made meanwhile */
+        size_t count = out->g.node_count; /* without the nodes that are added meanwhile */
         for (uint32_t i = 0; i < count; i++)
             if (!out->g.nodes[i].folded)
                 fusion_look(g, known, out, i, which);

@@ -24,7 +24,7 @@ typedef struct attempt {
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-/* What one run hands to ONNX Runtime. */
+/* Inputs of a run, as ONNX Runtime takes them. */
 typedef struct bound {
     const char **names;
     ort_value **values;
@@ -376,7 +376,8 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
     return failed ? onnx_session_failed(model, turn->slot, before, a.code, a.text, "running") : status;
 }
 
-/* As a graph or as it is. Cancelled at any time, it has no outputs, whatever else came of it; from its end on no cancel finds it. */
+/* Runs the model by a captured graph, or else directly. A run that was cancelled at any time has no outputs, even if
+ * the computation succeeded. After the return no cancel finds the run. */
 static weir_status run_either_way(weir_engine_model *model, const onnx_turn *turn, const weir_inference *inference,
                                   onnx_run *its, const bound *inputs, onnx_results *r)
 {

@@ -16,8 +16,8 @@ typedef struct member {
     onnx_run run;
     const weir_inference *asked;
     int64_t rows;
-    struct timespec until; /* it waits for others no longer */
-    bool alone;            /* it has failed together with others */
+    struct timespec until; /* end of the wait for further runs */
+    bool alone;            /* has failed in a group, and is computed by itself */
     enum stage stage;
     struct group *group; /* from COPIED on */
     weir_status status;
@@ -172,7 +172,7 @@ static void join_look(const weir_engine_model *model, group *out, bool take, boo
 
 /* ---- the call for several ---------------------------------------------------------------------------------------------- */
 
-/* One input of all, their rows one behind the other. */
+/* Makes the group's tensor for an input: the rows of the members in order. */
 static weir_status join_input(weir_engine_model *model, const group *g, const weir_tensor *model_of, weir_tensor *out)
 {
     weir_block block = {0};
@@ -289,7 +289,7 @@ static void end_with(member *it, weir_status status)
     pthread_cond_signal(&it->wake);
 }
 
-/* Before all that wait, in their order, each by itself. */
+/* Puts the members back at the head of the line, in their order, each to be computed by itself. */
 static void try_alone(onnx_join *j, const group *g)
 {
     for (size_t i = g->count; i-- > 0;) {

@@ -175,7 +175,7 @@ static void pick(const knowing *k, const graph_value *out, uint32_t *to)
                                                  : from_begin(k, 0, i - indices->shape.rank + 1);
 }
 
-/* Dimensions of 1 come or go: the others stay in their order. */
+/* The operator adds or removes dimensions of 1; the remaining dimensions keep their order. */
 static void keep_others(const knowing *k, const graph_value *out, uint32_t *to)
 {
     const graph_value *x = in(k, 0);

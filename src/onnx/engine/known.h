@@ -1,5 +1,5 @@
-/* Which dimensions ONNX Runtime knows before a run: those that are numbers in the file, or follow from such, and those that are an
- * open one of an input by its name. Values of shapes that are not known share no place. */
+/* Which dimensions ONNX Runtime knows before a run: numbers in the file, dimensions that follow from numbers, and
+ * dimensions with the name of an input's open dimension. Values of shapes that are not known share no place. */
 #ifndef WEIR_ONNX_KNOWN_H
 #define WEIR_ONNX_KNOWN_H
 

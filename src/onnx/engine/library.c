@@ -154,7 +154,7 @@ static void onnx_library_note_path(void *handle, const char *asked, onnx_library
 
 static weir_status open_at(const char *path, onnx_library *into)
 {
-    setenv("ORT_DISABLE_TELEMETRY", "1", 0); /* it would report to its maker; who wants that says 0 */
+    setenv("ORT_DISABLE_TELEMETRY", "1", 0); /* no telemetry, unless the user has set 0 */
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s", dlerror());
@@ -172,7 +172,8 @@ static weir_status open_named(onnx_library *into)
                            named_as.environment, weir_detail());
 }
 
-/* It stays what it is, as models may run with it. */
+/* Checks that the option still names the opened library, which cannot be replaced: models may be running with the
+ * library. */
 static weir_status is_still_named(void)
 {
     weir_option named;
@@ -232,7 +233,7 @@ static bool onnx_library_is_named(void)
     return onnx_library_option("onnxruntime", &named)[0] != 0;
 }
 
-/* Those that may have a provider, the right one first. */
+/* Lists the builds that may have the provider, the best build first. */
 static const build *candidates(onnx_provider provider)
 {
     static const build named[] = {BUILD_NAMED, BUILDS};
@@ -247,7 +248,7 @@ static const build *candidates(onnx_provider provider)
     return provider == ONNX_CPU ? cpu : provider == ONNX_OPENVINO ? openvino : others;
 }
 
-/* Any library, so that one which lacks the provider can be named. */
+/* Opens any build, so that a message can name a library without the provider. */
 static onnx_library *some_other(void)
 {
     static const build likely[] = {BUILD_CPU, BUILD_CUDA};

@@ -1,7 +1,7 @@
-/* ONNX Runtime itself: its builds, each found, opened and started when it is first wanted, and their environments.
+/* The builds of ONNX Runtime and their environments. A build is found, opened and started at its first use.
  *
  * A build serves some providers: the plain one the CPU, that for CUDA also cuda and tensorrt, that for OpenVINO
- * openvino. Several live beside each other in one process, each with its own interface, environment and allocators. */
+ * openvino. A process can have several builds open, each with a separate interface, environment and allocators. */
 #ifndef WEIR_ONNX_LIBRARY_H
 #define WEIR_ONNX_LIBRARY_H
 

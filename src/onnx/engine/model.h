@@ -14,17 +14,17 @@
 #include "strip.h"
 #include "weights.h"
 
-/* A run under way, so that it can be cancelled. */
+/* A run under way; a cancel looks for the run in the model's list. */
 typedef struct onnx_run {
     struct onnx_run *next;
     uint64_t id;
     ort_run_options *options; /* while ONNX Runtime has it under way and can be told to stop; else NULL */
     bool cancelled;
-    /* Of a run that is computed together with others: the run of all, which stops when nobody is left who wants it. */
+    /* Of a member of a group (join.h): the group's run, which stops when all members are cancelled. */
     struct onnx_run *within;
-    pthread_cond_t *wake; /* where it waits for others (join.c); else NULL */
-    bool of_several;      /* it is such a run of all: found by no cancel */
-    size_t wanted;        /* of it: runs within that are not cancelled */
+    pthread_cond_t *wake; /* condition on which a run that can be joined waits (join.c); else NULL */
+    bool of_several;      /* the run of a group: not found by a cancel */
+    size_t wanted;        /* of a group's run: members that are not cancelled */
 } onnx_run;
 
 typedef struct onnx_ports {
@@ -37,12 +37,12 @@ typedef struct onnx_ports {
 /* What a request of ONNX Runtime is charged; saturates. */
 uint64_t onnx_charge(uint64_t bytes, bool cuda);
 
-/* Sessions that work at the same time have a stream each, and so a bridge each: a free of ONNX Runtime's says no
- * stream, and is ordered behind the bridge's. On host there is one, which takes any number of runs at a time; on cuda
- * the setting `concurrency` says how many, and each takes one. */
+/* A slot. Sessions that work at the same time have separate streams, and so separate bridges: a free of ONNX Runtime's
+ * names no stream, and is ordered behind the bridge's stream. A model on host has a single slot, for any number of runs
+ * at a time. A model on cuda has as many slots as the setting `concurrency` says, each for a single run at a time. */
 typedef struct onnx_slot {
-    weir_onnxruntime *bridge; /* for which its sessions were created */
-    weir_stream stream;       /* on cuda: all work of its sessions is put there, copies too */
+    weir_onnxruntime *bridge; /* serves the slot's sessions */
+    weir_stream stream;       /* on cuda: takes all work of the slot's sessions, copies too */
     ort_session *session;
     ort_session_options *options; /* with several buckets: what further sessions are made of; else NULL */
 } onnx_slot;
@@ -63,8 +63,8 @@ struct weir_engine_model {
     size_t weight_count;
     uint64_t outside;                 /* of the process's heap that the load has taken; 0: not known */
     weir_reservation *counted;        /* as much of the client's, with the setting `outside`; else NULL */
-    uint64_t turned;                  /* bytes of weights of which its optimizer has made others; at least */
-    onnx_slot slots[ONNX_SLOTS_MOST]; /* the first is always there, and its session has what the others share */
+    uint64_t turned;                  /* bytes of weights that the optimizer has replaced; at least */
+    onnx_slot slots[ONNX_SLOTS_MOST]; /* the first always exists, and its session owns the shared weights */
     size_t slot_count;
     size_t slots_failed;      /* that the setting wanted and that could not be made */
     struct weir_cores *cores; /* its line in the ledger; NULL: none */
@@ -93,16 +93,17 @@ weir_status onnx_session_begin(weir_engine_model *model, const onnx_file *file, 
 void onnx_session_end(weir_engine_model *model);
 /* With several buckets: one more session of the slot, over the same weights. */
 weir_status onnx_session_another(weir_engine_model *model, onnx_slot *slot, ort_session **out);
-/* What the slot's bridge counted so far. */
+/* Statistics of the slot's bridge. */
 weir_onnxruntime_details onnx_session_stats(const onnx_slot *slot);
 /* The words and code of a failed call as weir's status: WEIR_ERR_OUT_OF_MEMORY if a request of this thread was refused
- * since. A session works on the thread that calls it, so that refusals of other threads are those of other calls. */
+ * since. A session works on the calling thread, so a refusal on another thread belongs to another call. */
 weir_status onnx_session_failed(weir_engine_model *model, const onnx_slot *slot, uint64_t refusals_before, int code,
                                 const char *text, const char *doing);
 
 /* slots.c: the slot's stream and bridge. On failure nothing is left. */
 weir_status onnx_slot_begin(weir_engine_model *model, onnx_slot *slot);
-/* After its sessions and their values: its options, bridge and stream, as far as they are there. */
+/* Frees the slot's options, bridge and stream, as far as set. Call after the slot's sessions and their values are
+ * released. */
 void onnx_slot_end(weir_engine_model *model, onnx_slot *slot);
 
 /* outside.c: bytes of the process's heap that are in use; 0: nobody knows. */
@@ -138,7 +139,7 @@ void onnx_release_outputs(weir_engine_model *model, weir_outputs *outputs);
 weir_status onnx_cancel(weir_engine_model *model, uint64_t id);
 void onnx_enlist(weir_engine_model *model, onnx_run *run);
 void onnx_strike(weir_engine_model *model, const onnx_run *run); /* also where it is no more in the list */
-/* Counts runs that have ended so. */
+/* Adds runs that ended with this status to the metrics. */
 void onnx_count_runs(weir_engine_model *model, weir_status status, uint64_t runs, double took);
 /* WEIR_ERR_CANCELLED when somebody has. */
 weir_status onnx_check_cancelled(weir_engine_model *model, const onnx_run *its);

@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Writes the names of the libraries that `file` needs, itself or by what it needs, and that are not found, with other
- * versions of them that are: "libnvinfer.so.10 (found libnvinfer.so.8), libnvonnxparser.so.10". `also` names one that
- * it opens by itself when it runs; NULL: none. Answers how many; -1 when the file is no library that can be read. Any
- * thread. */
+/* Writes the names of the missing libraries among the direct and indirect dependencies of `file`, with found libraries
+ * of a different version, like "libnvinfer.so.10 (found libnvinfer.so.8), libnvonnxparser.so.10". `also` names a
+ * library that `file` opens by itself at run time; NULL: none. Returns how many libraries are missing; -1: the file is
+ * no library that can be read. Any thread. */
 int onnx_needs_missing(const char *file, const char *also, char *text, size_t capacity);
 
 /* Where the dynamic linker would find a library of that name, were none of it open yet; false: nowhere. Any thread. */

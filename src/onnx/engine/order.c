@@ -1,13 +1,14 @@
-/* See order.h. It goes from the last node that nobody reads back to the nodes that make its inputs, first to the one that stands last
- * in the file, and runs each when all that it reads is there. So a branch is run to its end before the next one is begun, in whatever
- * order the file has them, which decides how much is there at a time (seen in 1.23 to 1.31). */
+/* See order.h. The walk goes from the last node without readers back to the makers of its inputs, first to the maker
+ * that comes last in the file, and runs a node when all inputs of the node are made. So a branch is run to its end
+ * before the next branch begins, in any order of the file. The order decides how many bytes are live at a time (seen in
+ * 1.23 to 1.31). */
 #include "order.h"
 
 #include <stdlib.h>
 
 typedef struct entry {
     uint32_t node;
-    bool runs; /* all that it reads is there; else it is looked at */
+    bool runs; /* all inputs are made; false: the node is to be visited */
 } entry;
 
 typedef struct walk {
@@ -60,7 +61,7 @@ static void onnx_order_go(walk *w)
     }
 }
 
-/* Nodes that no other node reads, and those that do not run, which come first. */
+/* Puts the nodes that do not run first in the order, and the nodes without readers on the stack. */
 static void onnx_order_begin(walk *w, bool *read)
 {
     const graph *g = w->g;

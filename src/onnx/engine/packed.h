@@ -1,4 +1,4 @@
-/* Which weights ONNX Runtime is not expected to keep: those that a kernel packs into a layout of its own. */
+/* Weights that ONNX Runtime is not expected to keep, because a kernel packs the weight into a layout of its own. */
 #ifndef WEIR_ONNX_PACKED_H
 #define WEIR_ONNX_PACKED_H
 

@@ -104,7 +104,7 @@ static void provider_beside(const onnx_library *library, const char *file, char 
     snprintf(path, capacity, "%.*s%s", slash ? (int)(slash + 1 - library->path) : 0, library->path, file);
 }
 
-/* The provider's library and what that needs; the first kind that is whole will do. */
+/* True: a library of the provider, of any kind, is found with all its dependencies. */
 static bool is_whole_alone(const onnx_library *library, onnx_provider provider, char *why, size_t capacity)
 {
     bool whole = false;
@@ -138,8 +138,8 @@ const char *onnx_provider_missing(const onnx_library *library, onnx_provider pro
     return text;
 }
 
-/* A provider asks Provider_GetHost whom it belongs to, and gets the answer of the first library of the process that has
- * such a symbol; scripts/engines gives the providers of builds that lie beside each other another name for it. */
+/* A provider calls Provider_GetHost to find its ONNX Runtime, and the answer comes from the first library of the
+ * process with that symbol. For builds that are installed side by side, scripts/engines renames the symbol. */
 static weir_status check_apart(const onnx_library *library)
 {
     char path[640];

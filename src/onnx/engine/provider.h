@@ -1,4 +1,4 @@
-/* The providers of ONNX Runtime: their names here and there, and whether one can be used. */
+/* The providers of ONNX Runtime: names in weir and in ONNX Runtime, and whether a provider can be used. */
 #ifndef WEIR_ONNX_PROVIDER_H
 #define WEIR_ONNX_PROVIDER_H
 
@@ -18,11 +18,11 @@ typedef enum onnx_provider {
     ONNX_PROVIDERS
 } onnx_provider;
 
-/* What ONNX Runtime calls it, and the file beside libonnxruntime.so that has it. */
+/* A provider as built for ONNX Runtime: the name there, and the provider's file beside libonnxruntime.so. */
 typedef struct onnx_provider_kind {
     const char *theirs;
-    const char *file; /* NULL: it is inside */
-    const char *also; /* a library that the file opens by itself, without which it runs nothing; NULL: none */
+    const char *file; /* NULL: inside libonnxruntime.so */
+    const char *also; /* a library that the file opens by itself, and needs to run anything; NULL: none */
 } onnx_provider_kind;
 
 enum { ONNX_PROVIDER_KINDS = 2 };
@@ -32,7 +32,7 @@ const char *onnx_provider_name(onnx_provider provider);
 bool onnx_provider_find(const char *name, onnx_provider *out);
 /* One of "CUDAExecutionProvider" and the like; ONNX_PROVIDERS for another. */
 onnx_provider onnx_provider_of(const char *theirs);
-/* Up to ONNX_PROVIDER_KINDS of them, the preferred one first; what is not there has theirs NULL. */
+/* Returns ONNX_PROVIDER_KINDS kinds, the preferred kind first; an unused entry has the member `theirs` NULL. */
 const onnx_provider_kind *onnx_provider_kinds(onnx_provider provider);
 /* "run scripts/engines --openvino onnxruntime-openvino" */
 const char *onnx_provider_advice(onnx_provider provider);

@@ -295,8 +295,8 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
     return status;
 }
 
-/* ONNX Runtime runs it as it is before it captures it. Both take their memory from the graph's, as the stream is
- * captured in weir's eyes from the first on. */
+/* Captures a run. ONNX Runtime first runs the model directly, and then captures a run. Both runs take the graph's
+ * memory, as for weir the stream is under capture from the beginning. */
 static weir_status capture_run(weir_engine_model *model, replay *r)
 {
     weir_stream stream = model->slots[0].stream;
@@ -381,9 +381,9 @@ static weir_status onnx_replay_copy_out(weir_engine_model *model, const replay *
     return status == WEIR_OK ? weir_stream_synchronize(model->slots[0].stream) : status;
 }
 
-/* ONNX Runtime takes a graph for captured once its capture has ended, in whichever way: then another run would launch
- * what there is of it. So its number is used no more. Its place stays taken, so that there is an end to trying, unless
- * memory was short. */
+/* Gives up a graph whose capture failed. ONNX Runtime takes a graph for captured once the capture has ended, even by a
+ * failure, and a further run would launch an incomplete graph. So the graph's number is not used again. Unless memory
+ * was short, the graph's place stays taken, so that captures are not tried without end. */
 static weir_status onnx_replay_give_up(weir_engine_model *model, replay *r, weir_status why)
 {
     onnx_replays *all = model->replays;
@@ -436,7 +436,7 @@ static void *onnx_replay_work(void *user)
 {
     weir_engine_model *model = user;
     onnx_replays *all = model->replays;
-    bool entered = weir_runtime_enter(model->runtime) == WEIR_OK; /* else what it does says why */
+    bool entered = weir_runtime_enter(model->runtime) == WEIR_OK; /* on failure the calls below report the error */
     pthread_mutex_lock(&all->lock);
     for (;;) {
         while (!all->job && !all->stop)
@@ -447,7 +447,8 @@ static void *onnx_replay_work(void *user)
         pthread_mutex_unlock(&all->lock);
         j->status = onnx_replay_serve(model, j);
         snprintf(j->detail, sizeof j->detail, "%s", j->status == WEIR_OK ? "" : weir_detail());
-        /* What a run that failed has queued reads its inputs and writes its results, which are the caller's again. */
+        /* Work that a failed run has queued may still read its inputs and write its results, which are the caller's
+         * again after the return. */
         if (j->status != WEIR_OK && weir_stream_synchronize(model->slots[0].stream) != WEIR_OK)
             weir_log(WEIR_LOG_WARNING, "onnx: copies of a run that failed may be under way: %s", weir_detail());
         pthread_mutex_lock(&all->lock);

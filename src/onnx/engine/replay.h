@@ -7,8 +7,8 @@
 #include "model.h"
 #include <weir/engine.h>
 
-/* So many sets of shapes have a graph each, less the captures that failed for another reason than memory; what comes
- * with others runs without. */
+/* Sets of shapes with a graph each, at most, less the captures that failed for another reason than memory. A run with
+ * further shapes goes without a graph. */
 enum { ONNX_REPLAYS_MOST = 8 };
 
 /* Makes model->replays; nothing is captured yet. WEIR_ERR_SYSTEM without host memory or a thread. */
@@ -23,7 +23,7 @@ typedef struct onnx_results {
     struct onnx_results *next;
     size_t count;
     bool on_device;
-    atomic_size_t others; /* runs beside one that have a part of them (join.h) */
+    atomic_size_t others; /* further runs with a part of the values (join.h) */
     ort_value *values[];
 } onnx_results;
 
@@ -37,7 +37,7 @@ void onnx_capture_begin(weir_engine_model *model);
 void onnx_capture_end(weir_engine_model *model);
 
 /* Runs it with inputs that were checked, capturing it the first time. *served false: there are graphs enough, and
- * nothing was done. outputs[i] gets a value of its own, on the device or on the host. Any thread that has its turn
+ * nothing was done. outputs[i] gets a value of its own, on the device or on the host. Any thread with a turn
  * (buckets.h). What is captured or launched is not stopped on the way: a cancel is looked at before, between its steps
  * and after it. */
 weir_status onnx_replay(weir_engine_model *model, const weir_inference *inference, const onnx_run *its, bool to_device,

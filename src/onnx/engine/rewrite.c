@@ -144,7 +144,7 @@ static bool rewrite_may_go(const graph *g, const graph_node *node)
 /* By value: the first node in the file that reads it first of all, and by node the next such, of those that may be met again. */
 typedef struct twins {
     uint32_t *head, *next;
-    uint32_t *same; /* by value: the other one that it is; itself */
+    uint32_t *same; /* by value: the equal value to read instead; the value itself if none */
 } twins;
 
 static const graph_node *find_twin(const graph *g, const twins *t, const graph_node *node)
@@ -169,7 +169,7 @@ static bool is_neutral(graph *file, const graph_node *node, uint32_t input)
     return is >= neutral && is <= neutral;
 }
 
-/* A slice up to whatever end there is, which is all there is. */
+/* True: the node is a Slice with open ends, and takes the whole input. */
 static bool takes_all(graph *file, const graph_node *node)
 {
     if (!onnx_text_is(node->op, "Slice") || node->input_count < 3 || node->inputs[2] == GRAPH_NONE)
@@ -270,7 +270,7 @@ static void run_what_depends(rewrite *r, const uint32_t *known)
     }
 }
 
-/* Another value as large as this one; GRAPH_NONE: there is no room. */
+/* Adds a value with the type and shape of `id`; GRAPH_NONE: no room. */
 static uint32_t add_value(rewrite *r, uint32_t id, uint32_t maker)
 {
     if (r->g.value_count == r->value_room)
@@ -380,7 +380,7 @@ static bool rewrite_among(const uint32_t *list, uint32_t count, uint32_t id)
     return false;
 }
 
-/* The nodes that become one, the first before all others. */
+/* Lists the nodes to be joined, beginning with `first`. */
 static uint32_t members(const rewrite *r, uint32_t first, uint32_t last, uint32_t *out)
 {
     uint32_t count = 0;
@@ -395,7 +395,7 @@ static uint32_t members(const rewrite *r, uint32_t first, uint32_t last, uint32_
     return count;
 }
 
-/* The inputs of the node that is to be, which nobody else reads any more by the others. */
+/* Lists the inputs of the joined node, and takes the nodes to be joined out of the counts of readers. */
 static uint32_t rewrite_gather(rewrite *r, const uint32_t *nodes, uint32_t count, uint32_t *inputs)
 {
     uint32_t found = 0;
@@ -465,7 +465,7 @@ void rewrite_merge(rewrite *r, const char *op, const uint32_t *nodes, uint32_t c
     read_once(r, id, at);
 }
 
-/* Nobody reads its output any more. */
+/* Leaves out a node whose output has no reader any more. */
 static void rewrite_drop(rewrite *r, uint32_t node)
 {
     graph_node *it = &r->g.nodes[node];

@@ -1,5 +1,5 @@
-/* A graph that is rewritten the way ONNX Runtime's optimizer does it: several nodes become one, which stands behind all others or
- * in the place of its first. Values between them are made by nobody afterwards. */
+/* A graph rewritten the way ONNX Runtime's optimizer does. Several nodes are joined into a new node, behind all nodes
+ * of the graph or in the place of the first joined node. Values between the joined nodes have no maker afterwards. */
 #ifndef WEIR_ONNX_REWRITE_H
 #define WEIR_ONNX_REWRITE_H
 
@@ -14,14 +14,15 @@ typedef struct rewrite {
     uint32_t *reader;  /* by value: the last node known to read it */
     uint32_t *ids;     /* inputs of the nodes, one after the other */
     uint32_t *like,
-        first_added; /* by value that was added, from the first on: the one of the file that it is as large as */
+        first_added; /* by value that was added, from the first on: the file's value of the same type and shape */
     size_t used, room, node_room, value_room;
     uint32_t inside[REWRITE_MOST], count; /* values between the nodes that are looked at */
 } rewrite;
 
-/* Copies the graph. `known` is onnx_known's, NULL: all dimensions are numbers in the file; what depends on others is worked out
- * in each run. A node that computes what another does, and one that only copies, are left out where the optimizer works at all;
- * those for which there is no kernel are others. false: no host memory. rewrite_clear is needed in any case. */
+/* Copies the graph. `known` is onnx_known's, NULL: all dimensions are numbers in the file; values that depend on
+ * open dimensions are computed in each run. With `optimized`, duplicates of a node and nodes that only copy are left
+ * out. Nodes without a kernel are replaced by the nodes that run instead. false: no host memory. rewrite_clear is
+ * needed in any case. */
 bool rewrite_begin(graph *g, const uint32_t *known, bool optimized, rewrite *out);
 void rewrite_clear(rewrite *r);
 
@@ -35,7 +36,7 @@ bool rewrite_is(const rewrite *r, uint32_t node, const char *kind);
 uint32_t rewrite_reader(const rewrite *r, uint32_t id);
 /* Its only reader, if that is of the kind; GRAPH_NONE: it is none. */
 uint32_t rewrite_read_by(const rewrite *r, uint32_t id, const char *kind);
-/* The other one of two inputs; GRAPH_NONE: there are not two. */
+/* Of a node with two inputs, the input beside `id`; GRAPH_NONE: the node has not two inputs. */
 uint32_t rewrite_other(const rewrite *r, uint32_t node, uint32_t id);
 
 /* Another value is between the nodes that are looked at. false: there are too many. */
@@ -43,9 +44,10 @@ bool rewrite_put(rewrite *r, uint32_t id);
 /* The makers of all that was put, and `first` and `last`, become one node with the outputs of `last`, and with the attributes and,
  * before all others, the inputs of `first`. It is called `op`; NULL: as `first` is. `stays`: in its place. */
 void rewrite_join(rewrite *r, const char *op, uint32_t first, uint32_t last, bool stays);
-/* The nodes, which all read the same first input, become one that reads it alone and makes the first outputs of all. */
+/* Merges nodes with the same first input into a node that reads this input alone and makes the first outputs of all. */
 void rewrite_merge(rewrite *r, const char *op, const uint32_t *nodes, uint32_t count);
-/* The node reads another value instead. What made the former one is left out, if nobody reads that any more. */
+/* Makes the node read the value `id` as this input. The maker of the former value is left out, if the value is its only
+ * output and has no reader any more. */
 void rewrite_redirect(rewrite *r, uint32_t node, uint32_t input, uint32_t id);
 
 #endif

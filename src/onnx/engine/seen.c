@@ -12,7 +12,7 @@ static int read_counts(struct dl_phdr_info *info, size_t size, void *user)
     (void)size;
     it->opened = info->dlpi_adds;
     it->closed = info->dlpi_subs;
-    return 1; /* they are the same for each library */
+    return 1; /* the counts are the same for each library */
 }
 
 void onnx_seen_begin(onnx_seen *it)

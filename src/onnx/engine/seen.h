@@ -25,7 +25,7 @@ void onnx_seen_begin(onnx_seen *it);
 /* Before the path is looked at, whether a file or a folder. Without host memory, or where the working directory says which path it
  * is, the answer will not do again. */
 void onnx_seen_note(onnx_seen *it, const char *path);
-/* Whether all is as it was. */
+/* True: the paths and the open libraries are unchanged. False also if a path could not be noted. */
 bool onnx_seen_holds(const onnx_seen *it);
 void onnx_seen_end(onnx_seen *it);
 

@@ -69,7 +69,7 @@ static weir_status name_weight(const weir_engine_model *model, const onnx_tensor
     return weight->name ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", model->name);
 }
 
-/* Those that ONNX Runtime will map. */
+/* Lists a weight that ONNX Runtime will map. */
 static weir_status list_weight(weir_engine_model *model, const onnx_file *file, const onnx_tensor *tensor, bool *packed)
 {
     onnx_weight *weight = &model->weights[model->weight_count];
@@ -112,7 +112,7 @@ static weir_status session_hand_over(weir_engine_model *model, const onnx_tensor
     return status;
 }
 
-/* Those that are handed over by their names. */
+/* Places the weights that are handed over by name. */
 static weir_status place_weights(weir_engine_model *model, const onnx_graph *graph, const bool *packed,
                                  const weir_engine_load *load)
 {
@@ -154,9 +154,9 @@ static uint64_t fold_at_most(const onnx_file *file)
     return most < 1u << 30 ? most : 1u << 30;
 }
 
-/* How the session's threads wait for work. Between runs, spinning would take cores that are another model's by then. Within
- * a run it would take the time that other processes leave to its other threads: 50 us are enough from one parallel loop
- * of a graph to the next. */
+/* How the session's threads wait for work. Between runs, spinning would take cores that are another model's by then.
+ * Within a run, spinning threads would take from the session's working threads the time that other processes leave:
+ * 50 us are enough from one parallel loop of a graph to the next. */
 static bool set_waiting(weir_engine_model *model, ort_session_options *options, attempt *a)
 {
     const ort_api *api = model->library->api;
@@ -256,8 +256,9 @@ static weir_status session_make_session(weir_engine_model *model, onnx_slot *slo
 
 /* ---- further ones ------------------------------------------------------------------------------------------------ */
 
-/* ONNX Runtime opens the files again for what it folds, and on cuda for what is not shared: of another model in their
- * place, those weights would be mixed with these. */
+/* Checks that the model's files have not changed; on an error releases the session, if any. ONNX Runtime opens the
+ * files again for constants that are folded, and on cuda for weights that are not shared: from files of a different
+ * model, these weights would be mixed with the model's. */
 static weir_status check_origins(weir_engine_model *model, ort_session **made)
 {
     weir_status status = onnx_origins_check(model->origins);
@@ -348,7 +349,8 @@ static weir_status strip(const weir_engine_model *model, const onnx_file *file, 
     return WEIR_OK;
 }
 
-/* ONNX Runtime opens the files by their paths: of another one in their place, weights would be mixed with these. */
+/* Checks that the model's files have not changed. ONNX Runtime opens the files by path: from a different file in the
+ * same place, weights would be mixed with the model's. */
 static weir_status check_read(const weir_engine_model *model, const onnx_file *file)
 {
     onnx_origins *origins = onnx_origins_of(file);
@@ -422,7 +424,7 @@ void onnx_session_end(weir_engine_model *model)
 {
     const ort_api *api = model->library->api;
     onnx_replays_stop(model);
-    for (size_t i = model->slot_count; i-- > 0;) /* the first has what the others read */
+    for (size_t i = model->slot_count; i-- > 0;) /* the first session owns the weights that further sessions read */
         if (model->slots[i].session)
             api->ReleaseSession(model->slots[i].session);
     for (; model->slot_count > 1; model->slot_count--)

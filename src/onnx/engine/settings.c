@@ -2,8 +2,8 @@
  *
  * Defaults. prepack=on: without it the MLAS kernels repack their weights in every run, a third slower on short inputs.
  * optimization=extended on host: the levels above only rewrite the weights of convolutions into another layout, and do
- * that on the heap, outside the client's account; "all" is there for models whose speed lives from convolutions. On
- * cuda they cost nothing. */
+ * that on the heap, outside the client's account; "all" suits models that spend most of a run in convolutions. On cuda
+ * they cost nothing. */
 #include "settings.h"
 #include "foresee.h"
 #include <weir/engine.h>
@@ -31,7 +31,7 @@ typedef struct choice {
 static const choice switches[] = {{"on", 1}, {"off", 0}, {NULL, 0}};
 static const choice outsides[] = {{"told", 0}, {"counted", 1}, {NULL, 0}};
 static const choice owners[] = {{"ours", 1}, {"engine", 0}, {NULL, 0}};
-/* "3" is all there is, as "99" is: the 3 of ONNX Runtime itself, "layout", is less. */
+/* "3" means "all", like "99": ONNX Runtime's own level 3, "layout", is lower. */
 static const choice levels[] = {{"disable", 0}, {"0", 0},    {"basic", 1}, {"1", 1},   {"extended", 2}, {"2", 2},
                                 {"layout", 3},  {"all", 99}, {"3", 99},    {"99", 99}, {NULL, 0}};
 static const choice places[] = {{"host", 0}, {"device", 1}, {NULL, 0}};
@@ -298,7 +298,7 @@ static weir_status onnx_settings_check_slots(const int *values, onnx_provider ru
     return WEIR_OK;
 }
 
-/* What would do nothing, or the contrary of what it says. */
+/* Refuses settings that would have no effect, or the opposite effect. */
 static weir_status check_sense(const int *values, bool cuda, onnx_provider runs)
 {
     bool several = values[BUCKETS] > 1;
@@ -349,9 +349,9 @@ static int either(int value, int usual)
 
 /* Without prepacking, ONNX Runtime's memory pattern reserves a block as large as the weights left in the file, and
  * never writes to it (seen in 1.23 to 1.31). Core ML takes fewer of the nodes that the optimizer makes. On cuda two
- * runs at once on the stream that the provider was given share its handle of cuBLAS, and come out now and then with
- * another precision (seen with 1.31.1 and TF32); the device would do their work one after the other anyway. So each has
- * a session, with a stream, of its own. */
+ * runs at once on the stream that the provider was given share its handle of cuBLAS, and now and then compute with
+ * another precision (seen with 1.31.1 and TF32). The device would execute the two runs one after another anyway. So
+ * runs at the same time have separate sessions with separate streams. */
 static void onnx_settings_fill_in(const int *values, bool cuda, onnx_provider runs, onnx_settings *out)
 {
     int level = either(values[LEVEL], cuda ? 99 : 2);

@@ -22,7 +22,7 @@ typedef struct onnx_settings {
     onnx_provider provider;
     bool cuda_graph;    /* runs are captured, and launched again with the same addresses */
     bool cpu_fallback;  /* the CPU runs what the provider does not take */
-    bool cpu_arena_off; /* said in so many words; there is none in any case */
+    bool cpu_arena_off; /* the setting says so; a session has no arena in any case */
     int concurrency;    /* runs at a time, on cuda in so many slots; 0: as many as come */
     int buckets;        /* sessions of a slot, each for the shapes of its bucket */
     int granularity;    /* extents but the first are rounded up to multiples of it */
@@ -44,7 +44,7 @@ const char *onnx_setting_option(const weir_setting *setting, const char *provide
 
 /* What one run may choose. */
 typedef struct onnx_run_settings {
-    bool device_outputs; /* they stay where they were computed */
+    bool device_outputs; /* outputs stay on the device that computed them */
 } onnx_run_settings;
 
 weir_status onnx_run_settings_read(const weir_setting *settings, size_t count, onnx_run_settings *out);

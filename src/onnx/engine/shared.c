@@ -3,9 +3,9 @@
  * On cuda ONNX Runtime places each weight in a block of its own, on the device or, for nodes that the CPU runs, on the
  * host; it does not say where, and it does not look where a weight lies that it is given (AddInitializer, 1.23 to
  * 1.31): one on the device that a node of the CPU's reads would end the process. So a weight is shared if its bytes are
- * found in a block of the first session's on the device, and no node that another provider runs could be one that reads
- * it, as one node reads it or those that do are none of theirs. What the optimizer computes of weights, what it folds
- * and what the CPU reads, each session has for itself. */
+ * found in a block of the first session's on the device, and no node of another provider can be a reader: the weight
+ * has a single reader, or readers of kinds that no other provider runs. Each session has separate copies of constants
+ * that the optimizer folds or computes from weights, and of weights that the CPU reads. */
 #include "shared.h"
 
 #include <stdio.h>
@@ -22,8 +22,8 @@ enum { OPERATORS_MOST = 64, CHUNK = 1 << 20, ALIGNED = 256 };
 
 /* ---- whose nodes ------------------------------------------------------------------------------------------------- */
 
-/* Those that compute shapes and masks, which are what the CPU gets of a model that cuda runs. None of them becomes
- * another operator on the way, and none is what a product, a convolution or a recurrent layer becomes. */
+/* True: the operator computes shapes or masks, the work that the CPU gets of a model on cuda. The optimizer turns no
+ * such operator into another operator, and no product, convolution or recurrent layer into such an operator. */
 static bool is_small_work(const char *kind)
 {
     static const char *const names[] = {"Abs",
@@ -82,7 +82,7 @@ bool onnx_shared_allowed(const onnx_use *use, bool unlike, const char *const *el
     bool tables = use->kinds & ONNX_USE_TABLE;
     if (use->count == 0 || use->kinds & ONNX_USE_OTHER)
         return false;
-    if (use->count == 1 && unlike) /* its one reader is where it was found */
+    if (use->count == 1 && unlike) /* the only reader is on the device, where the bytes were found */
         return true;
     for (size_t i = 0; i < count; i++)
         if (!is_small_work(elsewhere[i]) || (tables && strcmp(elsewhere[i], "Gather") == 0))
@@ -238,7 +238,7 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
 {
     const ort_api *api = model->library->api;
     onnx_weight *weight = &model->weights[model->weight_count];
-    ort_session_options *first = model->slots[0].options; /* others get theirs with all that is shared */
+    ort_session_options *first = model->slots[0].options; /* further slots: made later, with all shared weights */
     attempt a;
     weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)

@@ -14,8 +14,8 @@ bool onnx_shared_allowed(const onnx_use *use, bool unlike, const char *const *el
 /* Could the bytes of no other weight of the model, and of nothing that is computed, be taken for those of this one? */
 bool onnx_shared_unlike(const onnx_graph *graph, size_t index);
 
-/* After the first session was made: names what it shares in model->weights, and in the options of its slot if it has
- * some. WEIR_ERR_UNSUPPORTED before ONNX Runtime 1.24. */
+/* Lists the weights that the first session shares in model->weights, and in the options of the first slot, if any. Call
+ * after the first session was made. WEIR_ERR_UNSUPPORTED before ONNX Runtime 1.24. */
 weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph);
 
 #endif

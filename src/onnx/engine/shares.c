@@ -1,6 +1,6 @@
-/* How much of a model each provider runs, as ONNX Runtime assigned its nodes. Its note of that is some 370 bytes of the heap for
- * each node, a tenth of what the session takes of it, and is there until the session ends: where there is one provider alone, it
- * is not asked for. */
+/* How much of a model each provider runs, as ONNX Runtime assigned its nodes. ONNX Runtime's note of the assignment
+ * takes some 370 bytes of the heap for each node, a tenth of what the session takes of the heap, until the session
+ * ends. With a single provider the note is not asked for. */
 #include "model.h"
 #include <weir/engine.h>
 

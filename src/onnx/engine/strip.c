@@ -77,7 +77,8 @@ static void strip_gather(rewriting *r, const onnx_tensor *tensors, size_t count)
             r->list[r->count++] = &tensors[i];
 }
 
-/* Copies the message, with the rewritten tensors wherever they are inside: a message around them gets another length. */
+/* Copies the message, with the rewritten tensors inside, at any depth. A message around a rewritten tensor gets a new
+ * length. */
 static void rewrite(rewriting *r, const uint8_t *data, size_t size,
                     onnx_buffer *out) // NOLINT(misc-no-recursion): as deep as onnx_check allows
 {

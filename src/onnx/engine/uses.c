@@ -71,8 +71,8 @@ static bool read_identity(const onnx_field *node, onnx_text *from, onnx_text *to
     return onnx_node_is_standard(&its) && onnx_text_is(its.kind, "Identity");
 }
 
-/* What an Identity calls a weight by another name, readers of that name read. Without host memory those names are unknown: their
- * readers then count as others. */
+/* Notes the names that Identity nodes give to weights: a reader of such a name is a reader of the weight. Without host
+ * memory the names stay unknown, and the Identity counts as a reader of the weight (ONNX_USE_OTHER). */
 static void read_copies(reading *r, const onnx_graph *graph)
 {
     onnx_wire wire;
@@ -106,7 +106,7 @@ static void onnx_uses_read_attribute(reading *r, const onnx_field *attribute)
             onnx_uses_read_graph(r, field.data, field.size, false);
 }
 
-/* What a node does: the kinds of its inputs, in their order, the last one of all that follow. */
+/* An operator, and the kinds of use of its inputs, in order; the last kind holds for all further inputs. */
 typedef struct operation {
     const char *name;
     unsigned kinds[4];

@@ -36,8 +36,8 @@ static bool weights_note(onnx_weight *weight, void *base, size_t length)
     return good;
 }
 
-/* Takes the weight out that is mapped there; NULL: it is none. `base` lies up to a page before a block, so that there may be two with
- * one base: then one is shorter than the other. */
+/* Takes out the weight that is mapped at `base`; NULL: none. `base` lies up to a page before the block, so two weights
+ * may have the same base, but then different lengths. */
 static onnx_weight *weights_forget(const void *base, size_t length)
 {
     uint64_t first = 0;
@@ -135,8 +135,9 @@ static bool is_there(const onnx_weight *weight, const struct stat *file, uint64_
            begin - offset < page;
 }
 
-/* The weight whose bytes end there, of what is mapped from the page of its first byte on. Of several that begin at different
- * places in that page nobody knows which is meant: none. */
+/* Finds the weight with its first byte in the first page of the mapping and its end at the end of the mapping. NULL
+ * also if several such weights begin at different places in the page, as the mapping does not tell which weight is
+ * meant. */
 static onnx_weight *weights_find(const weir_engine_model *model, const struct stat *file, uint64_t offset,
                                  uint64_t length)
 {
@@ -328,7 +329,7 @@ void onnx_weights_free(weir_engine_model *model)
         if (weight->value)
             model->library->api->ReleaseValue(weight->value);
         weight->value = NULL;
-        if (weights_is_mapped(weight)) { /* whoever unmaps it later finds it here */
+        if (weights_is_mapped(weight)) { /* a later munmap finds the weight here */
             weir_log(WEIR_LOG_WARNING, "onnx: ONNX Runtime still has tensor \"%s\" mapped, which stays", weight->name);
             all = false;
             continue;

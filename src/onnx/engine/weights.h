@@ -1,10 +1,11 @@
 /* The weights of a model on the host: in the client's memory for as long as ONNX Runtime has them.
  *
- * The model without its weights (strip.h) says of each where its bytes lie in a file. ONNX Runtime maps them from there, one by
- * one, and unmaps each when nobody reads it any more: because a kernel has packed it, because its session ends. Its calls of
- * mmap and munmap come here, by its import slots (interpose.h): what it maps is a block of the client's with the bytes in it,
- * and what it unmaps is freed. So each weight is there once, and only as long as it is needed, whatever it is called and in
- * whichever graph of the model it is; what the optimizer has turned or computed something of is never mapped.
+ * The model without its weights (strip.h) says of each where its bytes lie in a file. ONNX Runtime maps each weight
+ * from the file, and unmaps a weight that is not read any more, because a kernel has packed the weight or the session
+ * ends. Calls of mmap and munmap by ONNX Runtime come here through its import slots (interpose.h): mmap answers a block
+ * of the client's with the bytes of the weight, and munmap frees the block. So memory has each weight once, and only as
+ * long as needed, under any name and in any graph of the model. A weight that the optimizer has replaced by a
+ * transposed or computed constant is never mapped.
  *
  * Weights that kernels are expected to pack (packed.h) are mapped from the file as they are, which saves their copy; where
  * that was wrong, the mapping is still there when the session has been made. */
@@ -43,7 +44,7 @@ bool onnx_weights_mapped(const onnx_library *library);
  * behind all links, that they lie where they lie. The list is sorted. */
 void onnx_weights_begin(struct weir_engine_model *model, const onnx_file *file, const weir_engine_load *load);
 /* WEIR_OK, or why a weight could not be placed: then the session was made without the client's memory for it.
- * WEIR_ERR_CANCELLED: nobody wants the model any more. */
+ * WEIR_ERR_CANCELLED: the load was stopped. */
 weir_status onnx_weights_end(struct weir_engine_model *model);
 
 /* After the session was made. Answers how many weights it still reads from the file, each of which has *left set to false; *gone
@@ -52,7 +53,7 @@ size_t onnx_weights_settle(struct weir_engine_model *model, uint64_t *gone);
 /* After the last session: frees what is left. */
 void onnx_weights_free(struct weir_engine_model *model);
 
-/* WEIR_ERR_CANCELLED: nobody wants the model any more. */
+/* WEIR_ERR_CANCELLED: the load was stopped. */
 weir_status onnx_goes_on(const struct weir_engine_model *model, const weir_engine_load *load);
 
 /* A block of the client's with the bytes of the weight. */

@@ -259,7 +259,7 @@ static weir_status walk_field(checker *c, onnx_message parent, const onnx_field 
     return rule->kind == ONNX_MESSAGE ? onnx_file_check_walk(c, rule->message, field->data, field->size) : WEIR_OK;
 }
 
-/* Of numbers or bytes, one by one: there is nothing to be said of each. */
+/* True: a list of numbers or bytes, whose elements are not checked further. */
 static bool is_plain_list(const onnx_schema_field *rule, const onnx_field *field)
 {
     return rule->repeated && (field->type != PB_WT_STRING || rule->kind == ONNX_DATA);

@@ -58,7 +58,7 @@ typedef struct onnx_origins onnx_origins;
 /* NULL: no host memory. */
 onnx_origins *onnx_origins_of(const onnx_file *file);
 void onnx_origins_free(onnx_origins *origins);
-/* WEIR_ERR_CONFLICT names the first that is not what it was. */
+/* WEIR_ERR_CONFLICT names the first file that has changed. */
 weir_status onnx_origins_check(const onnx_origins *origins);
 
 #endif

@@ -211,7 +211,7 @@ static void main_graph_keep(inner_reading *r, const onnx_tensor *tensor)
     r->graph->inner[r->graph->inner_count++] = *tensor;
 }
 
-/* `name`: what it is called, if not by its own. */
+/* `name`: takes the place of the tensor's own name, unless empty. */
 static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name, bool deep)
 {
     onnx_tensor tensor = {0};

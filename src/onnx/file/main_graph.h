@@ -20,7 +20,7 @@ typedef struct onnx_graph {
     size_t size;
     const uint8_t *begin, *end; /* the whole field in the model */
     size_t nodes;
-    bool functions; /* the model has some of its own */
+    bool functions; /* the model defines functions */
     bool plain;     /* as of the file */
     onnx_value *inputs, *outputs;
     size_t input_count, output_count;
@@ -30,7 +30,7 @@ typedef struct onnx_graph {
     size_t inner_count;
 } onnx_graph;
 
-/* What a node says of itself; of several inputs and outputs the last. */
+/* Fields of a node; of several inputs and outputs the last. */
 typedef struct onnx_node {
     onnx_text kind, domain, input, output;
 } onnx_node;
@@ -42,10 +42,10 @@ bool onnx_node_is_standard(const onnx_node *node);
 weir_status onnx_graph_read(onnx_file *file, onnx_graph *out);
 void onnx_graph_free(onnx_graph *graph);
 
-/* Reads what else the nodes have of constants of `least` bytes and more, in the file's order: initializers of graphs inside
- * nodes, by their names, and the tensors of Constant nodes at any depth, by the names of the nodes' outputs. Whole numbers of
- * 32 and 64 bits and bool are left out, as what a shape is made of is among them; so is what a model's functions have.
- * WEIR_ERR_SYSTEM without host memory. */
+/* Reads what else the nodes have of constants of `least` bytes and more, in the file's order: initializers of graphs
+ * inside nodes, by their names, and the tensors of Constant nodes at any depth, by the names of the nodes' outputs.
+ * Whole numbers of 32 and 64 bits and bool are left out, as shapes may be made of such constants. Constants in a
+ * model's functions are left out, too. WEIR_ERR_SYSTEM without host memory. */
 weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t least);
 
 /* Reads what nodes and functions have of tensors that lie beside the model and are not among `inner` yet: whole numbers, small

@@ -1,4 +1,4 @@
-/* The messages of ONNX (IR version 13 and before) as tables: field numbers and what they hold. */
+/* The messages of ONNX (IR version 13 and before) as tables: the kind of each field, by field number. */
 #ifndef WI_ONNX_FILE_SCHEMA_H
 #define WI_ONNX_FILE_SCHEMA_H
 

@@ -1,4 +1,4 @@
-/* One tensor of an ONNX file: what it says it is, held against what is there. */
+/* A tensor of an ONNX file: type and shape as declared, checked against the data. */
 #ifndef WI_ONNX_FILE_TENSOR_H
 #define WI_ONNX_FILE_TENSOR_H
 
@@ -60,7 +60,7 @@ typedef struct onnx_tensor {
     const uint8_t *data;
     bool beside; /* said to be in another file; of one without elements that is not opened */
     const onnx_side_file *side;
-    const uint8_t *begin, *end; /* the whole field in the list that holds it; set by who reads that list */
+    const uint8_t *begin, *end; /* the whole field in the list that holds it; set by the reader of the list */
     bool deep;                  /* in a graph inside a node; set by onnx_graph_read_inner */
     bool stays;                 /* ONNX Runtime has to have it itself (onnx_uses_mark) */
 } onnx_tensor;

@@ -91,7 +91,7 @@ static void skip_short(onnx_wire *wire, uint8_t tag)
 bool onnx_wire_skip_alike(onnx_wire *wire, const onnx_field *field)
 {
     onnx_field next = {.type = field->type};
-    if (*field->begin >= 0x80) /* its tag has more bytes than one */
+    if (*field->begin >= 0x80) /* the tag has several bytes */
         return true;
     if (field->type == PB_WT_VARINT)
         skip_short(wire, *field->begin);

@@ -55,7 +55,7 @@ static inline int onnx_wire_next(onnx_wire *wire, onnx_field *field)
 const uint8_t *onnx_wire_at(const onnx_wire *wire);
 
 /* Moves on behind the fields that follow with the same number and wire type, as lists of numbers have them one by one.
- * False: one of them is malformed, at onnx_wire_at(). */
+ * False: a malformed field, at onnx_wire_at(). */
 bool onnx_wire_skip_alike(onnx_wire *wire, const onnx_field *field);
 /* The next varint of a packed field; 1, 0 or -1 as above. */
 int onnx_wire_varint(onnx_wire *wire, uint64_t *value);
@@ -82,7 +82,7 @@ typedef struct onnx_buffer {
     bool failed;           /* out of host memory: everything since was dropped */
 } onnx_buffer;
 
-/* Room for so many bytes in all, so that they are not copied while it grows; false as `failed`. */
+/* Makes room for `size` bytes in all, to avoid copies while the buffer grows. False: the buffer has `failed`. */
 bool onnx_buffer_reserve(onnx_buffer *buffer, size_t size);
 void onnx_put_bytes(onnx_buffer *buffer, const void *bytes, size_t size);
 void onnx_put_varint(onnx_buffer *buffer, uint32_t field, uint64_t value);

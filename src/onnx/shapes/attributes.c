@@ -116,7 +116,7 @@ static bool add_ints(const onnx_field *field, int64_t *out, int capacity, int *c
     return *count <= capacity;
 }
 
-/* A list without elements looks like one that is not there: its attribute alone tells that it is. */
+/* An empty list has no field with numbers; only the attribute tells an empty list from a missing list. */
 int graph_ints(const graph_node *node, const char *name, int64_t *out, int capacity)
 {
     onnx_wire wire;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What bodies take from around them: a name that is none of their own means a value there -------------------------- */
+/* Captured values: a name that a body does not define means a value of the graph around ---------------------------- */
 
 /* Field numbers: NodeProto, AttributeProto, GraphProto, ValueInfoProto. */
 enum {
@@ -39,7 +39,8 @@ typedef struct looking {
     weir_status status;
 } looking;
 
-/* Names that the body's nodes take and that it hands out, its own ones too. */
+/* Adds the surrounding graph's value of this name, if any. Called for all names that the body's nodes read and that the
+ * body hands out, also for names of the body's own values. */
 static void branches_capture(looking *it, onnx_text name)
 {
     uint32_t id = name.size ? graph_find(it->g, name) : GRAPH_NONE;
@@ -135,7 +136,8 @@ static weir_status taken_by(graph *body, uint64_t *most)
     return WEIR_OK;
 }
 
-/* What one branch takes beside its outputs. Whoever finds that out by itself has no use for the weights. */
+/* Measures a branch: raises *most to the bytes beside the branch's outputs, and adds the weights and constants to
+ * `sum`. With the caller's own measure (`takes`), weights and constants are not counted. */
 static weir_status branches_measure(graph *body, graph_branches *sum, uint64_t *most)
 {
     graph_memory memory;
@@ -190,7 +192,8 @@ static bool add_scratch(step *s, uint64_t bytes, graph_branches *sum)
     return true;
 }
 
-/* The node's bodies are looked at; those inside them that are not stay to be told. */
+/* Counts an If whose branches were both looked at. Nodes inside the branches whose bodies were not looked at are added
+ * to the counts. */
 static void branches_count(step *s, const graph *yes, const graph *no)
 {
     s->g->bodies += yes->bodies + no->bodies - 1;
@@ -204,7 +207,7 @@ static bool branches_alike(const graph_value *a, const graph_value *b)
            memcmp(a->shape.dims, b->shape.dims, a->shape.rank * sizeof *a->shape.dims) == 0;
 }
 
-/* Outputs are what both branches make. */
+/* Gives the outputs the types and shapes on which the two branches agree. */
 static bool branches_give(step *s, const graph *yes, const graph *no)
 {
     char one[GRAPH_SHAPE_TEXT], other[GRAPH_SHAPE_TEXT];
@@ -225,7 +228,7 @@ static bool branches_give(step *s, const graph *yes, const graph *no)
     return true;
 }
 
-/* Which branch runs, where that follows from what is known; the other one makes nothing then. */
+/* Returns the branch that runs, if the condition is known; else NULL. The branch that does not run makes no values. */
 static const char *only_branch(const step *s)
 {
     const graph_number *condition = step_contents(s, 0);

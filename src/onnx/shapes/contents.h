@@ -5,7 +5,7 @@
 
 #include "onnx/shapes/graph.h"
 
-enum { GRAPH_NUMBERS = 4096 }; /* the most that one value may have */
+enum { GRAPH_NUMBERS = 4096 }; /* most numbers in the contents of a value */
 
 /* Whether numbers of the type are kept in `f`; others of known types are in `i`. */
 bool graph_real(int32_t type);

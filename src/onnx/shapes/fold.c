@@ -57,7 +57,7 @@ static void fold_next(fold_walk *w)
     }
 }
 
-/* Operators that need nothing but what their inputs look like ------------------------------------------------------ */
+/* Operators that need only types and shapes of their inputs -------------------------------------------------------- */
 
 static bool fold_shape(step *s)
 {

@@ -26,7 +26,7 @@ typedef struct graph_shape {
 typedef struct graph_value {
     onnx_text name;
     int32_t type;       /* ONNX's number of the element type; 0: not known yet */
-    bool shaped;        /* `shape` is all there, and so are elements and bytes */
+    bool shaped;        /* `shape`, elements and bytes are known */
     bool declared;      /* the file says something of its shape */
     bool input, output; /* of the graph */
     bool weight;        /* an initializer */
@@ -44,15 +44,15 @@ typedef struct graph_value {
 
 /* What the branches of a node need, beside what is around them. */
 typedef struct graph_branches {
-    uint32_t scratch; /* a value as large as the larger one's arena; GRAPH_NONE: neither needs one, or there are none */
+    uint32_t scratch; /* a value as large as the larger branch's arena; GRAPH_NONE: no branches, or no arena needed */
     uint32_t weight_count;
-    uint64_t weights, constants; /* bytes of their own, in all of them */
+    uint64_t weights, constants; /* bytes of the branches' own, over all branches */
 } graph_branches;
 
 typedef struct graph_node {
     onnx_text name, op, domain;
     uint32_t *inputs, *outputs; /* values */
-    uint32_t *captured;         /* what its bodies take from around it */
+    uint32_t *captured;         /* values that the bodies take from the graph around */
     uint32_t input_count, output_count, captured_count;
     const uint8_t *proto;
     size_t proto_size; /* for attributes */
@@ -101,7 +101,7 @@ typedef struct graph {
     size_t branched;     /* nodes with graphs inside that were planned */
     uint64_t effort;     /* steps of the search that those may still take together; 0: none is searched for */
     uint64_t alignment;  /* of places inside those; 0: 256 */
-    bool apart;          /* nothing is written over another value there */
+    bool apart;          /* in branches, no output is written over an input */
     /* What a run of an inferred body takes beside its outputs; false: no host memory. NULL: the arena of its plan. With it the weights
      * and constants of bodies are not counted (graph_branches). */
     bool (*takes)(struct graph *body, const void *user, uint64_t *bytes);
@@ -110,8 +110,8 @@ typedef struct graph {
     uint32_t first_guess;
 } graph;
 
-/* Reads the graph of a file that onnx_check found good. The named dimensions get the sizes in `given`; one that is not
- * there stays open. WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_SYSTEM; on failure *out is empty. */
+/* Reads the graph of a file that onnx_check found good. The named dimensions get the sizes in `given`; a name without a
+ * size there stays open. WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_SYSTEM; on failure *out is empty. */
 weir_status graph_read(onnx_file *file, graph_givens *given, graph *out);
 /* Only its inputs, each with member `input` unless an initializer is its default. Otherwise as graph_read. */
 weir_status graph_read_inputs(onnx_file *file, graph_givens *given, graph *out);
@@ -128,10 +128,11 @@ weir_status graph_infer(graph *g);
 /* Value by name; GRAPH_NONE if there is none. */
 uint32_t graph_find(const graph *g, onnx_text name);
 
-/* A new value; its name, if it has one, is not there yet. WEIR_ERR_SYSTEM without host memory. */
+/* Adds a value. The graph has no value of that name yet; an empty name is allowed. WEIR_ERR_SYSTEM without host
+ * memory. */
 weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out);
 
-/* Puts another number behind all others in member `ids`. WEIR_ERR_SYSTEM without host memory. */
+/* Appends a number to member `ids`. WEIR_ERR_SYSTEM without host memory. */
 weir_status graph_id_add(graph *g, uint32_t id);
 
 /* Bodies of a node, counted. */
@@ -144,7 +145,8 @@ typedef struct graph_bodies {
  * host memory. */
 weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out);
 
-/* The names of the value's open dimensions, in their order; empty for one that has none. Answers how many. */
+/* Lists the names of the value's open dimensions, in order, with an empty text for a dimension without a name. Returns
+ * how many dimensions are open. */
 uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK]);
 /* What the file says of each of the value's dimensions: a name, or that it is a number; neither: nothing. Answers how many it has. */
 uint32_t graph_said_names(const graph_value *value, onnx_text names[GRAPH_MAX_RANK], bool numbers[GRAPH_MAX_RANK]);

@@ -316,7 +316,8 @@ static weir_status shapes_infer_check_kept(const graph *g, const step *s, const 
                   ONNX_SHOW(x->name), graph_shape_text(&x->shape, from, sizeof from), onnx_type_name(x->type));
 }
 
-/* Where the rule could not tell: what is said of each output. */
+/* For outputs without a shape from the rule, takes the type and shape that the user has given, or else the file's.
+ * Fails if an output has neither. */
 static weir_status take_what_is_said(graph *g, step *s)
 {
     weir_status status = WEIR_OK;
@@ -346,7 +347,7 @@ static void shapes_infer_compare(graph *g, uint32_t id)
         g->first_guess = id;
 }
 
-/* Is it the same in every run? Weights that are unpacked on the way are not: nobody wants to keep them so. */
+/* Is it the same in every run? False for weights that a node unpacks, as the unpacked weights are not kept. */
 static bool shapes_infer_is_constant(const graph *g, const graph_node *node)
 {
     static const char *const never[] = {"DequantizeLinear",  "RandomNormal", "RandomNormalLike", "RandomUniform",

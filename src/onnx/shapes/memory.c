@@ -9,7 +9,7 @@
 #include "onnx/shapes/attributes.h"
 #include "onnx/shapes/contents.h"
 
-/* What is known of a value beside the graph: when it lives, and whose bytes it has. */
+/* The lifetime of a value, and the value that owns the bytes. */
 typedef struct life {
     uint64_t begin, end; /* steps; end 0: it is not in the list */
     uint64_t root_end;   /* of a root: with all its views */
@@ -171,7 +171,7 @@ static void shapes_memory_begin(maker *m, uint32_t id, uint64_t step, uint32_t r
     m->lives[id].read = false;
 }
 
-/* A view takes no step: it is there as soon as what it looks at. */
+/* Begins the life of a view. A view takes no step, and lives as early as the viewed value. */
 static void shapes_memory_look(maker *m, const graph_node *node)
 {
     const life *in = &m->lives[node->inputs[0]];
@@ -217,7 +217,7 @@ static bool shapes_memory_waits(const maker *m, const graph_node *node)
     return true;
 }
 
-/* What the node reads, and what its bodies do, that has waited for it. */
+/* Runs the waiting nodes whose values the node or its bodies read. */
 static void run_waiting(maker *m, const graph_node *node)
 {
     for (uint32_t i = 0; i < node->input_count + node->captured_count; i++) {
@@ -239,7 +239,8 @@ static void run_rest(maker *m)
     }
 }
 
-/* Outputs live to the end; one that was worked out beforehand has to be put there. */
+/* Makes the outputs live to the last step. An output that is a weight or folded value gets a buffer in the last
+ * step. */
 static void keep_outputs(maker *m)
 {
     uint64_t last = m->out->steps ? m->out->steps - 1 : 0;
@@ -341,7 +342,8 @@ static weir_status shapes_memory_add(maker *m, uint32_t id)
     return weir_buffers_add(m->out->buffers, &buffer, NULL);
 }
 
-/* In the order of their making, so that whatever is shared was added before. */
+/* Adds the buffers in the order of the nodes that make the values, so that a shared buffer is added before the buffers
+ * that share it. */
 static weir_status shapes_memory_add_all(maker *m)
 {
     const graph *g = m->g;
@@ -357,7 +359,7 @@ static weir_status shapes_memory_add_all(maker *m)
                 status = shapes_memory_add(m, id);
         }
     }
-    if (status != WEIR_OK || m->out->steps == 0) /* where nothing runs, there is one step in which all is there */
+    if (status != WEIR_OK || m->out->steps == 0) /* no node runs: all buffers live in a single step */
         return status;
     return weir_buffers_schedule(m->out->buffers, m->out->order, m->out->steps);
 }

@@ -21,7 +21,7 @@ typedef struct graph_memory {
     uint32_t *order;  /* by step: the node that runs */
     uint32_t count, views;
     size_t steps, folded;        /* nodes that run, and that were worked out */
-    uint64_t weights, constants; /* bytes that nodes which run read */
+    uint64_t weights, constants; /* bytes read by nodes that run */
     uint64_t inputs, outputs;    /* bytes of the list that are the graph's */
     uint32_t weight_count;
 } graph_memory;

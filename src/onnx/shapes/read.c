@@ -1,5 +1,5 @@
-/* Reading the graph of an ONNX file, or a body of a node, into values and nodes. onnx_check has walked all of it
- * before: its wire format is sound and its tensors are what they say. */
+/* Reading the graph of an ONNX file, or a body of a node, into values and nodes. onnx_check has checked the file
+ * before, so the wire format is sound, and tensors are as declared. */
 #include "base/hash.h"
 #include "onnx/shapes/graph.h"
 #include "onnx/shapes/step.h"
@@ -438,7 +438,7 @@ static weir_status shapes_read_node(graph *g, const onnx_field *proto)
     return status;
 }
 
-/* Each node has its inputs, behind them what its bodies take, and its outputs. */
+/* Points each node to its inputs, its bodies' captured values and its outputs, in this order. */
 static void place_ids(graph *g)
 {
     uint32_t *at = g->ids;
@@ -453,7 +453,7 @@ static void place_ids(graph *g)
 
 /* The whole -------------------------------------------------------------------------------------------------------- */
 
-/* How much there is of everything, so that it is allocated once. */
+/* Counts of nodes and outputs, for a single allocation. */
 typedef struct tally {
     size_t nodes, outputs;
 } tally;

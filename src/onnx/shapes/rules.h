@@ -24,7 +24,7 @@ bool graph_reduced_axes(step *s, bool *gone); /* which dimensions a reduction ta
 graph_rule rule_constant, rule_constant_of_shape, rule_shape, rule_size, rule_range, rule_random, rule_random_like;
 /* Which dimensions a Shape tells of. */
 void graph_shape_range(const graph_node *node, uint32_t rank, uint32_t *from, uint32_t *to);
-/* rules_shape.c: what a Slice takes, as its shape and its contents both need it. */
+/* rules_shape.c: the ranges of a Slice, for both its shape and its contents. */
 typedef struct graph_slices {
     uint32_t rank;
     int64_t begin[GRAPH_MAX_RANK], by[GRAPH_MAX_RANK], count[GRAPH_MAX_RANK];

@@ -82,7 +82,7 @@ bool rule_dynamic_quantize(step *s)
            step_give(s, 1, ONNX_FLOAT, &single) && step_give(s, 2, ONNX_UINT8, &single);
 }
 
-/* Normalisations that make more than what they normalise ----------------------------------------------------------- */
+/* Normalisations with further outputs ------------------------------------------------------------------------------ */
 
 bool rule_batch_norm(step *s)
 {

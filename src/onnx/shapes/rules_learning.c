@@ -30,6 +30,7 @@ static bool give_classes(step *s, int64_t rows, int64_t count)
            (texts ? step_unknown(s, "its labels are texts") : step_give(s, 0, ONNX_INT64, &(graph_shape){1, {rows}}));
 }
 
+/* Gives a label for each row, and a score for each row and class: two scores if no classes are listed. */
 bool rule_classes(step *s)
 {
     if (!step_need(s, 1))
@@ -38,7 +39,7 @@ bool rule_classes(step *s)
     return give_classes(s, rules_learning_rows_of(&step_in(s, 0)->shape), binary);
 }
 
-/* One score for each class; of two classes, one for each, or the one that was trained. */
+/* Gives a value for each row and target. */
 bool rule_targets(step *s)
 {
     if (!step_need(s, 1))

@@ -102,7 +102,8 @@ typedef struct letters {
     unsigned seen[128]; /* how often a letter occurs */
 } letters;
 
-/* Splits off the next term. Answers its letters without blanks, "." for its one ellipsis; -1: it is none. */
+/* Splits off the next term of an Einsum equation. Writes the letters without blanks, and "." for the ellipsis, of which
+ * a term has at most one, and returns how many; -1: malformed. */
 static int next_term(onnx_text *equation, char *out)
 {
     int count = 0;

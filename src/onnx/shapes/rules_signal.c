@@ -33,7 +33,7 @@ bool rule_mel_weights(step *s)
     return step_give(s, 0, (int32_t)graph_int(s->node, "output_datatype", ONNX_FLOAT), &shape);
 }
 
-/* The last dimension is real and imaginary part. One side of a spectrum is half of it and one. */
+/* The last dimension is real and imaginary part. A one-sided spectrum has length / 2 + 1 values. */
 bool rule_dft(step *s)
 {
     if (!step_need(s, 1))
@@ -238,7 +238,8 @@ bool rule_multinomial(step *s)
                      &(graph_shape){2, {x->dims[0], graph_int(s->node, "sample_size", 1)}});
 }
 
-/* One number, or one for each target; of logits also their logarithms. */
+/* Gives a single number, or a loss for each target. A second output, logarithms of probabilities, has the shape of the
+ * logits. */
 bool rule_loss(step *s)
 {
     if (!step_need(s, 2))

@@ -9,11 +9,11 @@
 typedef struct window {
     uint32_t rank; /* of what it moves over */
     int64_t kernel[GRAPH_MAX_RANK], strides[GRAPH_MAX_RANK], dilations[GRAPH_MAX_RANK], pads[2 * GRAPH_MAX_RANK];
-    bool same, ceil; /* padded so that only strides shrink it; the last window may stand out */
+    bool same, ceil; /* padded so that only strides shrink the output; the last window may stand out */
     bool pools;      /* it has no weights */
 } window;
 
-/* A list of one number a dimension, all `otherwise` when it is not there. */
+/* Reads a list with a number for each dimension; every number is `otherwise` if the list is missing. */
 static bool list(step *s, const char *name, uint32_t count, int64_t least, int64_t otherwise, int64_t *out)
 {
     int got = graph_ints(s->node, name, out, (int)count);

@@ -38,7 +38,7 @@ const graph_number *step_contents(const step *s, unsigned i);
 #define step_wrong(s, ...)   (step_say(s, true, __VA_ARGS__), false)
 void step_say(step *s, bool wrong, const char *format, ...) WEIR_PRINTF(3, 4);
 
-/* Gives an output its type and shape; nothing for one that nobody wants. False: the shape is too large for any
+/* Gives an output its type and shape; does nothing for an unused output. False: the shape is too large for any
  * memory. */
 bool step_give(step *s, unsigned output, int32_t type, const graph_shape *shape);
 bool step_give_like(step *s, unsigned output, const graph_value *value); /* type and shape of another */

@@ -442,7 +442,8 @@ static bool arena_cut(weir_parameter *parameter, uint64_t whole, uint64_t at, ui
     return true;
 }
 
-/* By the tensor's name; else by its slot, which a persistent tensor has to itself: what lies in that looks at it. */
+/* Finds a tensor's parameter by the tensor's name, or else by the name of the persistent tensor in whose slot the
+ * tensor lies: only views of a persistent tensor share the slot. */
 static void find_parameter(const weir_arena *arena, const weir_plan *plan, uint32_t tensor, const weir_slot *slot,
                            weir_parameter *out)
 {

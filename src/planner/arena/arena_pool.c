@@ -83,7 +83,7 @@ static bool link_idle(weir_arena_pool *pool, const wi_idle *idle)
     return true;
 }
 
-/* The client's block that idles longest, or that of any client; pool->count: none. */
+/* Finds the block that has been idle longest, of the client or, with NULL, of all clients; pool->count: none. */
 static uint32_t longest_idle(const weir_arena_pool *pool, const weir_client *client)
 {
     uint32_t i = 0;
@@ -92,7 +92,8 @@ static uint32_t longest_idle(const weir_arena_pool *pool, const weir_client *cli
     return i;
 }
 
-/* What is there to cover `bytes` with: the smallest that does, else the largest; pool->count: none. */
+/* Finds the smallest idle block of at least `bytes`, else the largest idle block, of the client or, with NULL, of all
+ * clients; pool->count: none. */
 static uint32_t covering(const weir_arena_pool *pool, const weir_client *client, uint64_t bytes)
 {
     uint32_t best = pool->count;
@@ -106,7 +107,8 @@ static uint32_t covering(const weir_arena_pool *pool, const weir_client *client,
     return best;
 }
 
-/* Frees a block that is not in the list any more, and is counted as gone; when that fails it goes back there. */
+/* Frees a block that was taken out of the list and counted in *counter. On failure the block goes back into the
+ * list. */
 static weir_status free_idle(weir_arena_pool *pool, const wi_idle *idle, uint64_t *counter)
 {
     weir_status status = weir_free_block(idle->client, idle->block, WEIR_STREAM_HOST);
@@ -145,7 +147,8 @@ static weir_status arena_pool_trim(weir_arena_pool *pool, const weir_client *cli
     }
 }
 
-/* Whose request it is gives first: that helps also where its own maximum is what is short. */
+/* Frees idle blocks, first blocks of the requesting client: this helps also when the client has reached its own
+ * maximum. */
 static void arena_pool_on_pressure(const weir_pressure *pressure, void *user)
 {
     weir_arena_pool *pool = user;
@@ -189,7 +192,7 @@ weir_status wi_arena_pool_take(weir_arena_pool *pool, weir_client *client, const
     for (uint32_t i = 0; i < pool->count; i++) {
         const wi_idle *idle = &pool->idle[i];
         if (idle->client == client && arena_pool_serves(pool, idle, request) &&
-            (!best.client || idle->bytes <= best.bytes)) { /* of equal ones the one used last */
+            (!best.client || idle->bytes <= best.bytes)) { /* of equally large blocks the most recently used */
             best = *idle;
             at = i;
         }
@@ -235,7 +238,7 @@ weir_status wi_arena_pool_give(weir_arena_pool *pool, const wi_idle *given, weir
     if (idle.charged > pool->cap)
         return weir_free_block(idle.client, idle.block, stream);
     status = wi_order_write(pool->runtime, idle.block, NULL, NULL, 0, stream);
-    if (status == WEIR_ERR_DEVICE_LOST) /* there is nothing that it could serve again */
+    if (status == WEIR_ERR_DEVICE_LOST) /* a lost device cannot use the block again */
         return weir_free_block(idle.client, idle.block, WEIR_STREAM_HOST);
     if (status != WEIR_OK)
         return status;
@@ -339,7 +342,7 @@ weir_runtime *wi_arena_pool_runtime(const weir_arena_pool *pool)
     return pool->runtime;
 }
 
-/* Takes the last user's pool out of the list; false: there are others, and one less. */
+/* Removes a user, and takes a pool without users out of the list. False: the pool still has users. */
 static bool arena_pool_leave(weir_arena_pool *pool)
 {
     pthread_mutex_lock(&pools_lock);

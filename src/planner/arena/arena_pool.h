@@ -18,7 +18,7 @@ typedef struct wi_idle {
     weir_block block;
     uint64_t bytes;          /* that it serves with */
     uint64_t charged;        /* as the ledger counts them; the pool looks itself */
-    weir_class memory_class; /* as which the ledger counts it */
+    weir_class memory_class; /* class under which the ledger counts the block */
 } wi_idle;
 
 /* The smallest block of the client's that serves the request, ordered before what comes on its stream and, with

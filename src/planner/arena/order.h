@@ -1,4 +1,4 @@
-/* One write to a block, declared, so that what comes on other streams is behind it. */
+/* Declares a write to a block, so that later declared uses on other streams wait for the write. */
 #ifndef WI_WORKSPACE_ORDER_H
 #define WI_WORKSPACE_ORDER_H
 

@@ -148,8 +148,9 @@ typedef struct taking {
     uint64_t used;
 } taking;
 
-/* The chunks as readers see them change under the lock; the one who has the turn reads them without. A run that has
- * begun meanwhile has declared what it reads, and a new chunk is not among that. */
+/* Adds a chunk to the store's list. The list changes under the lock; the thread that has the turn reads the list
+ * without the lock. WEIR_ERR_BUSY when a run has begun meanwhile, because the blocks that the run has declared do not
+ * include the new chunk. */
 static weir_status enter_chunk(weir_parameters *store, store_chunk *longer, const store_chunk *chunk, taking *took)
 {
     pthread_mutex_lock(&store->lock);
@@ -255,7 +256,7 @@ static void give_place_back(weir_parameters *store, const taking *took)
     store_chunk *chunk = took->chunk;
     chunk->used = took->used;
     if (took->room == 0) {
-        count_chunk(store, -1); /* first, so that no run declares what is gone */
+        count_chunk(store, -1); /* before the free, so that no run declares a freed block */
         if (weir_free_block(store->client, chunk->block, WEIR_STREAM_HOST) != WEIR_OK)
             count_chunk(store, 1);
     } else if (took->room < chunk->room &&
@@ -358,7 +359,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
     return status;
 }
 
-/* Further names: each stands for a part of what is there ----------------------------------------------------------- */
+/* Further names, for parts of parameters --------------------------------------------------------------------------- */
 
 /* The next two with the lock held. */
 static weir_status parameters_part_of(const weir_parameters *store, const char *of, uint64_t at, uint64_t elements,

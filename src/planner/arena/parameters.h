@@ -12,8 +12,8 @@
 
 weir_runtime *wi_parameters_runtime(const weir_parameters *store);
 
-/* A run begins, which reads the store (NULL: none): its uses, behind `before` of its own; to be freed. WEIR_ERR_SYSTEM:
- * it does not begin. */
+/* Begins a run that reads the store (NULL: none). *uses gets room for `before` uses of the run's own, then the uses of
+ * the store's blocks; the caller frees the list. WEIR_ERR_SYSTEM: the run does not begin. */
 weir_status wi_parameters_begin_run(weir_parameters *store, size_t before, weir_use **uses, size_t *count);
 void wi_parameters_end_run(weir_parameters *store);
 

@@ -221,8 +221,8 @@ static weir_status block_pool_fill(const request *w)
     return status;
 }
 
-/* Undoes an allocation whose zeros could not be queued. The blocks have no owner then, so that the next one clears
- * them. */
+/* Undoes an allocation whose zeros could not be queued. The blocks then have no last owner, so that the next owner gets
+ * them cleared. */
 static void block_pool_undo_alloc(const request *w)
 {
     weir_block_pool *pool = w->member->pool;

@@ -46,9 +46,9 @@ typedef struct wi_block_run {
 /* Deferred frees: runs that were freed together, and wait for one event. The first entry of each stream is in the
  * pool's list, and later ones follow it in order. */
 typedef struct wi_waiting {
-    struct wi_waiting *next;      /* on the same stream; or in a list of reaped ones */
-    struct wi_waiting *last;      /* of the first entry: the stream's last one */
-    struct wi_waiting *next_head; /* of the first entry: the first one of another stream */
+    struct wi_waiting *next;      /* on the same stream; or in a list of reaped entries */
+    struct wi_waiting *last;      /* of the first entry: the stream's last entry */
+    struct wi_waiting *next_head; /* of the first entry: the first entry of another stream */
     wi_event event;
     uint64_t order;
     weir_block_pool_member *member;
@@ -69,7 +69,7 @@ struct weir_block_pool_member {
     const char *name;                  /* interned */
     uint16_t slot;                     /* from 1, unique among the members there are */
     uint32_t cap, used, pending, peak; /* used: held and pending */
-    uint64_t taken;                    /* blocks allocated so far; those that are not held any more were freed */
+    uint64_t taken;                    /* blocks allocated so far; the blocks that are no longer held were freed */
     atomic_uint_fast64_t refused;
     weir_block_pool_member *previous, *next;
 };
@@ -119,7 +119,8 @@ static inline void wi_blocks_unlock(weir_block_pool *pool)
 
 /* The lock is held in all of these. */
 
-/* Reaps: frees blocks whose streams are past them. Their entries go to *done, for wi_waiting_free without the lock. */
+/* Reaps: frees the blocks of entries whose event has passed. The entries go to *done, for wi_waiting_free without the
+ * lock. */
 void wi_blocks_reap(weir_block_pool *pool, wi_waiting **done);
 /* Makes blocks that are no longer held free, or pending on the entry, if there is one. */
 void wi_blocks_put(weir_block_pool_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
@@ -160,7 +161,8 @@ bool wi_blocks_leaving(const weir_block_pool *pool, uint32_t index, wi_block_poi
 
 /* Later work on the stream comes behind the points; on the host's stream (NULL) it waits for them. */
 weir_status wi_blocks_order(const weir_block_pool *pool, void *native, const wi_block_points *points);
-/* What is wrong with a list of blocks, whoever has them: NULL, none, or out of range. */
+/* Checks a list of indices, but not who has the blocks. WEIR_ERR_INVALID: NULL, an empty list, or an index out of
+ * range. */
 weir_status wi_blocks_check_list(const weir_block_pool_member *member, const uint32_t *indices, uint32_t count,
                                  const char *call);
 /* Whether the member's caller has a reference to the block, other than a prefix cache's. With the lock held. */

@@ -30,8 +30,8 @@ weir_status wi_waiting_fence(weir_block_pool *pool, void *native, wi_waiting *wa
     return status;
 }
 
-/* Threads that free on one stream may come here in another order than that of their events. An entry may then be
- * reaped late, but never early, as only its own event frees it. */
+/* Adds an entry to its stream's list. Threads that free on the same stream may add their entries in another order than
+ * their events. An entry may then be reaped late, but never early, as only its own event frees it. */
 static void block_pool_hang(weir_block_pool *pool, wi_waiting *waiting)
 {
     waiting->order = ++pool->last_order;
@@ -55,7 +55,8 @@ const wi_waiting *wi_blocks_oldest(const weir_block_pool *pool)
     return oldest;
 }
 
-/* The stream is past references that were dropped; blocks without any other are free. Returns their number. */
+/* Ends dropped references that the stream is past, and frees blocks without further references. Returns the number of
+ * freed blocks. */
 static uint32_t block_pool_free_left(weir_block_pool *pool, wi_block_run run)
 {
     uint32_t blocks = 0;
@@ -272,7 +273,7 @@ static complaint block_pool_stale(const weir_block_pool_member *member, uint32_t
     return c;
 }
 
-/* `generations`: those of the blocks that are meant; NULL: the present ones. */
+/* `generations`: of the blocks that are meant; NULL: the present generations. */
 static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *generations,
                                        weir_stream stream)
 {

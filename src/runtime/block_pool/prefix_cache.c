@@ -64,8 +64,8 @@ weir_status weir_prefix_cache_create(weir_block_pool_member *member, const weir_
     return WEIR_OK;
 }
 
-/* Takes all nodes out of a row, whoever uses their blocks. Children go after parents here, which is no matter, as all
- * go. The locks are held. */
+/* Removes all nodes of a row, even if their blocks are in use. Children may go after their parents here, as every node
+ * goes. The locks are held. */
 static void prefix_empty_row(weir_prefix_cache *cache, uint64_t row, wi_prefix_node **gone)
 {
     for (wi_prefix_node *node; (node = cache->rows[row]) != NULL;) {
@@ -201,7 +201,7 @@ weir_status weir_prefix_cache_acquire(weir_prefix_cache *cache, const weir_prefi
 
 /* Insertions ------------------------------------------------------------------------------------------------------- */
 
-/* Makes nodes for the blocks from k on, in a list. False: there is no host memory for all of them. */
+/* Makes nodes for the blocks from k on, in a list. False: no host memory; *list has the nodes made so far. */
 static bool prefix_make_nodes(prefix_walk *w, uint32_t k, wi_prefix_node *parent, const uint32_t *indices,
                               wi_prefix_node **list)
 {
@@ -219,8 +219,8 @@ static bool prefix_make_nodes(prefix_walk *w, uint32_t k, wi_prefix_node *parent
     return true;
 }
 
-/* Whether all the nodes' blocks can be cached: they are the caller's, each once, and not cached. Each is marked with its
- * node meanwhile. */
+/* Whether all the nodes' blocks can be cached: they are the caller's, each once, and not cached. During the check, each
+ * block is marked with its node, so that a second naming is found. */
 static wi_block_fault prefix_check_blocks(const weir_prefix_cache *cache, wi_prefix_node *list)
 {
     weir_block_pool *pool = cache->member->pool;
@@ -239,7 +239,7 @@ static wi_block_fault prefix_check_blocks(const weir_prefix_cache *cache, wi_pre
     return fault;
 }
 
-/* Enters the nodes of the list, as far as there is room; those that are left over stay in it. Both locks are held. */
+/* Enters the nodes of the list while there is room, and leaves the rest in the list. Both locks are held. */
 static uint32_t prefix_enter_list(weir_prefix_cache *cache, wi_prefix_node **list, wi_event written,
                                   wi_prefix_node **gone)
 {
@@ -263,7 +263,7 @@ static uint32_t prefix_enter_list(weir_prefix_cache *cache, wi_prefix_node **lis
 static void prefix_touch(wi_prefix_node *node)
 {
     for (; node; node = node->parent) {
-        wi_prefix_pin(node); /* its place in the heap is another one */
+        wi_prefix_pin(node); /* its place in the heap changes */
         node->used = node->cache->member->pool->tick;
         wi_prefix_unpin(node);
     }

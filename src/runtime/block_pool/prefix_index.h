@@ -1,12 +1,12 @@
-/* What prefix caches find blocks by, and what they evict first.
+/* How prefix caches find blocks, and which blocks they evict first.
  *
  * A node stands for a cached block. It hangs below the node of the block before it, so that a node's tokens and its
  * parent together say all tokens from the beginning. Nodes are found by a hash of these and compared by the tokens, the
  * parent and, where there is none, the salt.
  *
  * Two locks. The pool's `caches_lock`, a mutex, is for finding nodes: rows, and what of a node never changes. The
- * pool's `lock` is for references: `used`, `children`, `place`, the heap, the counts. A node is entered and removed
- * under both, caches_lock first, so that either is enough to see that it is there.
+ * pool's `lock` is for references: `used`, `children`, `place`, the heap, the counts. Entering or removing a node takes
+ * both locks, caches_lock first; either lock is enough to see that a node is there.
  *
  * Invariants, while the pool's lock is free:
  *
@@ -26,7 +26,7 @@ typedef struct wi_prefix_node {
     struct wi_prefix_node *parent; /* NULL: it is the first block */
     weir_prefix_cache *cache;
     uint64_t hash;
-    wi_event written; /* behind the writes of whoever inserted it */
+    wi_event written; /* behind the writes of the inserting caller */
     uint64_t used;    /* the pool's tick then */
     uint32_t block;
     uint32_t children;

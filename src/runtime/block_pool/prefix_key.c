@@ -1,4 +1,4 @@
-/* The hash of a cached block. It chooses where to look; what is found there is compared by its tokens. */
+/* The hash of a cached block. It chooses the row; nodes in the row are compared by their tokens. */
 #include "runtime/block_pool/prefix_index.h"
 
 /* Multiplies and mixes the high half into the low one, token by token (after MurmurHash3's finalizer). */

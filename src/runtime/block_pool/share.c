@@ -1,5 +1,5 @@
-/* Block pools, references: several of one block, which is freed with the last one; copy-on-write; and the points that
- * readers have to pass before somebody writes. */
+/* References to blocks of pools: a block may have several, and the last reference frees the block; copy-on-write; and
+ * the points that readers have to pass before a write. */
 #include "runtime/block_pool/prefix_index.h"
 #include <weir/block_pool.h>
 

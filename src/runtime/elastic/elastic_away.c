@@ -100,7 +100,8 @@ weir_status wi_elastic_away_list(weir_client *client, wi_away *pages, void (*poi
 
 /* Giving back and committing --------------------------------------------------------------------------------------- */
 
-/* The elastic block at the address, and the offset there. The caller makes sure that nobody ends it. */
+/* The elastic block at the address, and the offset there. The caller makes sure that the block is not ended
+ * meanwhile. */
 static weir_elastic *pages_owner(weir_client *client, const char *address, size_t *offset)
 {
     weir_elastic *found = NULL;

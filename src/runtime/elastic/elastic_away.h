@@ -9,12 +9,13 @@
  * addresses; classes as `pages` has them. `point` is told what uses of them have left. WEIR_ERR_BUSY: a launch uses one. */
 weir_status wi_elastic_away_list(weir_client *client, wi_away *pages, void (*point)(wi_event event, void *user),
                                  void *user);
-/* Gives all of them back. WEIR_ERR_BUSY: a launch uses one; none was given back. */
+/* Gives all pages of the list back. WEIR_ERR_BUSY: a launch uses a page; none was given back. */
 weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages);
-/* Commits those that are not there. On failure some are; the refusal is weir_elastic_commit's. */
+/* Commits the missing pages of the list. On failure, part of the pages may be committed; the refusal is
+ * weir_elastic_commit's. */
 weir_status wi_elastic_away_commit(weir_client *client, const wi_away *pages);
-/* What uses them, and what gives them back, comes behind the event (NULL: they are held), and behind uses that were declared
- * meanwhile. WEIR_ERR_SYSTEM: no host memory. */
+/* Later uses and releases of the pages come behind the event (NULL: the pages are held), and behind uses that were
+ * declared meanwhile. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_elastic_away_moved(weir_client *client, const wi_away *pages, const wi_event *event);
 /* The client gives pages in [low, high) back, or ends their block: they will not be committed again. Returns their
  * bytes. */

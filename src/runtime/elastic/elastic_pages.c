@@ -1,4 +1,4 @@
-/* Pages of elastic blocks: a commit allocates the missing ones, one by one, fills them with zeros and publishes them; a
+/* Pages of elastic blocks: a commit allocates the missing pages singly, fills them with zeros and publishes them; a
  * release frees them behind one point of a stream. */
 #include "base/options.h"
 #include "base/system.h"
@@ -21,8 +21,8 @@ static weir_status pages_check(const weir_elastic *e, size_t offset, size_t byte
 
 /* Commit ----------------------------------------------------------------------------------------------------------- */
 
-/* One call. The pages that it has made are blank, those that it has taken back pending; they are linked by pending_next, most
- * often the lowest first. */
+/* A call. New pages are blank, pages that were taken back are pending; all are linked by pending_next, most often the
+ * lowest first. */
 typedef struct commit {
     weir_elastic *elastic;
     wi_elastic_range *range;
@@ -31,9 +31,9 @@ typedef struct commit {
     weir_stream stream;
     wi_stream_facts at;
     page_run pages;
-    uint64_t missing, unused; /* pages at the last look: not there, and among them those of nobody */
-    uint64_t asked;           /* bytes of the pages that were missing, with those that it has made meanwhile */
-    wi_reservation claim;     /* bytes claimed for those, unless they were promised */
+    uint64_t missing, unused; /* pages at the last look: all but WI_PAGE_THERE; WI_PAGE_UNUSED alone */
+    uint64_t asked;           /* bytes of the missing pages, and of the pages made meanwhile */
+    wi_reservation claim;     /* bytes claimed for unused pages, unless promised already */
     uint64_t deadline;        /* 0: nothing was waited for yet */
     wi_block *first, *last;
 } commit;
@@ -68,7 +68,7 @@ static wi_request commit_request(const commit *c, uint64_t bytes)
     return (wi_request){bytes, bytes, c->range->memory_class, c->stream, c->range->tag, claimed, reserved};
 }
 
-/* Claims what is unused in one sum, so that a refusal has its numbers. */
+/* Claims the bytes of all unused pages in one step, so that a refusal states the whole sum. */
 static weir_status commit_claim(commit *c)
 {
     uint64_t bytes = c->unused * c->range->page, there = atomic_load(&c->claim.left);
@@ -173,7 +173,8 @@ static bool commit_take_back(commit *c, uint64_t index)
     return taken;
 }
 
-/* Such a page is pending again, behind what is on the stream by now. Whoever sees that it is finds it in the list. */
+/* Makes a page that was taken back pending again, behind the work on the stream so far. A thread that sees the pending
+ * state finds the page in the list of deferred frees. */
 static void commit_put_back(commit *c, wi_block *block)
 {
     weir_runtime *runtime = c->runtime;
@@ -241,9 +242,9 @@ static void commit_pause(commit *c, uint64_t index, wi_elastic_state state)
     wi_resource_unlock(base);
 }
 
-/* Waits once for a page that is another thread's or pending. Who waits has only made lower pages, so that no two wait for
- * each other: a lower one may have gone again since it was passed. A pressure callback waits for nobody, as the one that it
- * would wait for may be waiting for it. */
+/* Waits once for a page that is pending or another thread's. Pages from `index` on are given up first, so that no two
+ * threads wait for each other; a lower page may be released again meanwhile. A pressure callback does not wait, as the
+ * other thread may be waiting for the callback. */
 static weir_status commit_wait(commit *c, uint64_t index)
 {
     wi_resource *base = c->range->base;
@@ -276,7 +277,8 @@ static weir_status commit_get(commit *c, uint64_t index)
     return status == WEIR_ERR_NO_ROOM ? WEIR_OK : status; /* another thread was faster */
 }
 
-/* Gets all pages of the range. Others may release some meanwhile, and so may a pressure callback. */
+/* Gets all pages of the range. Other threads and pressure callbacks may release pages meanwhile, so that a pass over
+ * the range may not be enough. */
 static weir_status commit_gather(commit *c)
 {
     weir_status status = WEIR_OK;
@@ -388,7 +390,7 @@ void wi_elastic_unclaim(wi_resource *base, wi_block *list)
     }
 }
 
-/* Claims the pages that are there, and adds them behind **end. WEIR_ERR_BUSY: a launch uses one of them; those before it are
+/* Claims the committed pages, and adds them behind **end. WEIR_ERR_BUSY: a launch uses a page; the pages before it are
  * claimed. */
 static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_block ***end)
 {

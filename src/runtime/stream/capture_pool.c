@@ -59,7 +59,7 @@ weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_ru
                      graph->client->account.name, capture_pool_runtime(graph)->name);
 }
 
-/* What it holds, with the lock held -------------------------------------------------------------------------------- */
+/* Kept blocks, with the lock held ---------------------------------------------------------------------------------- */
 
 static bool capture_pool_is_past(const wi_block *block)
 {
@@ -239,8 +239,8 @@ static weir_status capture_pool_note_zeros(weir_runtime *runtime, wi_block *bloc
 }
 
 /* A free on a stream outside of the capture is noted as a use of the block, behind which the pool may use the block
- * again. A free in the pool's own capture needs no event: the launches of the graph are in order. Nor does the free of
- * a block whose request named the pool on the block's stream: the next one there comes behind. */
+ * again. A free in the pool's own capture needs no event: the launches of the graph are in order. Nor does the free, on
+ * the block's stream, of a block whose request named the pool: the next use of the block on the stream comes behind. */
 static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream,
                                           void **native)
 {

@@ -19,8 +19,8 @@ static wi_stream_place *foreign_find(weir_runtime *runtime, const wi_stream_plac
     return NULL;
 }
 
-/* Whether the runtime made this stream. Its own streams live as long as it, so that the address identifies them. The
- * lock is held. */
+/* Whether the runtime made this stream. Own streams live as long as the runtime, so that the address identifies them.
+ * The lock is held. */
 static bool foreign_is_own(weir_runtime *runtime, const void *native)
 {
     const wi_streams *streams = &runtime->streams;
@@ -191,8 +191,8 @@ weir_status weir_stream_unregister(weir_stream stream)
     WI_VISIT_OF(stream, runtime);
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && !done) {
-        /* Another thread's per-thread stream cannot be named here, and may have ended with its thread: the driver waits for
-         * what was recorded on it when it forgets it. */
+        /* Another thread's per-thread stream cannot be named here, and may have ended with its thread. The driver waits
+         * for the recorded points when stream_destroy forgets the stream. */
         bool waits = !foreign_is_another_threads(runtime, stream);
         status = wi_streams_close(runtime, stream, origins, waits, call, &last);
         done = status == WEIR_OK && (last || foreign_leave_to_others(&runtime->streams, stream));
@@ -200,7 +200,7 @@ weir_status weir_stream_unregister(weir_stream stream)
     if (status == WEIR_OK && last) {
         void *record = foreign_leave(&runtime->streams, stream);
         wi_window(WI_WINDOW_STREAM_LEFT);
-        wi_streams_forget(runtime, stream); /* no thread records on it any more */
+        wi_streams_forget(runtime, stream); /* no thread records on the stream any more */
         runtime->driver->stream_destroy(runtime->device, record);
     }
     if (status == WEIR_OK)

@@ -131,8 +131,8 @@ void wi_streams_show(wi_streams *streams, const wi_stream_place *place)
     atomic_store_explicit(&seen->id, plain ? wi_streams_id(streams, place).id : 0, memory_order_release);
 }
 
-/* The driver's stream, if it is one whose facts are plain. An id is never given twice, so that what was read between
- * two looks at the same one belongs to it. */
+/* The driver's stream, if its facts are plain (wi_streams_show); else NULL. An id is never given twice, so that a value
+ * read between two looks at the same id belongs to the id. */
 static void *streams_seen(wi_streams *streams, weir_stream stream)
 {
     wi_stream_seen *seen = &streams->seen[stream.id % WI_STREAMS];
@@ -169,7 +169,7 @@ weir_status wi_streams_all_taken(const weir_runtime *runtime)
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
-/* The driver's stream, or NULL. *thread: whose per-thread stream it is. */
+/* The driver's stream, or NULL. *thread: the thread of a per-thread stream, else 0. */
 static void *streams_look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
 {
     pthread_mutex_lock(&streams->lock);
@@ -420,8 +420,8 @@ weir_status wi_streams_close(weir_runtime *runtime, weir_stream stream, unsigned
 
 /* Own streams ------------------------------------------------------------------------------------------------------ */
 
-/* Gives an idle stream a place; without one, *made, which is NULL afterwards. An idle stream comes first, so that the
- * number of own streams stays as small as can be. False: no place, or no stream. The lock is held. */
+/* Gives a place to an idle stream, or if none is idle to *made, which is NULL afterwards. An idle stream comes first,
+ * so that the number of own streams stays as small as can be. False: no place, or no stream. The lock is held. */
 static bool streams_acquire_own(wi_streams *streams, void **made, weir_stream *out)
 {
     wi_stream_place *place = wi_streams_free_place(streams);

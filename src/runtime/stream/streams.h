@@ -4,13 +4,13 @@
  * An id is the runtime's number (16 bits, from 1, unique among the runtimes there are), a generation (32 bits) and a
  * place in the table (16 bits).
  *
- * A stream ends in four steps: its door is closed (`closed`), so that no call finds it any more; the calls that are
- * putting work on it are waited for (`inside`); its work is waited for, which theirs is part of; its place is given up.
- * Between the first step and the last weir itself still names the stream, to record points on it. Frees that looked
- * before are not waited for: they look again when they know their point (free.c).
+ * A stream ends in four steps: its door is closed (`closed`), after which no call finds the stream; the calls that are
+ * putting work on it are waited for (`inside`); its work is waited for, with the work of these calls; its place is
+ * given up. Between the first step and the last weir itself still names the stream, to record points on it. Frees that
+ * looked before are not waited for: such a free looks again when its point is known (free.c).
  *
- * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a place that is
- * leaving has no users and gets none; a place that is closed has one. */
+ * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a leaving place has
+ * no users and gets none; a closed place has exactly one user. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
 
@@ -32,9 +32,9 @@ typedef struct wi_stream_place {
     uint32_t generation;
     uint32_t users; /* 1 for an acquired stream, else how often it was registered; 0: the place is free */
     wi_stream_origin origin;
-    void *native; /* of a registered one: what it was registered as, and what tells it from an earlier one there */
-    uint64_t identity;
-    uint64_t thread;    /* whose per-thread default stream it is; 0: any thread may use it */
+    void *native;       /* of a registered stream: the handle that was registered */
+    uint64_t identity;  /* tells the stream from an earlier stream with the same handle */
+    uint64_t thread;    /* the thread of a per-thread default stream; 0: any thread may use the stream */
     bool closed;        /* it is being released or unregistered: no call finds it */
     uint32_t inside;    /* calls between wi_streams_begin and wi_streams_done */
     bool leaving;       /* the stream ended without being unregistered; its place is being cleared for another stream */
@@ -48,7 +48,7 @@ typedef struct wi_stream_place {
 
 /* What wi_streams_look finds without the lock. */
 typedef struct wi_stream_seen {
-    atomic_uint_fast64_t id; /* of the stream at that place while it is captured by nobody and any thread's; else 0 */
+    atomic_uint_fast64_t id; /* of the stream in the place, while not captured and usable by any thread; else 0 */
     atomic_uintptr_t stream; /* the driver's; written between two stores of the id */
 } wi_stream_seen;
 
@@ -69,8 +69,8 @@ typedef struct wi_streams {
 weir_status wi_streams_init(wi_streams *streams);
 /* Undoes wi_streams_init. The streams remain the driver's. */
 void wi_streams_end(wi_streams *streams);
-/* Makes all own streams that there will be; count 0: none, they are made on demand. On failure those that were made are
- * idle, and wi_streams_unmake destroys them. */
+/* Makes `count` own streams, and lets no more be made; count 0: own streams are made on demand. On failure the streams
+ * that were made are idle, and wi_streams_unmake destroys them. */
 weir_status wi_streams_make(wi_streams *streams, const wi_driver *driver, wi_device *device, uint32_t count);
 void wi_streams_unmake(wi_streams *streams, const wi_driver *driver, wi_device *device);
 /* Undoes wi_streams_init, and destroys idle streams. No other thread uses the table any more. */
@@ -116,7 +116,7 @@ weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, co
 /* The same for a call that records an event next. The driver itself refuses that in a capture that was not declared,
  * and this saves one query. */
 weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream stream, const char *call, void **out);
-/* The point behind all that weir itself has queued on the stream so far. For a released stream it has passed, as the
+/* The point behind all of weir's own work on the stream so far. For a released stream the point has passed, as the
  * release waited; for a stream that ended without being unregistered it is behind all work of the device; for a
  * captured one it is the point before the capture, as weir queues nothing in a capture. WEIR_ERR_STREAM_MISUSE when a
  * capture does not allow to record it. */

@@ -178,14 +178,14 @@ static weir_status uses_order_behind_zeroing(weir_runtime *runtime, weir_stream 
     return status;
 }
 
-/* Whether two uses name different generations of one address. At most one of them names the block that is there now. */
+/* Whether two uses name different generations of an address. At most one use then names the block that is there now. */
 static bool uses_contradict(const weir_block *a, const weir_block *b)
 {
     return a->generation != 0 && b->generation != 0 && a->generation != b->generation;
 }
 
-/* Merges uses of the same block into one entry with both accesses. An entry with a stale generation stays, so that
- * visiting its block reports it. */
+/* Merges uses of the same block into one entry with both accesses. An entry with a stale generation stays: the visit of
+ * its block reports the error. */
 static size_t uses_merge_duplicates(weir_use *uses, size_t count)
 {
     size_t kept = 0;

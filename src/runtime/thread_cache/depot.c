@@ -1,8 +1,8 @@
-/* Depots: magazines that go from the thread cache of one thread to that of another.
+/* Depots: magazines that pass from a thread's cache to another thread's cache.
  *
- * The delta of the thread cache that put a list there has the frees of its blocks. Once another cache takes the
- * list, that cache's delta has them, so that with one thread that allocates and one that frees, neither delta grows
- * without end. */
+ * The frees of a list's blocks are in the delta of the thread cache that put the list there. When another cache takes
+ * the list, the frees move to its delta. Then neither delta grows without end where one thread only allocates and
+ * another only frees. */
 #include "runtime/runtime.h"
 
 static void depot_lock(wi_depot *depot)
@@ -61,7 +61,7 @@ static void depot_prepend(const wi_depot_list *from, wi_block **list)
 
 /* Leaving and taking ----------------------------------------------------------------------------------------------- */
 
-/* The older half of the bin; it still hangs there, at *link. */
+/* Lists the older half of the bin. The blocks are still in the bin, from *link on. */
 static wi_depot_list older_half(wi_tcache_bin *bin, uint32_t count, wi_block ***link)
 {
     wi_depot_list list = {.charged = bin->charged, .count = count - count / 2};
@@ -85,7 +85,7 @@ static void depot_merge_returned(wi_tcache *cache)
 void wi_depot_merge_returned(wi_tcache *cache)
 {
     if (cache->depot->caches == 1 && cache->returned.frees == 0)
-        return; /* nobody else can be about it */
+        return; /* no other cache of the depot can add frees meanwhile */
     depot_lock(cache->depot);
     depot_merge_returned(cache);
     depot_unlock(cache->depot);

@@ -115,7 +115,7 @@ static inline wi_tcache_bin *bin_with_room(wi_tcache *cache, uint64_t charged)
     return wi_likely(room) || wi_depot_put(cache, charged) ? bin : NULL;
 }
 
-/* The block has its phase already, which keeps other threads from it. */
+/* Puts a block into the bin. The block's phase is WI_THREAD_CACHED already, which keeps other threads away. */
 static inline void tcache_keep(wi_tcache *cache, wi_tcache_bin *bin, wi_block *block)
 {
     uint64_t charged = bin->charged;

@@ -54,7 +54,8 @@ static wi_tcache *tcache_claim(wi_tcaches *caches, const selection *s)
     return picked;
 }
 
-/* Removes a cache from the table. Entries behind it move up, so that no empty place lies before where one belongs. */
+/* Removes a cache from the table. Later entries move up, so that no empty place lies between an entry's own place and
+ * the entry. */
 static void leave_table(wi_tcache_thread *thread, const wi_tcache *cache)
 {
     uint64_t mask = UINT64_MAX >> thread->shift;
@@ -483,8 +484,8 @@ static void tcache_make_room(wi_tcache *cache, uint64_t charged, wi_block **list
     }
 }
 
-/* With both locks held, released meanwhile: a thread that has the most caches it may have ends its oldest one. The
- * turn names that cache's runtime, which may be another. */
+/* Ends the thread's oldest cache, if the thread has WI_TCACHE_MOST caches. Both locks are held, and released meanwhile.
+ * The turn is of the oldest cache's runtime, which may be another than `runtime`. */
 static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
 {
     wi_tcache_turn turn = {0};
@@ -575,7 +576,7 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
     if (charged == 0 || charged > runtime->caches.room || (word & (WI_TRACKED | 7)) != WI_LIVE ||
         !wi_load(block->plain))
         return false;
-    if (!wi_residency_is_here(client)) /* the hits of one that is suspended would ask nobody */
+    if (!wi_residency_is_here(client)) /* hits in the cache of a suspended client would not notice the suspend */
         return false;
     if (is_declined(client, stream, charged))
         return false;
@@ -598,7 +599,7 @@ void wi_tcache_flush(weir_client *client)
 {
     wi_tcache_thread *mine = client->runtime->caches.usable ? wi_tcache_mine : NULL;
     bool any_delta = false;
-    if (!mine || !wi_biased_enter(&mine->lock)) /* who claims it merges it, or drops it */
+    if (!mine || !wi_biased_enter(&mine->lock)) /* a thread that claims the caches merges or drops them */
         return;
     for (const wi_tcache *f = mine->caches; f && !any_delta; f = f->next_of_thread)
         any_delta = has_delta(f, client);

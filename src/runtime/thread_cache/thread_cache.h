@@ -130,12 +130,12 @@ typedef struct wi_tcache_thread {
     uint32_t count; /* of thread caches */
     wi_tcache **table;
     uint64_t generation;                          /* of the last block it allocated */
-    wi_tcache *caches, *oldest;                   /* all of them, the newest first */
+    wi_tcache *caches, *oldest;                   /* the list of caches, the newest first; the last of the list */
     wi_tcache *places[1 << WI_TCACHE_TABLE_BITS]; /* the table, before it grows */
     wi_block *recent
         [1 << WI_TCACHE_RECENT_BITS]; /* guesses: records of blocks it allocated, by address; only of runtimes in which
                                        * it has thread caches */
-    bool stale;                       /* some may be of another runtime: the guesses are to be dropped */
+    bool stale;                       /* guesses may be of another runtime, and are to be dropped */
 } wi_tcache_thread;
 
 struct wi_tcache {
@@ -164,13 +164,13 @@ struct wi_tcache {
     wi_tcache_bin bins[WI_TCACHE_BINS];
 };
 
-/* A magazine: blocks of one charge that a thread cache has put there; linked by pending_next. */
+/* A magazine: blocks of equal charge from a thread cache, linked by pending_next. */
 typedef struct wi_depot_list {
     wi_block *first;
     uint64_t charged;
     uint64_t requested; /* as last requested */
     uint32_t count, of_class[WEIR_CLASS_COUNT];
-    wi_tcache *by; /* the cache whose delta has their frees; NULL: the ledger or the depot has them */
+    wi_tcache *by; /* the cache whose delta counts the frees; NULL: the ledger or the depot does */
 } wi_depot_list;
 
 enum { WI_DEPOT_LISTS = 64 };
@@ -214,8 +214,8 @@ static inline wi_tcache *wi_tcache_find(const wi_tcache_thread *mine, const weir
     return cache;
 }
 
-/* The bin of a charge. Sizes come in any order, so that nothing branches on them here. The bin of 0, which a racing
- * look may find, takes nothing. */
+/* The bin of a charge. The choice of the bin does not branch on the size, as sizes come in any order. The bin of 0,
+ * which a racing look may find, takes nothing. */
 static inline wi_tcache_bin *wi_tcache_bin_of(wi_tcache *cache, uint64_t charged)
 {
     uint64_t mixed = charged / WI_UNIT * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WI_TCACHE_SHARED_BITS);

@@ -1,4 +1,4 @@
-/* What a process that can be watched tells of itself: one JSON document. */
+/* The answer of a watched process: a JSON document. */
 #ifndef WI_WATCH_ANSWER_H
 #define WI_WATCH_ANSWER_H
 

@@ -29,7 +29,7 @@ static struct server {
     uint64_t paused; /* until then nobody is accepted: the process has no more files */
     connection connections[WI_WATCH_CONNECTIONS];
     weir_client_stats *clients;
-    char *answer; /* the one that is being made */
+    char *answer; /* the answer that is being made */
 } server = {.listener = {.number = -1}};
 
 /* Held while a file is opened or closed, so that the child of a fork knows which there are. */
@@ -123,9 +123,9 @@ static void watch_serve_read_request(connection *c)
     if (count <= 0) {
         watch_serve_drop(c);
     } else if (end || c->got == sizeof c->request) {
-        *(end ? end : c->request) = '\0'; /* one that does not end is refused as an empty one is, */
+        *(end ? end : c->request) = '\0'; /* a request without an end is refused like an empty request, */
         if (end && strlen(c->request) < (size_t)(end - c->request))
-            c->request[0] = '\0'; /* and one with a 0 in it */
+            c->request[0] = '\0'; /* and so is a request that contains a 0 */
         watch_serve_answer(c);
     }
 }

@@ -1,9 +1,9 @@
 /* Watching: the option `watch` has a thread of the process answer weir ps and weir top, on a Unix socket PID.sock in a folder
  * of the user's alone (base/watch_folder.h).
  *
- * The thread takes no signals, calls no driver and no resource, and allocates nothing of weir's. Where something fails the
- * log says so, and the program goes on as without the option. The socket goes at exit; that of a process that was killed is
- * removed by whoever finds it. */
+ * The thread takes no signals, calls no driver and no resource, and allocates nothing of weir's. Where something fails
+ * the log says so, and the program goes on as without the option. The socket is removed at exit. The socket of a killed
+ * process is removed by the next program that finds it. */
 #ifndef WI_WATCH_H
 #define WI_WATCH_H
 
@@ -32,15 +32,15 @@ enum { WI_WATCH_CONNECTIONS = 16, WI_WATCH_SECONDS = 5, WI_WATCH_REQUEST = 64 };
 
 /* A new socket, for the server to listen on; -1, with errno. */
 int wi_watch_open(void);
-/* Closes it, if it was not used. */
+/* Closes the socket, if it was not used. */
 void wi_watch_close(void);
 /* Host memory for the answers; false: there is none. `command` stays. */
 bool wi_watch_prepare(const char *command);
 /* Answers whoever connects, until the socket is no more this process's: a program may close files that are not its own. */
 void wi_watch_serve(void);
 
-/* In the child of a fork: closes what the thread has open, so that it is the parent's alone. Before a fork, and after it in
- * both: no file of the thread's is just being opened or closed. */
+/* In the child of a fork: closes the thread's files, so that only the parent has them open. Before a fork, and after it
+ * in both: no file of the thread's is just being opened or closed. */
 void wi_watch_before_fork(void);
 void wi_watch_after_fork(bool child);
 

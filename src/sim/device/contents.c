@@ -75,8 +75,9 @@ static uint64_t same_version(wi_device *device, const char *from, uint64_t bytes
 
 /* Bytes of the host ------------------------------------------------------------------------------------------------ */
 
-/* What lies in a unit as bytes, so that it can pass through memory of the host's, or a file, and come back: a fill's value; a
- * user's version behind a mark, over and over; and what else there is, as bytes that are not zero. */
+/* Writes a unit's contents as bytes, so that they can pass through host memory or a file and come back. A fill becomes
+ * its value, a user's version becomes a mark and the version, repeated, and any other version becomes bytes that are
+ * not zero. */
 enum { MARK = 0x51AD0E57, UNKNOWN = 0xA5 };
 
 static void make_bytes(uint32_t version, unsigned char *unit)

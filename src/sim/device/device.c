@@ -138,7 +138,7 @@ static weir_status sim_open(int ordinal, wi_device **out)
 
 static void sim_close(wi_device *device)
 {
-    wi_sim_run_all(device); /* of streams that ended without a word */
+    wi_sim_run_all(device); /* of streams that ended without notice */
     wi_sim_close_pieces(device);
     if (device->granules_used + device->host_used)
         wi_sim_wrong(device, "the device is closed while handles of %zu granules exist",
@@ -442,7 +442,8 @@ static bool is_unmapped(wi_device *device, const uint32_t *at, uint32_t index)
     return true;
 }
 
-/* Whether it is this handle, from its first granule to its last, that is mapped there; else it has been told. */
+/* True: the whole handle, from its first granule to its last, is mapped at these addresses. Otherwise reports the
+ * mismatch to the watcher. */
 static bool device_is_mapped(wi_device *device, const uint32_t *at, uint32_t index)
 {
     for (uint32_t next = index + 1; next; next = device->granules[next - 1].next)

@@ -1,13 +1,14 @@
-/* The driver "sim", from the side of whoever plays the world: what a device does, when it does it, and what fails.
+/* The driver "sim", from the side of the program that drives the simulated device: which work runs, when, and which
+ * calls fail.
  *
- * Deterministic: time is virtual, and queued work is done only when the world is told to run, or when a host thread waits,
- * in an order that follows from the seed. Device memory has no bytes, and touching it is a segmentation fault; what it
- * holds is modelled as a version per unit of 256 bytes of physical memory, so that contents move with their handle and a
- * handle that is mapped twice is seen at both addresses. What is copied to the host has bytes there that tell the version,
- * and has it again when they are copied back.
+ * Deterministic: time is virtual, and queued work is done only when the world is told to run, or when a host thread
+ * waits, in an order that follows from the seed. Device memory has no bytes, and touching it is a segmentation fault;
+ * what it holds is modelled as a version per unit of 256 bytes of physical memory, so that contents move with their
+ * handle and a handle that is mapped twice is seen at both addresses. What is copied to the host has bytes there that
+ * tell the version, and has it again when they are copied back.
  *
- * A watcher is told every call as it is made; the device draws no conclusions, that is what sim/oracle.h is for. A program
- * that is linked with the device has the driver; libweir has not. */
+ * A watcher is told every call as it is made; the device draws no conclusions, that is what sim/oracle.h is for. A
+ * program that is linked with the device has the driver; libweir has not. */
 #ifndef WI_SIM_H
 #define WI_SIM_H
 
@@ -15,14 +16,15 @@
 
 extern const wi_driver wi_sim_driver;
 
-enum { WI_SIM_UNIT = 256, WI_SIM_STREAMS = 64, WI_SIM_OVER = 4 }; /* the last: that end without a word, at once */
+/* WI_SIM_OVER: the most streams at once that have ended without notice and have work, or are known to weir. */
+enum { WI_SIM_UNIT = 256, WI_SIM_STREAMS = 64, WI_SIM_OVER = 4 };
 enum { WI_SIM_HOST_TIMES = 4 }; /* of the host's memory so many times the device's can be mapped */
 
 /* Versions: what a unit of memory holds. Users' own begin at WI_SIM_FIRST_VERSION. */
 enum { WI_SIM_GARBAGE = 0, WI_SIM_ZERO = 1, WI_SIM_FIRST_VERSION = 256 + 2 };
-/* Whose a user's version is: what is left of it, from the first one, modulo WI_SIM_OWNERS. Odd owners share nothing: a read
- * that expects WI_SIM_VISIBLE | owner finds no version of theirs but its own, and if it is odd itself no other owner's
- * either. */
+/* The owner of a user's version is (version - WI_SIM_FIRST_VERSION) modulo WI_SIM_OWNERS. Odd owners share nothing: a
+ * read that expects WI_SIM_VISIBLE | owner finds no version of theirs but its own, and if it is odd itself no other
+ * owner's either. */
 enum { WI_SIM_OWNERS = 64 };
 #define WI_SIM_VISIBLE (UINT32_C(1) << 31)
 
@@ -62,10 +64,10 @@ typedef struct wi_sim_watcher {
                   bool own);
     void (*record)(void *user, unsigned stream, uint64_t sequence);
     void (*order)(void *user, unsigned stream, unsigned other, uint64_t sequence);
-    void (*pass)(void *user, unsigned stream, uint64_t sequence); /* the host knows that it is done */
-    /* All that the device has given out: handles, single pieces by what was asked for, and what the pool has. */
+    void (*pass)(void *user, unsigned stream, uint64_t sequence); /* the host knows that the work is done */
+    /* Bytes that the device has given out: handles, single pieces by their requested size, and the pool's memory. */
     void (*hold)(void *user, uint64_t bytes);
-    /* Granule by granule; those of memory have numbers. */
+    /* Called for each granule; `granule` is the number of the granule of memory. */
     void (*map)(void *user, const void *address, uint32_t granule);
     void (*unmap)(void *user, const void *address, uint32_t granule);
     void (*wrong)(void *user,
@@ -111,25 +113,26 @@ unsigned wi_sim_number(const void *stream);
 uint32_t wi_sim_first_of_host(const wi_device *device);
 uint32_t wi_sim_granules(const wi_device *device);
 long wi_sim_memory_at(wi_device *device, const void *address);
-/* Bytes of handles of which nobody uses any granule; and what the device could still give out. */
+/* Returns the bytes of handles without a used granule; *room gets the bytes that the device could still give out. */
 uint64_t wi_sim_idle(wi_device *device, bool (*used)(void *user, uint32_t granule), void *user, uint64_t *room);
-/* Somebody begins or ends to capture the stream into a graph, which is never launched. */
+/* Begins or ends a capture of the stream into a graph that is never launched. */
 void wi_sim_capture(wi_device *device, void *stream, bool captured);
-/* The same into one that is: between the two calls, what is put on the stream is the graph's alone. NULL: no host memory. */
+/* Begin and end a capture of the stream into a graph that can be launched: work that is queued between the two calls
+ * goes into the graph alone. NULL: no host memory. */
 typedef struct wi_sim_graph wi_sim_graph;
 bool wi_sim_capture_graph(wi_device *device, void *stream);
 wi_sim_graph *wi_sim_captured(wi_device *device, void *stream);
 void wi_sim_launch(wi_device *device, const wi_sim_graph *graph, void *stream);
 void wi_sim_graph_end(wi_sim_graph *graph);
-/* Whoever made the stream ends it without a word, and makes another: what is on it goes on, and *next has its address. What is
- * asked of the driver about the one that ended is done to the other from now on. False: too many streams that ended so
- * have work. */
+/* Ends the stream without notice, as its maker could, and makes a new stream, *next, with the same address. Queued work
+ * goes on. From now on the driver's calls for the ended stream act on the new stream. False: too many streams that
+ * ended without notice still have work. */
 bool wi_sim_replace(wi_device *device, void *stream, void **next);
 void *wi_sim_address(const void *stream); /* what weir is told of a stream */
 void wi_sim_run_all(wi_device *device);   /* until no work is left that could ever run */
 
-/* A user's own calls, past weir: work that writes `version` or expects to read it, and one stream made to wait for all
- * that another has queued. They never fail. stream NULL: on the host, now. */
+/* A user's own calls, past weir, which never fail. wi_sim_touch queues work that writes `version`, or expects to read
+ * that version; stream NULL: on the host, now. wi_sim_follow makes `stream` wait for all queued work of `other`. */
 void wi_sim_touch(wi_device *device, void *stream, const void *address, uint64_t bytes, bool write, uint32_t version);
 void wi_sim_follow(wi_device *device, void *stream, void *other);
 

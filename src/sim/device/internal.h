@@ -38,10 +38,11 @@ typedef struct wi_sim_stream {
     wi_sim_work *ring;
     uint64_t capacity; /* a power of two */
     uint64_t identity;
-    unsigned adopted; /* so many of its ends only forget it */
+    unsigned adopted; /* registrations that have not ended: the end of each only lowers this count */
     bool captured;
     wi_sim_graph *graph; /* of what it captures; NULL: nobody asked for that */
-    /* What a program calls it: the address of the first stream that had it. Of one that ended without a word: the next one. */
+    /* The stream's name for programs: the address of the first stream with this name. `next` is the successor of a
+     * stream that ended without notice. */
     void *native;
     bool over;
     struct wi_sim_stream *next;
@@ -54,8 +55,9 @@ typedef struct wi_sim_range {
     uint32_t *memory; /* per granule of addresses: index of the memory under it + 1 */
 } wi_sim_range;
 
-/* A granule of memory. That of a handle lies anywhere; its first one stands for the handle.
- * Invariant: what follows the first one by `next` is `length` long with it, all used and with a length of 0. */
+/* A granule of memory. The granules of a handle lie anywhere, and the first granule stands for the handle.
+ * Invariant: the list by `next` from the first granule has `length` granules, the first included; all are used, and all
+ * but the first have a length of 0. */
 typedef struct wi_sim_granule {
     bool used;
     uint32_t stamp; /* part of the handle's value, which changes as drivers' do */
@@ -70,7 +72,7 @@ typedef struct wi_sim_piece {
     char *address;
     uint64_t bytes;
     bool released;  /* into the pool, … */
-    wi_event point; /* … where others than its stream may have it */
+    wi_event point; /* … after which other streams may have the piece */
 } wi_sim_piece;
 
 /* Addresses that pieces lie in side by side, with memory under those granules that a piece touches.
@@ -97,8 +99,8 @@ struct weir_driver_device {
     bool unreachable; /* it maps no memory of the host's */
     wi_plane contents;
     wi_sim_stream *streams[WI_SIM_STREAMS]; /* [number - 1] */
-    wi_sim_stream *ended;                   /* their events are still asked about */
-    uint64_t reached[WI_SIM_STREAMS];       /* by the ended stream of that number: the next one goes on from there */
+    wi_sim_stream *ended;                   /* wi_sim_passed still answers for their events */
+    uint64_t reached[WI_SIM_STREAMS];       /* by the number's last stream; its successor counts on */
     uint64_t last_identity;
     wi_sim_space single, pool;
     wi_sim_piece *host; /* memory of the host's, which is not modelled: it has bytes */
@@ -140,7 +142,8 @@ void wi_sim_unlock(wi_device *device);
 /* The point where the stream is; whether the device is past it, which the host knows from then on. */
 wi_event wi_sim_point(wi_device *device, void *stream);
 bool wi_sim_is_past(wi_device *device, wi_event event);
-/* The stream that has the address of what weir calls this one: itself, unless it has ended without a word. */
+/* Returns the stream with the address of weir's stream: the same stream, or its successor if the stream has ended
+ * without notice. */
 wi_sim_stream *wi_sim_at(wi_device *device, void *stream);
 /* WEIR_ERR_STREAM_MISUSE while it is captured. */
 weir_status wi_sim_check_capture(const wi_sim_stream *stream, const char *what);

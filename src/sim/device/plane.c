@@ -57,7 +57,7 @@ uint32_t wi_plane_run(const wi_plane *plane, size_t row, uint32_t first, uint32_
     uint32_t count = 1;
     *value = units[0];
     while (count + STRIDE <= most && memcmp(units + count - 1, units + count, STRIDE * sizeof *units) == 0)
-        count += STRIDE; /* each is as the one before it */
+        count += STRIDE; /* STRIDE more units have the number *value */
     while (count < most && units[count] == *value)
         count++;
     return count;

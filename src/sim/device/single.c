@@ -1,9 +1,10 @@
 /* The simulated device's memory that is given out piece by piece: at once, and from a pool in the order of streams.
  *
- * Device memory lies in two spaces, one for single pieces and one for the pool. A granule of them has a handle under it as
- * long as a piece touches it, so that small pieces share one; contents, mappings and owners are those of handles. A piece
- * that was released into the pool keeps its memory: on the same stream it may be handed out again at once, elsewhere when
- * the device is past the release. Pieces of the host's are real memory, as programs write to it themselves. */
+ * Device memory lies in two spaces, one for single pieces and one for the pool. A granule of a space has a handle while
+ * a piece touches the granule, so that small pieces share a handle; contents, mappings and owners are kept as for
+ * handles. A piece that was released into the pool keeps its memory: on the same stream it may be handed out again at
+ * once, elsewhere when the device is past the release. Pieces of the host's are real memory, as programs write to it
+ * themselves. */
 #include "sim/device/internal.h"
 
 #define ULL(x) ((unsigned long long)(x))
@@ -35,7 +36,8 @@ static size_t count_missing(wi_device *device, const wi_sim_space *space, const 
     return missing;
 }
 
-/* The first hole that is large enough and needs no more memory than there is: what lies before it, and its address. */
+/* Finds the first hole that is large enough and needs no more memory than the device has left. Returns the link where
+ * the new piece is inserted, and the hole's address in *address; NULL: no such hole. */
 static wi_sim_piece **find_hole(wi_device *device, wi_sim_space *space, uint64_t bytes, char **address)
 {
     char *start = space->base;
@@ -102,7 +104,8 @@ static void uncarve(wi_device *device, wi_sim_space *space, wi_sim_piece **at)
     wi_sim_tell_held(device);
 }
 
-/* The piece that somebody has, in a list; NULL, which has been told, when nobody has one like that. */
+/* Finds the allocated piece with this address and size in a list. NULL: the list has no such piece, and the watcher has
+ * been told. */
 static wi_sim_piece **find_piece(wi_device *device, wi_sim_piece **first, const void *address, uint64_t bytes)
 {
     wi_sim_piece **at = first;

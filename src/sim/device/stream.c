@@ -107,7 +107,7 @@ static weir_status run_until(wi_device *device, wi_event event, uint64_t deadlin
     return WEIR_OK;
 }
 
-/* With the lock held: streams that ended without a word, are not known to weir any more, and have no work. */
+/* With the lock held: streams that ended without notice, are not known to weir any more, and have no work. */
 static void device_stream_collect(wi_device *device)
 {
     for (unsigned i = 0; i < WI_SIM_STREAMS; i++) {
@@ -132,7 +132,7 @@ void wi_sim_run_all(wi_device *device)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* The host knows of all work then that it is done. */
+/* Runs all work and tells the watcher that the host knows of its end. */
 weir_status wi_sim_synchronize(wi_device *device)
 {
     wi_sim_run_all(device);
@@ -151,7 +151,7 @@ unsigned wi_sim_run(wi_device *device, unsigned stream, unsigned most)
     if (stream == 0) {
         while (count < most && run_any(device))
             count++;
-        if (count == 0) /* whatever is stalled goes on some day */
+        if (count == 0) /* time passes, so that stalled streams go on */
             now += SECOND / 100;
     }
     wi_sim_stream *s = stream ? device->streams[stream - 1] : NULL;
@@ -223,8 +223,8 @@ static weir_status add_to_graph(wi_sim_graph *graph, const wi_sim_work *work, bo
     return WEIR_OK;
 }
 
-/* With the lock held: queues it, or does it at once when there is no stream, and tells the watcher what it touches. What a
- * graph takes happens when that is launched, or never. */
+/* With the lock held: queues the work, or runs the work at once if s is NULL, and tells the watcher about the touched
+ * bytes. Work in a graph runs when the graph is launched, or never. */
 static weir_status device_stream_put(wi_device *device, wi_sim_stream *s, const wi_sim_work *work, bool own)
 {
     if (s && s->captured)
@@ -545,7 +545,7 @@ weir_status wi_sim_stream_synchronize(wi_device *device, void *stream)
     return status;
 }
 
-/* Its work goes on, whoever has ended it. */
+/* Ends a registration. The stream's work goes on, even if the stream has ended. */
 void wi_sim_stream_abandon(wi_device *device, void *stream)
 {
     wi_sim_stream *s = stream;
@@ -555,7 +555,7 @@ void wi_sim_stream_abandon(wi_device *device, void *stream)
     wi_sim_unlock(device);
 }
 
-/* There is no event for that: it waits for the device. */
+/* Runs all queued work to its end, because the driver has no event for a whole device. */
 weir_status wi_sim_record_all(wi_device *device, wi_event *out)
 {
     *out = (wi_event){0};

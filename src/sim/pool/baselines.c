@@ -1,7 +1,7 @@
-/* What other pools do: load the model that is asked for, and throw idle ones out until it fits. Requests are served in the
- * order in which they came: one that waits for room holds up those behind it; one that waits for its model to be loaded, or
- * for a slot, does not. Nothing is suspended. Between them they differ in who is thrown out, and in how many are loaded at
- * once. They get one thing that those pools do not have: what can never fit is refused at once. */
+/* Policies of other pools: load the requested model, and unload idle models until it fits. Requests are served in the
+ * order of arrival: a request that waits for room holds up later requests; a request that waits for a load or for a
+ * slot does not. Nothing is suspended. The policies differ in the model that they unload first, and in how many models
+ * are loaded at once. They have an advantage over the real pools: a request that can never fit is refused at once. */
 #include "sim/pool/policy.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct model {
     wp_state state;
     uint32_t running, reserved; /* requests; reserved: it is loaded for them */
     uint64_t taken;             /* bytes */
-    uint64_t used;              /* its last request's end, or its load's */
+    uint64_t used;              /* when the last request or the load ended */
 } model;
 
 typedef struct entry {
@@ -183,7 +183,7 @@ static void baselines_unload(baseline *b, model *m, wp_ticket why)
     act(b, (wp_action){.kind = WP_UNLOAD, .model = (wp_model)(m - b->models), .bytes = m->taken, .why = why});
 }
 
-/* On that device, or on any. */
+/* Finds the idle model of the least rank, on the device or, with `any`, on all devices. */
 static model *victim(baseline *b, uint32_t device, bool any, const model * not )
 {
     model *best = NULL;
@@ -213,8 +213,9 @@ static uint64_t bytes_leaving(const baseline *b, uint32_t device)
     return bytes;
 }
 
-/* Whether there are so many bytes; idle ones are thrown out, one after the other, until there are or will be. `another`: a
- * model more will be loaded. */
+/* True: the model's device has room for `bytes`. Otherwise unloads idle models, one after the other, until there will
+ * be room or no idle model is left. `another`: the model is still to be loaded, so the number of loaded models is
+ * limited, too. */
 static bool baselines_make_room(baseline *b, const model *for_model, uint64_t bytes, bool another, wp_ticket why)
 {
     uint32_t device = for_model->spec.device, most = b->counts ? b->world.most_models : NONE;
@@ -242,7 +243,7 @@ static bool loading(const baseline *b)
 
 /* ---- who is served ----------------------------------------------------------------------------------------------- */
 
-/* False: it waits for room, and those behind it, too. */
+/* False: the request waits for room, and holds up later requests. */
 static bool baselines_serve(baseline *b, entry *e)
 {
     model *m = &b->models[e->model];

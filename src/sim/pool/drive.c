@@ -1,4 +1,4 @@
-/* A pool under traffic: what happens next, who is told, and what comes of it. */
+/* A pool under traffic: takes the next event, tells the policy, and carries out its actions. */
 #include "sim/pool/drive.h"
 #include "sim/pool/heap.h"
 #include "sim/pool/link.h"
@@ -307,7 +307,8 @@ static void drive_write_line(world *w, const wp_event *event)
         w->status = weir_fail(WEIR_ERR_SYSTEM, "the log of decisions cannot be written");
 }
 
-/* Tells the policy; what it wants is begun afterwards, so that an answer is known before what follows from it. */
+/* Tells the policy an event. The policy's actions begin afterwards, so that an answer is known before its
+ * consequences. */
 static void drive_tell(world *w, wp_event *event)
 {
     w->r->events++;

@@ -1,7 +1,8 @@
-/* drive.h: a pool under traffic, in virtual time. A policy decides; doubles of the models carry it out. A load, a resume and
- * a suspend take the time of the model's line if nothing else goes on; those into a device share its way in, those out of it its
- * way out (link.h). A request runs for its own time. Beside the policy the driver keeps books of its own, by which the policy is
- * judged: bytes over the ceiling, requests that are lost, actions that make no sense. */
+/* drive.h: a pool under traffic, in virtual time. A policy decides; doubles of the models carry it out. A load, a
+ * resume and a suspend take the time of the model's line if nothing else goes on; loads and resumes share the device's
+ * way in, suspends share its way out (link.h). A request runs for its own time. Beside the policy the driver keeps
+ * books of its own, by which the policy is judged: bytes over the ceiling, requests that are lost, actions that make no
+ * sense. */
 #ifndef SIM_POOL_DRIVE_H
 #define SIM_POOL_DRIVE_H
 
@@ -31,7 +32,7 @@ typedef struct drive_result {
     uint64_t requests, granted, done, refused[WP_CAUSES];
     uint64_t loads, resumes, suspends, unloads, failures;
     uint64_t evictions;  /* unloads and suspends for a request */
-    uint64_t reload;     /* nanoseconds that loads and resumes take one by one: so long the ways in were busy */
+    uint64_t reload;     /* nanoseconds that the ways in were busy: the sum of the loads' and resumes' times alone */
     uint64_t coming;     /* nanoseconds that models were on their way in: more where they shared it */
     uint64_t suspending; /* nanoseconds that models were on their way out to the host */
     uint64_t bytes_in, bytes_out;

@@ -1,4 +1,4 @@
-/* Requests made from a seed. All of it is whole numbers, so that a seed is the same traffic on any machine. */
+/* Requests made from a seed, with integer arithmetic only, so that a seed gives the same traffic on any machine. */
 #include "sim/pool/random.h"
 #include "sim/pool/requests.h"
 
@@ -24,7 +24,7 @@ typedef struct generator {
     uint32_t group[GROUP];        /* A, B and C */
     uint64_t group_left, group_n; /* requests until another group comes; how many have come */
     uint32_t scanned;             /* the next model of a scan */
-    traffic_kind phase;           /* of a mix: what it is at the moment */
+    traffic_kind phase;           /* the present kind of a mix */
     uint64_t phase_end, scan_at;
 } generator;
 
@@ -74,7 +74,7 @@ static uint32_t next_zipf(generator *g)
     return pool_generate_draw(g, g->day);
 }
 
-/* So long that all models together have the mean rate. */
+/* Draws a model's quiet time, so long that all models together have the mean rate. */
 static uint64_t quiet_time(generator *g, uint32_t model)
 {
     uint64_t mean = g->options.gap * BURST * g->models->count / g->models->list[model].popular;

@@ -1,4 +1,4 @@
-/* heap.h: what will happen, first things first; what happens at one time, in the order in which it was put in. */
+/* heap.h: future events, earliest first; events of the same time in the order of their heap_put. */
 #ifndef SIM_POOL_HEAP_H
 #define SIM_POOL_HEAP_H
 
@@ -11,7 +11,7 @@ typedef struct heap_event {
     uint64_t what; /* the user's */
 } heap_event;
 
-/* All zeros is an empty one. */
+/* A heap of zeros is empty. */
 typedef struct heap {
     heap_event *list;
     size_t count, room;

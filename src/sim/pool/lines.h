@@ -28,8 +28,8 @@ typedef enum line_type {
     LINE_U32,
     LINE_I32,
     LINE_NAME, /* char[64], not empty */
-    LINE_SET,  /* a bool: a flag that makes it true */
-    LINE_CLEAR /* a flag that makes it false */
+    LINE_SET,  /* a bool, which the flag sets to true */
+    LINE_CLEAR /* a bool, which the flag sets to false */
 } line_type;
 
 /* A key of a line and where its value goes. */
@@ -54,7 +54,8 @@ weir_status line_fill(const line_reader *reader, const line_field *fields, size_
 
 /* "1.5s" in nanoseconds; parts of a nanosecond, signs and other units are refused. */
 bool line_time_read(const char *text, uint64_t *out);
-/* So that reading it gives the same: "1500ms". Answers `text`, of 24 bytes at least. */
+/* Writes the time so that line_time_read reads the same value: "1500ms". Returns `text`, which has at least 24
+ * bytes. */
 char *line_time_write(uint64_t time, char *text, size_t capacity);
 
 #endif

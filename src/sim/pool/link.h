@@ -14,7 +14,7 @@ typedef struct shared_link {
     struct {
         unsigned __int128 left; /* parts */
         uint32_t who;
-    } list[LINK_MOST]; /* in the order in which they began */
+    } list[LINK_MOST]; /* in the order of their beginnings */
     uint32_t count;
     uint64_t now;
 } shared_link;
@@ -23,8 +23,8 @@ typedef struct shared_link {
 bool link_begin(shared_link *it, uint64_t now, uint32_t who, uint64_t alone);
 /* When the first of them is through, rounded up; UINT64_MAX: nothing goes on. */
 uint64_t link_next(const shared_link *it);
-/* Goes on to `now`, which is not after link_next. Answers whether one is through then, and which: it is no longer there.
- * Call it until there is none. */
+/* Advances to `now`, which is not after link_next. True: a transfer is complete and removed, and *who names it. To be
+ * called until false, as several transfers may be complete at `now`. */
 bool link_end(shared_link *it, uint64_t now, uint32_t *who);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct policy {
     /* Begins, as WP_EVENT_BEGIN says. NULL: no memory. Freed with `destroy`. */
     void *(*create)(const policy_world *world);
     void (*destroy)(void *it);
-    /* As wp_apply and wp_take. Events are those that a simulation has: add, ceiling, ask, done, the ends of loads, suspends,
+    /* As wp_apply and wp_take. A simulation has these events: add, ceiling, ask, done, the ends of loads, suspends,
      * resumes and unloads, and tick. */
     void (*apply)(void *it, wp_event *event);
     bool (*take)(void *it, wp_event *event, wp_action *action);
@@ -32,7 +32,8 @@ extern const size_t policy_count;
 const policy *policy_called(const char *name); /* NULL: none */
 
 extern const policy policy_weir, policy_weir_suspend;
-/* Each model on its own device alone, as it was added. Loads when it is asked to, one request after the other, and throws idle models out until it fits: */
+/* These policies load a model only on its own device, as added. They load on request, one request after the other, and
+ * unload idle models until the requested model fits, first: */
 extern const policy policy_lru_count; /* …the least recently used; and no more than `most_models` at once */
 extern const policy policy_lru_bytes; /* …the least recently used */
 extern const policy policy_size;      /* …the largest */

@@ -34,8 +34,8 @@ static inline uint64_t random_log2(uint64_t x)
     return ((uint64_t)(32 - whole) << BITS) - part;
 }
 
-/* Exponentially distributed with this mean: times between events that do not know of each other. At most 22 times the
- * mean, which is below 2^40. */
+/* Exponentially distributed with this mean: times between independent events. At most 22 times the mean, which is below
+ * 2^40. */
 static inline uint64_t random_exponential(uint64_t *state, uint64_t mean)
 {
     const uint64_t ln2 = 11629080; /* in units of 2^-24 */

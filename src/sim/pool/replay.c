@@ -14,8 +14,8 @@ enum { PROGRESS = 1 << 16 };
 typedef struct replay {
     FILE *file;
     const char *path;
-    char line[WP_LINE + 2]; /* the one that is looked at, without its end */
-    bool here;              /* there is one */
+    char line[WP_LINE + 2]; /* the current line, without its end */
+    bool here;              /* the file has a current line */
     wp_admission *machine;
     off_t bytes;
     void (*progress)(void *user, double fraction);
@@ -41,7 +41,7 @@ static weir_status next_line(replay *p)
     return WEIR_OK;
 }
 
-/* What was decided beside what is recorded; NULL: nothing was. Answers whether they are the same. */
+/* Compares a decided event (NULL: none) with the recorded line. Returns whether they are the same. */
 static bool pool_replay_same(replay *p, const wp_event *decided)
 {
     char text[WP_LINE] = "";
@@ -57,7 +57,7 @@ static bool pool_replay_same(replay *p, const wp_event *decided)
     return false;
 }
 
-/* All actions that follow an input. */
+/* Compares the actions after an input with the recorded actions. */
 static weir_status compare_actions(replay *p)
 {
     wp_event event;
@@ -85,7 +85,7 @@ static bool devices_are_there(const wp_spec *spec, uint32_t devices)
     return spec->device < devices;
 }
 
-/* An event that was read may name what is not there: the machine need not bear it. */
+/* True: the event names only models and devices that exist. The machine cannot handle other events. */
 static bool makes_sense(const replay *p, const wp_event *e, uint32_t models, uint32_t devices)
 {
     if (e->kind >= WP_EVENT_INPUTS || (e->kind == WP_EVENT_BEGIN) != (p->machine == NULL))

@@ -12,11 +12,11 @@ enum { TRAFFIC_MODELS = 256, TRAFFIC_DEVICES = 8 };
 #define TRAFFIC_SECOND UINT64_C(1000000000)
 #define TRAFFIC_DAY    (86400 * TRAFFIC_SECOND)
 
-/* A model as admission sees it, and what its double does. */
+/* A model's specification for admission, and the behaviour of the model's double. */
 typedef struct traffic_model {
     wp_spec spec;
     uint32_t popular;       /* how often generators ask for it, beside the others; from 1 */
-    uint32_t fails;         /* one of so many loads fails; 0: none */
+    uint32_t fails;         /* a load fails with a chance of 1 in `fails`; 0: never */
     uint64_t request_time;  /* mean, nanoseconds */
     uint64_t request_bytes; /* mean */
     char gives_up[WP_NAME]; /* "device,evict,wait", as spec.steps has them; "" */
@@ -34,8 +34,8 @@ typedef struct traffic_models {
 weir_status traffic_models_default(traffic_models *out);
 /* Reads a file of them (docs/guide/simulate.md). WEIR_ERR_INVALID names the line. */
 weir_status traffic_models_read(const char *path, traffic_models *out);
-/* So that each may be on each of that many devices, from which they have their own by turns: those that have no variant on
- * another device already. False: one has too many variants. */
+/* Gives each model a variant on each of `devices` devices, except models that have a variant on another device already.
+ * The models' own devices are dealt out in turn. False: a model has too many variants. */
 bool traffic_models_spread(traffic_models *models, uint32_t devices);
 /* Writes what traffic_models_read reads. */
 void traffic_models_write(const traffic_models *models, FILE *file);
@@ -53,7 +53,7 @@ typedef enum traffic_kind {
     TRAFFIC_ZIPF,      /* independent requests; the model of rank n is asked for 1/n as often as the first */
     TRAFFIC_BURSTS,    /* each model sleeps for long, and then has many requests in a row */
     TRAFFIC_PING_PONG, /* models that do not fit together by turns: A B A B …, then A A B A A C …, then others */
-    TRAFFIC_SCAN,      /* all models, one after the other, again and again */
+    TRAFFIC_SCAN,      /* all models in turn, again and again */
     TRAFFIC_DIURNAL,   /* more by day than by night, and other models by day than by night */
     TRAFFIC_MIX,       /* zipf, bursts, ping-pong and diurnal by turns, for some hours each, and a scan every night */
     TRAFFIC_KINDS
