@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "engines/text/answer.h"
+#include "engines/text/text.h"
 
 enum { MADE = 24 };
 

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 
 #include "onnx/engine/model.h"
-#include "onnx/engine/settings.h"
 #include "onnx/file/tensor.h"
 
 enum { MOST_VALUES = 64, MOST_WORDS = 512 };

@@ -5,9 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "onnx/engine/buckets.h"
-#include "onnx/engine/shared.h"
-#include "onnx/engine/uses.h"
+#include "onnx/engine/model.h"
 
 static bool on_cuda(void)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "onnx/engine/foresee.h"
-#include "onnx/engine/strip.h"
+#include "onnx/engine/model.h"
 #include "onnx/file/check.h"
 #include "onnx/file/main_graph.h"
 

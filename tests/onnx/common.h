@@ -15,7 +15,7 @@
 #include <weir/weir.h>
 #include <weir/engine.h>
 
-#include "onnx/engine/library.h"
+#include "onnx/engine/model.h"
 #include "plain.h"
 
 /* The exit status by which ctest knows a test that could not run. */

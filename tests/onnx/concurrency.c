@@ -10,7 +10,7 @@
 #include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
-#include "onnx/engine/buckets.h"
+#include "onnx/engine/model.h"
 #include "written.h"
 
 enum { SLOTS = 4, MORE = 3, RUNS = SLOTS + MORE };

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "onnx/engine/buckets.h"
+#include "onnx/engine/model.h"
 
 enum { RUNS = 3 };
 

@@ -9,7 +9,7 @@
 #include <weir/pressure.h>
 #include <weir/residency.h>
 
-#include "replay.h"
+#include "model.h"
 
 static weir_block_details details_of(const void *pointer)
 {

@@ -8,7 +8,7 @@
 
 #include "onnx/file/check.h"
 #include "onnx/file/main_graph.h"
-#include "onnx/engine/strip.h"
+#include "onnx/engine/model.h"
 
 static const char *const good[] = {"mlp",  "typed", "beside",   "types",  "scalar",  "empty",  "loop",
                                    "grow", "conv",  "rankless", "branch", "default", "strings"};

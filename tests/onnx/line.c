@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "onnx/engine/join.h"
+#include "onnx/engine/model.h"
 
 enum { RUNS = 4, WIDTH = 6 };
 

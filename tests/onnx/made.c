@@ -7,9 +7,8 @@
 #include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
-#include "onnx/engine/buckets.h"
+#include "onnx/engine/model.h"
 #include "onnx/engine/foresee.h"
-#include "onnx/engine/replay.h"
 #include "onnx/file/tensor.h"
 
 static bool on_cuda(void)

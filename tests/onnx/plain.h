@@ -5,8 +5,7 @@
 
 #include <weir/base.h>
 
-#include "onnx/engine/library.h"
-#include "onnx/engine/settings.h"
+#include "onnx/engine/model.h"
 
 enum { PLAIN_VALUES = 32 };
 

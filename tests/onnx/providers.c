@@ -13,8 +13,7 @@
 #include <unistd.h>
 
 #include "onnx/engine/model.h"
-#include "onnx/engine/needs.h"
-#include "onnx/engine/seen.h"
+#include "onnx/engine/foresee.h"
 
 static bool has_openvino, has_cuda, has_cuda_build;
 

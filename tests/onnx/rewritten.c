@@ -2,9 +2,7 @@
  * knows, and which numbers follow. A part of foreseen.c's program, which needs no ONNX Runtime for it. */
 #include "common.h"
 
-#include "onnx/engine/fusion.h"
-#include "onnx/engine/known.h"
-#include "onnx/engine/order.h"
+#include "onnx/engine/rewrite.h"
 #include "onnx/shapes/contents.h"
 #include "written.h"
 

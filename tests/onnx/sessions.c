@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "onnx/engine/levels.h"
+#include "onnx/engine/foresee.h"
 #include "onnx/engine/model.h"
 
 static struct noted {

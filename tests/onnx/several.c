@@ -9,7 +9,7 @@
 #include <weir/stream.h>
 
 #include "base/window.h"
-#include "onnx/engine/buckets.h"
+#include "onnx/engine/model.h"
 
 enum { RUNS = 3, WIDTH = 4 };
 

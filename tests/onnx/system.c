@@ -10,7 +10,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#include "onnx/engine/needs.h"
+#include "onnx/engine/foresee.h"
 
 static const char *cache_path; /* that is read as the dynamic linker's cache; NULL: the system's */
 

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "onnx/engine/buckets.h"
+#include "onnx/engine/model.h"
 
 enum { MOST = 8 };
 

@@ -1,7 +1,7 @@
 /* uses.c: what is told of a weight by the nodes that read it, of graphs that are written here field by field. */
 #include "common.h"
 
-#include "onnx/engine/uses.h"
+#include "onnx/engine/model.h"
 
 enum { GRAPH_NODE = 1, GRAPH_WEIGHT = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_KIND = 4, NODE_ATTRIBUTE = 5, NODE_DOMAIN = 7 };

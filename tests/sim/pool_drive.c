@@ -1,7 +1,6 @@
 /* A pool under traffic in virtual time: the driver's books, other pools' policies on cases worked out by hand, and logs of
  * decisions that are replayed. */
-#include "sim/pool/drive.h"
-#include "sim/pool/replay.h"
+#include "sim/pool/traffic.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

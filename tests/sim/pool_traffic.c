@@ -1,8 +1,4 @@
 /* Traffic for a simulated pool: files of models and requests, generators, the heap and the link. */
-#include "sim/pool/heap.h"
-#include "sim/pool/lines.h"
-#include "sim/pool/link.h"
-#include "sim/pool/random.h"
 #include "sim/pool/traffic.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* answer.c: what a run has made grows token by token, is held back where it may have to go, and ends. */
 #include "core/core.h"
-#include "engines/text/answer.h"
+#include "engines/text/text.h"
 
 #include <math.h>
 

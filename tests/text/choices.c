@@ -1,6 +1,6 @@
 /* choices.c: settings go where a table says, and wrong ones are refused with what would be right. */
 #include "core/core.h"
-#include "engines/text/choices.h"
+#include "engines/text/text.h"
 
 #include <float.h>
 

@@ -2,7 +2,7 @@
  * nobody. */
 #include "core/core.h"
 
-#include "engines/text/listener.h"
+#include "engines/text/text.h"
 
 #include <weir/pressure.h>
 

@@ -1,7 +1,6 @@
 /* ports.c: inputs are what they say they are, messages are read one by one, and results lie in memory of the client's. */
 #include "core/core.h"
-#include "engines/text/messages.h"
-#include "engines/text/ports.h"
+#include "engines/text/text.h"
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 

@@ -1,6 +1,6 @@
 /* words.c: words in a setting are read, found in a text, and known by their beginnings. */
 #include "core/core.h"
-#include "engines/text/words.h"
+#include "engines/text/text.h"
 
 static void has_words(const char *value, const char *const *words, size_t count)
 {

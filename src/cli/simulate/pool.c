@@ -8,7 +8,7 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "base/values.h"
-#include "sim/pool/lines.h"
+#include "sim/pool/traffic.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,7 @@
 #ifndef WEIR_CLI_SIMULATE_POOL_H
 #define WEIR_CLI_SIMULATE_POOL_H
 
-#include "sim/pool/drive.h"
-#include "sim/pool/replay.h"
+#include "sim/pool/traffic.h"
 
 #include <jansson.h>
 

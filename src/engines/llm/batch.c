@@ -14,8 +14,7 @@
 
 #include <weir/cores.h>
 
-#include "engines/text/listener.h"
-#include "engines/text/soon.h"
+#include "engines/text/text.h"
 
 /* A run in the engine. Its members are the model's thread's until `done`; what a reader needs is in the answer, which is
  * written with the lock. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/text/messages.h"
+#include "engines/text/text.h"
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "engines/text/choices.h"
+#include "engines/text/text.h"
 
 #define LOAD(member) true, offsetof(wl_load_settings, member)
 #define RUN(member)  false, offsetof(wl_run_settings, member)

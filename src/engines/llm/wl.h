@@ -9,8 +9,7 @@
 #include <weir/onnxruntime.h>
 #include <weir/weir.h>
 
-#include "engines/text/answer.h"
-#include "engines/text/ports.h"
+#include "engines/text/text.h"
 #include "folder.h"
 #include "memory.h"
 #include "oga.h"

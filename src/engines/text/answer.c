@@ -1,5 +1,5 @@
 /* answer.c: the tokens and the text that a run has made, how much of them is decided, and why it ended. */
-#include "answer.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdlib.h>

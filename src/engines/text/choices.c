@@ -1,5 +1,5 @@
 /* choices.c: settings by name, written where the engine's table says. */
-#include "choices.h"
+#include "text.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-#include "listener.h"
+#include "text.h"
 
 #include <weir/pressure.h>
 

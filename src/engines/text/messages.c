@@ -1,5 +1,5 @@
 /* messages.c: a chat is read message by message, and refused where it is not one. */
-#include "messages.h"
+#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>

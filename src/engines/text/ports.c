@@ -1,5 +1,5 @@
 /* ports.c: what inputs must be, and how results are put together and handed out. */
-#include "ports.h"
+#include "text.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* words.c: words that end a text: read from a setting, found in a text, and known by their beginnings. */
-#include "words.h"
+#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "text.h"
 #include <weir/engine.h>
 
-#include "engines/text/messages.h"
 
 #include <stdio.h>
 #include <stdlib.h>

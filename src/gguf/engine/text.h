@@ -2,7 +2,7 @@
 #ifndef WG_TEXT_H
 #define WG_TEXT_H
 
-#include "engines/text/answer.h"
+#include "engines/text/text.h"
 #include "grammar.h"
 #include "wg.h"
 

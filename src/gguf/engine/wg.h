@@ -9,8 +9,7 @@
 #include <weir/engine.h>
 
 #include "check.h"
-#include "engines/text/choices.h"
-#include "engines/text/ports.h"
+#include "engines/text/text.h"
 #include "interpose/cuda_redirect.h"
 #include "library.h"
 

@@ -1,5 +1,5 @@
-/* See buckets.h. */
-#include "buckets.h"
+/* See model.h. */
+#include "model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* See cores.h. */
-#include "cores.h"
+/* See model.h. */
+#include "model.h"
 
 #include <weir/cores.h>
 

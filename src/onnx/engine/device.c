@@ -1,9 +1,9 @@
-/* See device.h.
+/* See model.h.
  *
  * A session's stream is weir's (slots.c). A free of ONNX Runtime's names no stream, and comes when the work that used
  * the block is queued, not when it is done. So a free is ordered behind the session's stream, on which all work of the
  * session is put. */
-#include "device.h"
+#include "model.h"
 #include <weir/engine.h>
 
 #include <stdio.h>

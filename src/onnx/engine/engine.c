@@ -9,14 +9,9 @@
 #include <weir/residency.h>
 #include <weir/stats.h>
 
-#include "buckets.h"
-#include "cores.h"
+#include "model.h"
 #include "foresee.h"
-#include "join.h"
-#include "levels.h"
 #include "onnx/file/check.h"
-#include "replay.h"
-#include "uses.h"
 
 /* An older caller's structure ends before it. */
 static const char *asked_provider(const weir_engine_load *load)

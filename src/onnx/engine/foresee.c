@@ -1,7 +1,7 @@
 /* foresee.c: see foresee.h.
  *
  * ONNX Runtime's planner puts a value in the place of a value of the same type and shape that is not needed any more,
- * or else in a new place. Values inside a fused node (fusion.h) have no place. A place is live from its first value to
+ * or else in a new place. Values inside a fused node (rewrite.h) have no place. A place is live from its first value to
  * its last. With a memory pattern, from the second run of the same shapes on, all places but the outputs are in a
  * single block that is live for the whole run, and the outputs are beside the block. In any case the kernels'
  * workspace is added. */
@@ -10,12 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cores.h"
-#include "fusion.h"
-#include "known.h"
 #include "model.h"
-#include "order.h"
-#include "workspace.h"
+#include "rewrite.h"
 #include "onnx/shapes/attributes.h"
 #include "onnx/shapes/memory.h"
 
@@ -163,7 +159,7 @@ typedef struct sharing {
     place *places;           /* one after the other; those of the caller's inputs have no bytes */
     uint32_t *of;            /* by buffer: its place */
     uint32_t *at;            /* by value of the graph: the same; GRAPH_NONE: it has none */
-    const uint32_t *known;   /* see known.h */
+    const uint32_t *known;   /* see rewrite.h */
     const uint32_t *readers; /* by value: how many it has */
     uint32_t count;
     bool cuda, open;

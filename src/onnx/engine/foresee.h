@@ -1,11 +1,79 @@
-/* What a run will take, found out of the model's graph before anything is loaded. */
+/* Forecasts of ONNX Runtime's work on a file: the optimizer's level, the needs of providers, the weights that are kept, the bytes
+ * of a run. */
 #ifndef WEIR_ONNX_FORESEE_H
 #define WEIR_ONNX_FORESEE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include <weir/engine.h>
 
+#include "base/stamp.h"
+#include "model.h"
 #include "onnx/file/file.h"
-#include "settings.h"
+#include "onnx/file/main_graph.h"
+
+/* ---- levels.c ---------------------------------------------------------------------------------------------------- */
+
+/* Graphs that ONNX Runtime is known to compute wrongly from some level of optimization on. */
+
+/* The highest level at which 1.`minor` computes the model rightly, or `level` where that is not above it. `why` gets a
+ * remark when it is lower, else "". */
+int onnx_level_right(const onnx_file *file, unsigned minor, int level, const char **why);
+
+/* ---- needs.c ----------------------------------------------------------------------------------------------------- */
+
+/* What a library needs, and would not get: its dependencies as the dynamic linker would look them up, without opening
+ * them. */
+
+/* Writes the names of the missing libraries among the direct and indirect dependencies of `file`, with found libraries
+ * of a different version, like "libnvinfer.so.10 (found libnvinfer.so.8), libnvonnxparser.so.10". `also` names a
+ * library that `file` opens by itself at run time; NULL: none. Returns how many libraries are missing; -1: the file is
+ * no library that can be read. Any thread. */
+int onnx_needs_missing(const char *file, const char *also, char *text, size_t capacity);
+
+/* Where the dynamic linker would find a library of that name, were none of it open yet; false: nowhere. Any thread. */
+bool onnx_needs_find(const char *name, char *path, size_t capacity);
+
+/* ---- seen.c ------------------------------------------------------------------------------------------------------ */
+
+/* What an answer rests on: paths as they were found, and which libraries the process had open. The answer holds for as long as all of
+ * that is so. */
+
+typedef struct onnx_seen_path {
+    char *path;
+    wi_stamp stamp;
+    bool there; /* else it has no stamp */
+} onnx_seen_path;
+
+typedef struct onnx_seen {
+    onnx_seen_path *paths;
+    size_t count, room;
+    unsigned long long opened, closed; /* libraries, since the process began */
+    bool whole; /* all was noted, and nothing was written so lately that it may change and have the same stamp */
+} onnx_seen;
+
+void onnx_seen_begin(onnx_seen *it);
+/* Before the path is looked at, whether a file or a folder. Without host memory, or where the working directory says which path it
+ * is, the answer will not do again. */
+void onnx_seen_note(onnx_seen *it, const char *path);
+/* True: the paths and the open libraries are unchanged. False also if a path could not be noted. */
+bool onnx_seen_holds(const onnx_seen *it);
+void onnx_seen_end(onnx_seen *it);
+
+/* ---- packed.c ---------------------------------------------------------------------------------------------------- */
+
+/* Weights that ONNX Runtime is not expected to keep, because a kernel packs the weight into a layout of its own. */
+
+/* Marks packed[i] for each of graph->weights, and behind them of graph->inner, that is all but certain to be packed where that is on: a matrix that is the
+ * right-hand side of products of the main graph, or the gates of its recurrent layers, and nothing else. The packed copy
+ * is made in the client's memory (Reserve), so such a weight can be read straight from the file. Of others that are
+ * packed, the weight is freed when it has been. WEIR_ERR_SYSTEM without host memory. */
+weir_status onnx_packed(const onnx_graph *graph, bool *packed);
+
+/* ---- foresee.c --------------------------------------------------------------------------------------------------- */
+
+/* What a run will take, found out of the model's graph before anything is loaded. */
 
 typedef struct onnx_foreseen {
     /* Peak bytes of a run, in places that are shared as by ONNX Runtime's planner, each place as charged, without the

@@ -1,11 +1,10 @@
-/* See fusion.h. The patterns are those of usual exports, in the order in which ONNX Runtime looks for them (seen in 1.31): what is
+/* See rewrite.h. The patterns are those of usual exports, in the order in which ONNX Runtime looks for them (seen in 1.31): what is
  * computed into products and convolutions, Gelu by Erf or by Tanh, normalisations of a layer, products of whole numbers. A pattern
  * that is not found is foreseen by its nodes, and so takes more rather than less. */
-#include "fusion.h"
+#include "rewrite.h"
 
 #include <stdlib.h>
 
-#include "known.h"
 #include "onnx/shapes/attributes.h"
 #include "onnx/shapes/contents.h"
 

@@ -1,10 +1,7 @@
 /* One run: inputs checked and handed over in place, outputs left where ONNX Runtime wrote them, in the client's
  * memory. */
 #include "base/window.h"
-#include "buckets.h"
-#include "cores.h"
-#include "join.h"
-#include "replay.h"
+#include "model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
-/* See join.h. */
-#include "join.h"
-#include "replay.h"
+/* See model.h. */
+#include "model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* See known.h. What ONNX's own rules for shapes make of names; an operator that has none here knows its outputs only where all its
+/* See rewrite.h. What ONNX's own rules for shapes make of names; an operator that has none here knows its outputs only where all its
  * inputs are numbers. */
-#include "known.h"
+#include "rewrite.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* See levels.h. tests/cli/test_odd_models.py notices when a version computes rightly what is said here to be wrong. */
-#include "levels.h"
+/* See foresee.h. tests/cli/test_odd_models.py notices when a version computes rightly what is said here to be wrong. */
+#include "foresee.h"
 
 #include <limits.h>
 #include <stddef.h>

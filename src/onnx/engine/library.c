@@ -1,6 +1,6 @@
-/* See library.h. A library stays open, and its environment with it, until the process ends: ONNX Runtime keeps threads
+/* See model.h. A library stays open, and its environment with it, until the process ends: ONNX Runtime keeps threads
  * and state of its own that do not survive an unload. What was not there is looked for again. */
-#include "library.h"
+#include "model.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <weir/base.h>
 
 #include "engines/command.h"
-#include "needs.h"
+#include "foresee.h"
 
 enum { OLDEST_MINOR = 23 };
 

@@ -1,9 +1,9 @@
-/* See needs.h. The order is the dynamic linker's: what is loaded already, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, its
+/* See foresee.h. The order is the dynamic linker's: what is loaded already, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, its
  * cache, its own directories. Opening would be the surer test, but CUDA's libraries alone are gigabytes.
  *
  * Each choice of an engine asks, and a search takes some milliseconds: what was found is given again while nothing has changed that it
  * rests on. */
-#include "needs.h"
+#include "foresee.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -20,8 +20,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "seen.h"
 
 #define LINKERS_CACHE "/etc/ld.so.cache"
 

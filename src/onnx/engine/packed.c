@@ -1,10 +1,9 @@
-/* See packed.h. A wrong guess is harmless: session.c finds what was not packed, and what was packed beside it is freed. */
-#include "packed.h"
+/* See foresee.h. A wrong guess is harmless: session.c finds what was not packed, and what was packed beside it is freed. */
+#include "foresee.h"
 
 #include <stdlib.h>
 
-#include "strip.h"
-#include "uses.h"
+#include "model.h"
 
 static bool is_packed(const onnx_tensor *weight, unsigned kinds)
 {

@@ -1,5 +1,5 @@
-/* See provider.h. */
-#include "provider.h"
+/* See model.h. */
+#include "model.h"
 #include <weir/engine.h>
 
 #include <dlfcn.h>
@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 #include "engines/command.h"
-#include "library.h"
-#include "needs.h"
+#include "foresee.h"
 
 typedef struct facts {
     const char *name;

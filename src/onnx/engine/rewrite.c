@@ -1,8 +1,6 @@
 /* See rewrite.h. */
 #include "rewrite.h"
 
-#include "known.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,14 @@
-/* A graph rewritten the way ONNX Runtime's optimizer does. Several nodes are joined into a new node, behind all nodes
- * of the graph or in the place of the first joined node. Values between the joined nodes have no maker afterwards. */
+/* Forecasts of ONNX Runtime's work on a graph: the nodes that its optimizer makes, the order of running, known sizes, and the
+ * workspaces of kernels. */
 #ifndef WEIR_ONNX_REWRITE_H
 #define WEIR_ONNX_REWRITE_H
 
 #include "onnx/shapes/graph.h"
+
+/* ---- rewrite.c --------------------------------------------------------------------------------------------------- */
+
+/* A graph rewritten the way ONNX Runtime's optimizer does. Several nodes are joined into a new node, behind all nodes
+ * of the graph or in the place of the first joined node. Values between the joined nodes have no maker afterwards. */
 
 enum { REWRITE_MOST = 16 };
 
@@ -49,5 +54,43 @@ void rewrite_merge(rewrite *r, const char *op, const uint32_t *nodes, uint32_t c
 /* Makes the node read the value `id` as this input. The maker of the former value is left out, if the value is its only
  * output and has no reader any more. */
 void rewrite_redirect(rewrite *r, uint32_t node, uint32_t input, uint32_t id);
+
+/* ---- fusion.c ---------------------------------------------------------------------------------------------------- */
+
+/* What ONNX Runtime's optimizer makes of a graph, as far as it decides what a run takes. */
+
+/* Rewrites the graph into the graph that runs at a level of optimization (ONNX Runtime's number). Nodes that ONNX
+ * Runtime fuses become a single node. A fused node comes after all nodes of the file where ONNX Runtime places it
+ * there. `known` is onnx_known's, NULL: all dimensions are numbers in the file. rewrite_clear is needed in any case.
+ * false: no host memory. */
+bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rewrite *out);
+
+/* ---- known.c ----------------------------------------------------------------------------------------------------- */
+
+/* Which dimensions ONNX Runtime knows before a run: numbers in the file, dimensions that follow from numbers, and
+ * dimensions with the name of an input's open dimension. Values of shapes that are not known share no place. */
+
+/* By value and dimension (GRAPH_MAX_RANK of each value): ONNX_UNKNOWN, ONNX_NUMBER, or else the same for the same name. */
+enum { ONNX_UNKNOWN, ONNX_NUMBER };
+
+/* Of an inferred graph, as it is in the file, with room for a value more for each node; for free. NULL: no host memory. */
+uint32_t *onnx_known(graph *g);
+
+/* ---- order.c ----------------------------------------------------------------------------------------------------- */
+
+/* In which order ONNX Runtime runs the nodes of a graph. */
+
+/* Fills `order`, which has room for all nodes of an inferred graph. false: no host memory. */
+bool onnx_order(const graph *g, uint32_t *order);
+
+/* ---- workspace.c ------------------------------------------------------------------------------------------------- */
+
+/* What the CPU's kernels work in beside their inputs and outputs. */
+
+/* Bytes that the node's kernel has at a time, each block as it is charged, in an inferred graph; saturates. 0: none that is known. */
+uint64_t onnx_workspace(const graph *g, const graph_node *node, int threads);
+
+/* LSTM or GRU of the standard. */
+bool onnx_is_recurrent(const graph_node *node);
 
 #endif

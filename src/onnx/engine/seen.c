@@ -1,5 +1,5 @@
-/* See seen.h. */
-#include "seen.h"
+/* See foresee.h. */
+#include "foresee.h"
 
 #include <link.h>
 #include <stdlib.h>

@@ -10,9 +10,7 @@
 #include <weir/engine.h>
 #include <weir/onnxruntime.h>
 
-#include "packed.h"
-#include "replay.h"
-#include "shared.h"
+#include "foresee.h"
 
 weir_onnxruntime_details onnx_session_stats(const onnx_slot *slot)
 {

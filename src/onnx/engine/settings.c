@@ -1,10 +1,10 @@
-/* See settings.h.
+/* See model.h.
  *
  * Defaults. prepack=on: without it the MLAS kernels repack their weights in every run, a third slower on short inputs.
  * optimization=extended on host: the levels above only rewrite the weights of convolutions into another layout, and do
  * that on the heap, outside the client's account; "all" suits models that spend most of a run in convolutions. On cuda
  * they cost nothing. */
-#include "settings.h"
+#include "model.h"
 #include "foresee.h"
 #include <weir/engine.h>
 

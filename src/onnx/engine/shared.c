@@ -1,4 +1,4 @@
-/* See shared.h.
+/* See model.h.
  *
  * On cuda ONNX Runtime places each weight in a block of its own, on the device or, for nodes that the CPU runs, on the
  * host; it does not say where, and it does not look where a weight lies that it is given (AddInitializer, 1.23 to
@@ -6,7 +6,7 @@
  * found in a block of the first session's on the device, and no node of another provider can be a reader: the weight
  * has a single reader, or readers of kinds that no other provider runs. Each session has separate copies of constants
  * that the optimizer folds or computes from weights, and of weights that the CPU reads. */
-#include "shared.h"
+#include "model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,6 @@
 
 #include <weir/stats.h>
 #include <weir/engine.h>
-
-#include "strip.h"
-#include "uses.h"
 
 enum { OPERATORS_MOST = 64, CHUNK = 1 << 20, ALIGNED = 256 };
 

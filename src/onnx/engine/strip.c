@@ -1,5 +1,5 @@
-/* See strip.h. */
-#include "strip.h"
+/* See model.h. */
+#include "model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

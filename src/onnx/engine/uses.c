@@ -1,5 +1,5 @@
-/* See uses.h. */
-#include "uses.h"
+/* See model.h. */
+#include "model.h"
 
 #include <limits.h>
 #include <stdlib.h>

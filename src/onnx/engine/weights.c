@@ -1,5 +1,5 @@
-/* See weights.h. */
-#include "weights.h"
+/* See model.h. */
+#include "model.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -14,7 +14,6 @@
 
 #include "base/pointer_map.h"
 #include "interpose/interpose.h"
-#include "model.h"
 
 /* ---- what is mapped ------------------------------------------------------------------------------------------------- */
 

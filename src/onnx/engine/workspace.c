@@ -1,5 +1,5 @@
-/* See workspace.h. Seen in the traces of runs by 1.31. */
-#include "workspace.h"
+/* See rewrite.h. Seen in the traces of runs by 1.31. */
+#include "rewrite.h"
 
 #include "model.h"
 #include "onnx/shapes/attributes.h"

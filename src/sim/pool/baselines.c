@@ -2,7 +2,7 @@
  * order of arrival: a request that waits for room holds up later requests; a request that waits for a load or for a
  * slot does not. Nothing is suspended. The policies differ in the model that they unload first, and in how many models
  * are loaded at once. They have an advantage over the real pools: a request that can never fit is refused at once. */
-#include "sim/pool/policy.h"
+#include "sim/pool/traffic.h"
 
 #include <stdlib.h>
 

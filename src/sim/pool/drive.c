@@ -1,8 +1,5 @@
 /* A pool under traffic: takes the next event, tells the policy, and carries out its actions. */
-#include "sim/pool/drive.h"
-#include "sim/pool/heap.h"
-#include "sim/pool/link.h"
-#include "sim/pool/random.h"
+#include "sim/pool/traffic.h"
 #include "base/internal.h"
 #include "base/pointer_map.h"
 

@@ -1,6 +1,5 @@
 /* Requests made from a seed, with integer arithmetic only, so that a seed gives the same traffic on any machine. */
-#include "sim/pool/random.h"
-#include "sim/pool/requests.h"
+#include "sim/pool/traffic.h"
 
 #include <stdlib.h>
 #include <string.h>

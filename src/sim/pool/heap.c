@@ -1,5 +1,5 @@
 /* A binary heap of events. */
-#include "sim/pool/heap.h"
+#include "sim/pool/traffic.h"
 
 #include <stdlib.h>
 

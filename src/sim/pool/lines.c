@@ -1,5 +1,5 @@
 /* Lines of models and of requests. */
-#include "sim/pool/lines.h"
+#include "sim/pool/traffic.h"
 #include "base/values.h"
 
 #include <errno.h>

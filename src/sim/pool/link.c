@@ -1,5 +1,5 @@
 /* Transfers that share a link. */
-#include "sim/pool/link.h"
+#include "sim/pool/traffic.h"
 
 static void link_go_on(shared_link *it, uint64_t now)
 {

@@ -1,5 +1,4 @@
 /* The models of a simulated pool: the default models, and files of models. */
-#include "sim/pool/lines.h"
 #include "sim/pool/traffic.h"
 #include "base/internal.h"
 #include "base/values.h"

@@ -1,5 +1,5 @@
 /* Logs of decisions, replayed. Lines are compared as texts: equal events are equal texts. */
-#include "sim/pool/replay.h"
+#include "sim/pool/traffic.h"
 #include "base/internal.h"
 #include "pool/decisions.h"
 

@@ -1,6 +1,5 @@
 /* Requests: files of them, read as they are asked for; and the switch between those and generated ones. */
-#include "sim/pool/requests.h"
-#include "sim/pool/lines.h"
+#include "sim/pool/traffic.h"
 #include "base/values.h"
 
 #include <stdlib.h>

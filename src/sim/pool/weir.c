@@ -1,5 +1,5 @@
 /* weir's own decisions, as a policy; and the list of all. */
-#include "sim/pool/policy.h"
+#include "sim/pool/traffic.h"
 
 #include <stdlib.h>
 #include <string.h>

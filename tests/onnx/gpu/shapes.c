@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "onnx/engine/buckets.h"
+#include "onnx/engine/model.h"
 #include "gpu.h"
 
 static uint64_t weights(const served *s)

@@ -1,0 +1,195 @@
+/* What engines share that go on with a text: settings, inputs, the words of an answer, results, and listeners. The prefix is wt_. */
+#ifndef WT_TEXT_H
+#define WT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <weir/base.h>
+#include <weir/engine.h>
+#include <weir/memory.h>
+#include <weir/runtime.h>
+
+/* ---- choices.c --------------------------------------------------------------------------------------------------- */
+
+/* An engine's settings. A table has each setting's key, place in the structure, and values. */
+
+typedef struct wt_choice {
+    const char *key;
+    char kind; /* i(nteger): int64_t, r(eal): double, b(ool), t(ext, short): char[], l(ong): the caller's pointer */
+    bool of_load;
+    size_t at;          /* in the structure of the settings of a load, or of a run */
+    double least, most; /* for a short text: `most` bytes with its end */
+} wt_choice;
+
+typedef struct wt_choices {
+    const char *engine; /* "gguf", for messages */
+    const wt_choice *list;
+    size_t count;
+} wt_choices;
+
+/* Writes what the settings say into `load` and `run`. At a load both kinds are taken: settings of a run become the
+ * model's defaults. For a run `load` is NULL. WEIR_ERR_INVALID names the key, its values, or the keys that there
+ * are. */
+weir_status wt_choices_take(const wt_choices *choices, const weir_setting *settings, size_t count, void *load,
+                            void *run);
+/* As strtod, with a point in whatever language the program speaks. */
+double wt_real(const char *text, char **end);
+/* Copies the long texts of a run's settings into *kept, so that they may outlive the caller's; to be freed. On failure
+ * the settings hold no text. */
+weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept);
+/* All that the settings of a load say, but for the one at `except`, in words: equal for equal settings. Answers whether
+ * it fits. */
+bool wt_choices_words(const wt_choices *choices, const void *load, size_t except, char *out, size_t capacity);
+
+/* ---- words.c ----------------------------------------------------------------------------------------------------- */
+
+/* Words that end a text, and lists of words in a setting. */
+
+typedef struct wt_word {
+    const char *text;
+    size_t bytes;
+} wt_word;
+
+typedef struct wt_words {
+    wt_word *list;
+    size_t count, longest;
+    char *kept;
+} wt_words;
+
+enum { WT_MOST_WORDS = 64 };
+
+/* The words of a setting, one a line; \n, \t and \\ in a word are a newline, a tab and a backslash. Empty lines are
+ * none. */
+weir_status wt_words_read(const char *key, const char *value, wt_words *out);
+void wt_words_drop(wt_words *words);
+/* Finds the word that begins first in text[from..]; of several words that begin there, the word that was named first.
+ * NULL: none. */
+const wt_word *wt_words_find(const wt_words *words, const char *text, size_t bytes, size_t from, size_t *at);
+/* So many bytes at the end of the text may be the beginning of a word. */
+size_t wt_words_held(const wt_words *words, const char *text, size_t bytes);
+
+/* ---- ports.c ----------------------------------------------------------------------------------------------------- */
+
+/* Inputs and results of engines that go on with a text. */
+
+/* Whether an input is a row of bytes of that type (WEIR_TYPE_TEXT, WEIR_TYPE_U8) that has some. */
+weir_status wt_check_bytes(const weir_tensor *input, weir_type type);
+/* Copies the bytes of such an input and adds a byte 0, for engines that take terminated texts. WEIR_ERR_INVALID: a byte
+ * 0 in the input would cut the text. The caller frees *out. */
+weir_status wt_text_copy(const weir_tensor *input, char **out);
+/* Whether an input is tokens, i32, of rank 1 to `rank`, each below `vocabulary`. With `padded`, -1 may stand in one of rank 2. */
+weir_status wt_check_tokens(const weir_tensor *input, uint32_t rank, int32_t vocabulary, bool padded);
+
+enum { WT_PARTS = 13 };
+
+/* Results are put together in one block of the client's. */
+typedef struct wt_part {
+    const char *name;
+    weir_type type;
+    uint32_t rank;
+    int64_t shape[2];
+    const void *data;
+    size_t bytes;
+} wt_part;
+
+typedef struct wt_parts {
+    wt_part list[WT_PARTS];
+    size_t count;
+} wt_parts;
+
+void wt_parts_add(wt_parts *parts, const char *name, weir_type type, const void *data, size_t count);
+void wt_parts_add_rows(wt_parts *parts, const char *name, weir_type type, const void *data, size_t rows,
+                       size_t columns);
+/* Copies the parts into host memory of the client: of its device, or of the kind `kind`. */
+weir_status wt_hand_out(weir_client *client, weir_kind kind, const wt_parts *parts, weir_outputs *out);
+/* On failure the block stays with the client, and is the results' no more. */
+weir_status wt_release_outputs(weir_client *client, weir_outputs *outputs);
+
+/* ---- messages.c -------------------------------------------------------------------------------------------------- */
+
+/* The input `messages` of engines that go on with a text: a chat, message by message. */
+
+typedef struct wt_message {
+    const char *role; /* "system", "user", "assistant", "tool" */
+    const char *text;
+} wt_message;
+
+typedef struct wt_messages {
+    wt_message *list;
+    size_t count;
+    char *kept; /* the texts, each with a terminating zero */
+} wt_messages;
+
+/* Each message is a line `ROLE BYTES`, so many bytes of text, and a newline, which the last may lack. */
+weir_status wt_messages_read(const weir_tensor *input, wt_messages *out);
+void wt_messages_drop(wt_messages *messages);
+
+/* ---- answer.c ---------------------------------------------------------------------------------------------------- */
+
+/* The answer of a run that goes on with a text: tokens, text, the decided part of both, and the reason of the
+ * end. */
+
+typedef struct wt_answer {
+    wt_words stops;
+    int32_t *tokens;
+    size_t *ends; /* of each token's text in `text` */
+    size_t count, most;
+    char *text;
+    size_t bytes, room;
+    size_t released;     /* tokens whose text is decided: no stop word begins in it that may still end */
+    const wt_word *stop; /* the stop word that ended the answer */
+    const char *finish;  /* the reason of the end: "stop", "length", "cancelled"; NULL: it goes on */
+    size_t alternatives; /* for each token */
+    float *logprobs, *top_logprobs;
+    int32_t *top_tokens;
+} wt_answer;
+
+/* Makes an answer with room for `tokens` tokens, each with `alternatives` alternatives and their probabilities (0:
+ * none). `stop` is the setting of that name, or NULL. */
+weir_status wt_answer_make(const char *stop, size_t tokens, size_t alternatives, wt_answer *out);
+void wt_answer_drop(wt_answer *answer);
+/* Adds a token with its text; of the logits it came from, `width` wide, the probabilities are taken where they were asked
+ * for. false: no memory. The answer may be at its end then. */
+bool wt_answer_add(wt_answer *it, int32_t token, const char *text, size_t bytes, const float *logits, int32_t width);
+/* Nothing comes any more: what was held back is decided. */
+void wt_answer_end(wt_answer *it, const char *finish);
+/* Leaves the first `count` tokens of it. */
+void wt_answer_cut(wt_answer *it, size_t count);
+size_t wt_answer_begin_of(const wt_answer *it, size_t token);
+
+/* What the model gives a token, before any sampler, and the `most` likeliest ones with theirs: logarithms. */
+float wt_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
+                           float *top_values);
+
+/* ---- listener.c -------------------------------------------------------------------------------------------------- */
+
+/* By which others ask a model for memory: a pressure callback whose model may be unloaded while it runs. */
+
+typedef struct wt_listener wt_listener;
+
+/* Has give_up(model) called when a request of the runtime's finds no memory. It must wait for nobody for long, and for no
+ * callback: the end waits for it. The same errors as weir_pressure_register_with; *out is NULL then. */
+weir_status wt_listener_begin(weir_runtime *runtime, void (*give_up)(void *model), void *model, wt_listener **out);
+/* When it returns, no call is in the model, and none will be: also inside a pressure callback, where the end of a
+ * registration waits for nobody. NULL: nothing. */
+void wt_listener_end(wt_listener *listener);
+
+/* ---- soon.c ------------------------------------------------------------------------------------------------------ */
+
+/* How long to wait for a condition. */
+
+/* For pthread_cond_timedwait. */
+static inline struct timespec wt_soon(long milliseconds)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_nsec += milliseconds * 1000000;
+    now.tv_sec += now.tv_nsec / 1000000000;
+    now.tv_nsec %= 1000000000;
+    return now;
+}
+
+#endif
