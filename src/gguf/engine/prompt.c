@@ -2,7 +2,6 @@
 #include "text.h"
 #include <weir/engine.h>
 
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
