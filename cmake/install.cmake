@@ -65,7 +65,7 @@ install(FILES ${store_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/scripts)
 # What scripts/engines compiles against the llama.cpp that it has put into the store.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/gguf/engine DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/gguf)
 foreach(room engines/text gguf/file interpose)
-  file(GLOB sources ${PROJECT_SOURCE_DIR}/src/${room}/*.[ch])
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.[ch])
   install(FILES ${sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/${room})
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/src/engines/command.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engines)
