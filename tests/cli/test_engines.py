@@ -34,6 +34,12 @@ class Engines(harness.Case):
         self.assertEqual(output["shape"], [1, 33])
         self.assertNotIn("filled", self.refused("run", data / "pickier.onnx", "--input", "x=shape:1x34", status=1))
 
+    def test_inputs_that_were_filled_are_tried_in_smaller_extents(self):
+        output, = self.weir_json("run", SOURCE / "tests/data/onnx/few_places.onnx")["clients"][0]["outputs"]
+        self.assertEqual(output["shape"], [1, 4])
+        self.assertEqual(self.weir_json("run", SOURCE / "tests/data/onnx/few_places.onnx", "--input", "x=shape:1x8")["clients"][0]["outputs"][0]["shape"],
+                         [8, 4])
+
     def test_two_models_under_one_budget(self):
         answer = self.weir_json("run", MODELS / "minilm.onnx", MODELS / "minilm.gguf", "--budget", "600MiB")
         self.assertEqual(answer["live_at_end"], 0)
@@ -52,6 +58,13 @@ class Engines(harness.Case):
             self.assertLess(gguf["outside"], 0.10 * gguf["weights"])
         self.assertIn("sentence_embedding", [output["name"] for output in onnx["outputs"]])
         self.assertEqual(gguf["outputs"][0]["shape"], [1, 384])
+
+    def test_who_computed_with_how_many_cores_is_told(self):
+        words = ("run", MODELS / "minilm.onnx", MODELS / "minilm.gguf", "--budget", "600MiB", "--cores", "1")
+        for client in self.weir_json(*words)["clients"]:
+            self.assertEqual((1, 1), (client["cores"]["least"], client["cores"]["last"]))
+            self.assertGreater(client["cores"]["leases"], 0)
+        self.assertRegex(self.weir(*words)[0], r"(?m)^cores: 1; minilm\.onnx computed with 1\b.*, minilm\.gguf computed with 1\b")
 
     @unittest.skipIf(harness.SANITIZED, "a sanitizer's shadow memory is anonymous memory too")
     def test_what_llama_keeps_outside(self):

@@ -58,7 +58,7 @@ static void a_failed_start_leaves_nothing(void **state)
         weir_status status = weir_runtime_get("host", NULL, &runtime);
         assert_int_equal(status, WEIR_ERR_OUT_OF_MEMORY);
         assert_null(runtime);
-        detail_names("the process may have 256 MiB (ulimit -v)");
+        detail_names("(WEIR_RANGE), and the process may have 256 MiB (ulimit -v)");
     }
     setrlimit(RLIMIT_AS, &old);
 }

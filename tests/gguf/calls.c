@@ -90,8 +90,11 @@ static struct llama_sampler *its_grammar(const struct llama_vocab *vocab, const 
     return fails() ? NULL : count_if(SAMPLERS, real.llama_sampler_init_grammar(vocab, grammar, root));
 }
 
+static uint32_t polling; /* the most that a pool's waiting threads were told to look for work before they sleep */
+
 static struct ggml_threadpool *its_pool(struct ggml_threadpool_params *params)
 {
+    polling = params->poll > polling ? params->poll : polling;
     if (pool_fails && throws)
         end_it("calls.c", 1, "thrown on purpose");
     return pool_fails ? NULL : count_if(POOLS, real.ggml_threadpool_new(params));
@@ -597,6 +600,7 @@ static void test_a_pool_of_threads_goes_with_its_model(void **state)
             if (way + run)
                 assert_memory_equal(tokens, first, sizeof first);
             assert_int_equal(all_made[POOLS], way == 0);
+            assert_int_equal(polling, 0); /* threads that wait sleep, and leave the cores to other models */
         }
         fixture_close(&its);
         nothing_stays(NULL, "a pool");

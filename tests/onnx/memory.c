@@ -135,6 +135,28 @@ static void what_any_kernel_packs_is_held_once(void **state)
     close_client(&l);
 }
 
+static void held_once(const char *model, const char *const names[2], uint64_t packed)
+{
+    loaded l = load_model(model, NULL);
+    for (size_t i = 0; i < 2 && names[i]; i++)
+        assert_null(block_of(&l, names[i]));
+    assert_in_range(live_class(&l, WEIR_CLASS_WEIGHTS), packed, packed + packed / 4);
+    unload_model(&l);
+    assert_ok(load_into(&l, model, (const char *const[]){"prepack=off", NULL}));
+    for (size_t i = 0; i < 2 && names[i]; i++)
+        assert_non_null(block_of(&l, names[i]));
+    unload_model(&l);
+    close_client(&l);
+}
+
+/* Of kernels that packed.c does not know, and of products in branches. */
+static void what_other_kernels_pack_is_held_once(void **state)
+{
+    (void)state;
+    held_once("transposed_conv", (const char *const[]){"k", NULL}, 32 * 16 * 9 * 4);
+    held_once("packed_branches", (const char *const[]){"a_w", "b_w"}, 2 * 64 * 64 * 4);
+}
+
 /* What was expected to be packed and was not is the client's all the same. */
 static void what_no_kernel_packs_is_the_clients(void **state)
 {
@@ -585,7 +607,7 @@ static void a_charge_is_whole_and_has_an_end(void **state)
 static void weights_are_foreseen(void **state)
 {
     (void)state;
-    static const char *const models[] = {"mlp", "conv", "recurrent", "bytes", "unpacked", "chain"};
+    static const char *const models[] = {"mlp", "conv", "recurrent", "bytes", "unpacked", "chain", "constant"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         loaded l = load_model(models[i], NULL);
         weir_engine_load load = {.struct_size = sizeof load, .path = model_path(models[i])};
@@ -792,6 +814,7 @@ int main(void)
         cmocka_unit_test(the_weights_are_these_bytes),
         cmocka_unit_test(packed_weights_are_held_once),
         cmocka_unit_test(what_any_kernel_packs_is_held_once),
+        cmocka_unit_test(what_other_kernels_pack_is_held_once),
         cmocka_unit_test(what_no_kernel_packs_is_the_clients),
         cmocka_unit_test(what_is_moved),
         cmocka_unit_test(constants_of_nodes_are_weights),

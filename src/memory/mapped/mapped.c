@@ -493,12 +493,13 @@ static weir_status mapped_no_addresses(weir_status status)
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
     snprintf(why, sizeof why, "%s", weir_detail());
     (void)getrlimit(RLIMIT_AS, &limit);
-    return weir_fail(
-        status,
-        "%s; a device takes %d ranges of 1 GiB of addresses at least, and the process may have %s (ulimit -v): "
-        "allow it more",
-        why, WI_REGIONS,
-        limit.rlim_cur == RLIM_INFINITY ? "any number" : weir_size_format(limit.rlim_cur, text, sizeof text));
+    return weir_fail(status,
+                     "%s; a device takes %d ranges of 1 GiB of addresses at least (WEIR_RANGE), and the process may "
+                     "have %s (ulimit -v): "
+                     "allow it more",
+                     why, WI_REGIONS,
+                     limit.rlim_cur == RLIM_INFINITY ? "any number"
+                                                     : weir_size_format(limit.rlim_cur, text, sizeof text));
 }
 
 /* Reserves the regions. Addresses cost only the tables for them: four times the device's memory for each region leaves

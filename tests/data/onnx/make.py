@@ -484,13 +484,34 @@ def picky():
              [nh.from_array(np.array([1, extent], np.int64), "shape")])
 
 
+def few_places():
+    """A model whose table has eight places: with more of them it fails."""
+    nodes = [h.make_node("Shape", ["x"], ["s"]), h.make_node("Gather", ["s", "last"], ["n"]), h.make_node("Range", ["zero", "n", "step"], ["at"]),
+             h.make_node("Gather", ["table", "at"], ["y"])]
+    numbers = (("last", 1), ("zero", 0), ("step", 1))
+    save("few_places", nodes, [value("x", T.FLOAT, [1, "n"])], [value("y", T.FLOAT, ["n", 4])],
+         [weight("table", 8, 4)] + [nh.from_array(np.array(number, np.int64), name) for name, number in numbers])
+
+
+def packed_elsewhere():
+    """Weights that kernels pack outside of products of the main graph: of a transposed convolution, and of products in the branches of
+    an If that read the main graph's weights."""
+    save("transposed_conv", [h.make_node("ConvTranspose", ["x", "k"], ["y"], strides=[2, 2])], [value("x", T.FLOAT, [1, 32, "h", "w"])],
+         [value("y", T.FLOAT, [1, 16, "p", "q"])], [weight("k", 32, 16, 3, 3)])
+
+    def side(name):
+        return h.make_graph([h.make_node("Gemm", ["x", f"{name}_w"], [f"{name}_y"])], name, [], [value(f"{name}_y", T.FLOAT, ["n", 64])])
+    save("packed_branches", [h.make_node("If", ["yes"], ["y"], then_branch=side("a"), else_branch=side("b"))],
+         [value("yes", T.BOOL, []), value("x", T.FLOAT, ["n", 64])], [value("y", T.FLOAT, ["n", 64])], [weight("a_w", 64, 64), weight("b_w", 64, 64)])
+
+
 def main():
     global RANDOM
     if len(sys.argv) == 3 and sys.argv[1] == "--schema":
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
                  folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, vector, doubled, recurrent, strands, gaps, gated, fused, bent, forked, quantized, window, inner,
-                 bytes_of, unpacked, picky):
+                 bytes_of, unpacked, picky, few_places, packed_elsewhere):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
     return 0
