@@ -3,12 +3,13 @@
  * Every byte of the device that weir holds is in exactly one state:
  *   live      in blocks, as charged                       pending  freed; the device is not past it yet
  *   cached    mapped, and in no block                     spare    physical memory that is mapped nowhere
- * What is freed on a stream and may serve that stream at once is cached, and ordered besides until the device is past
- * it; thread-cached bytes are those of the cached ones that a thread keeps for its next allocation for the same client
- * on the same stream: they count against that client's maximum until somebody needs them, who gets them, and promised
- * bytes are claimed under the limits but not yet backed. held = live + pending + cached + spare is what the driver has
- * given out, and never exceeds the budget. Away bytes, of clients that are suspended (weir/residency.h), are in none of
- * these. Bytes, all of them. */
+ * held = live + pending + cached + spare: the bytes that the driver has given out; never more than the budget. Besides:
+ *   ordered        cached bytes that serve the stream of their free alone, until the device is past the free
+ *   thread-cached  cached bytes that a thread keeps for its next allocation for the same client on the same stream; they
+ *                  count against the client's maximum, and are given up to any request that needs them
+ *   promised       claimed under the limits, not yet backed; in no state above
+ *   away           of suspended clients (weir/residency.h); in no state above
+ * All counts are bytes. */
 #ifndef WEIR_STATS_H
 #define WEIR_STATS_H
 

@@ -15,7 +15,7 @@ typedef struct looker {
     const weir_buffers *list;
     uint64_t *begins, *ends; /* of storage, by buffer */
     bool *written_over;      /* something lies over it in its last step */
-    bool *late;              /* the storage lies over another storage in its first step */
+    bool *late; /* the storage lies over another storage in its first step: its bytes count from the next step */
     stay *stays;
     size_t stay_count;
 } looker;

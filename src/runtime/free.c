@@ -4,7 +4,7 @@
 #include "base/window.h"
 #include "memory/space/stream_uses.h"
 
-weir_status wi_free_wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream)
+weir_status wi_free_note_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream)
 {
     wi_event event;
     if (!wi_block_is_behind(block) || stream.id == block->stream.id)
@@ -42,8 +42,8 @@ weir_status wi_free_record_fence(weir_runtime *runtime, const wi_block *block, w
     return status;
 }
 
-/* A block that is away is freed at once. What is shown of it work may be using, and what has come back may be on its way.
- * The point is that of the free. */
+/* An away block is freed at once. Work may still use the bytes that are shown, and bytes that a resume copies back may be on
+ * their way, so both are waited for. `point`: of the free. */
 static weir_status free_wait_for_away(weir_runtime *runtime, const wi_block *block, wi_event point)
 {
     const wi_driver *driver = runtime->driver;
@@ -86,7 +86,7 @@ static weir_status free_make_fence(weir_runtime *runtime, wi_resource *stack, wi
     }
     if (status != WEIR_OK)
         return status;
-    status = wi_free_wait_for_zeroing(runtime, block, stream);
+    status = wi_free_note_zeroing(runtime, block, stream);
     if (status == WEIR_ERR_STREAM_MISUSE && stack->base->table->bound && wi_keeps_order(stack) &&
         wi_streams_ended(&runtime->streams, block->stream)) {
         f->behind_all = true;

@@ -28,7 +28,7 @@ typedef struct wi_free_fence {
 /* Records the point of the fence's stream, and whether the device is past it. */
 weir_status wi_free_record_fence(weir_runtime *runtime, const wi_block *block, weir_stream stream, wi_free_fence *f);
 /* Notes zeros that another stream is writing to the block as its first write. */
-weir_status wi_free_wait_for_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream);
+weir_status wi_free_note_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream);
 /* The client's account in the ledger of the stack. */
 const wi_account *wi_free_account(const weir_client *client, const wi_resource *stack);
 

@@ -9,7 +9,7 @@ static weir_status resize_shrink(weir_runtime *runtime, wi_resource *stack, wi_b
     wi_free_fence f;
     weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_resize", &f.native);
     if (status == WEIR_OK)
-        status = wi_free_wait_for_zeroing(runtime, block, stream);
+        status = wi_free_note_zeroing(runtime, block, stream);
     if (status == WEIR_OK)
         status = wi_free_record_fence(runtime, block, stream, &f);
     if (status == WEIR_OK && block->graph && f.past == WI_UNPASSED)

@@ -6,7 +6,7 @@
 
 typedef enum owner_state { OWNER_NONE, OWNER_LIVE, OWNER_FREED, OWNER_POOL } owner_state; /* the last: a pool's alone */
 
-/* What stands between a free and the next owner: more than its stream's order, perhaps no more, no more. */
+/* Between a free and the next owner stands: the stream's order and more; perhaps the order alone; the order alone. */
 typedef enum free_order { ORDER_MORE, ORDER_PERHAPS, ORDER_ALONE } free_order;
 
 /* The present or the last owner of some bytes. The record is kept while a unit or a list of frees points to the
@@ -43,7 +43,8 @@ typedef struct owner {
     uint64_t home_point;    /* … this point of that one; of the host's, for all */
     uint64_t own, declared; /* bits of streams: with accesses of this owner; whose last one was declared */
     uint64_t *last;         /* per stream: the last access of this owner or of those before */
-    uint64_t *least, *most; /* per stream: what weir was told to wait for: it stands between; both lie behind `last` */
+    uint64_t *least,
+        *most; /* per stream: bounds of the access that weir was told to wait for; never earlier than `last` */
 } owner;
 
 typedef struct snapshot {

@@ -320,7 +320,7 @@ static weir_verdict device_has_memory(wi_context *context, wi_candidate *c)
         return verdicts_refuse(context, c, WEIR_VERDICT_LITTLE_VRAM,
                                "insufficient VRAM: %s are wanted of %s (%s), and nobody can tell what it has", wanted,
                                c->device->key, who);
-    /* What is the processor's too cannot be had for the host's part as well. */
+    /* A device that shares the host's memory has to fit both parts of the model. */
     uint64_t host = c->device->shares_host ? wants.host : 0;
     if (wants.device <= c->obtainable && host <= c->obtainable - wants.device)
         return WEIR_VERDICT_ACCEPTED;

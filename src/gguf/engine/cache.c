@@ -243,7 +243,7 @@ static weir_status take_on_device(void *user, size_t bytes, void **pointer)
     return WEIR_OK;
 }
 
-/* Of a buffer that is still being made, and will not be, the piece goes with the model. */
+/* If making the buffer fails, its piece stays until the model is dropped. */
 static void give_back_on_device(void *user, void *pointer)
 {
     piece *it = user;

@@ -210,8 +210,8 @@ static weir_status budget_refuse(const ladder *l, const wi_shortage *shortage)
     return wi_ledger_refuse(budget_ledger(l), l->account, l->request, shortage);
 }
 
-/* What the driver did not give, as the bases say, the process may have no mappings for. Bytes that wait for a stream are a
- * shortage of time, and not of contiguous memory. */
+/* Corrects the cause that a base has named. Where the base blames other processes, this process may have used up its
+ * mappings. Where pending frees would do, the cause is time, and not fragmentation. */
 static void budget_blame(const ladder *l, wi_shortage *shortage)
 {
     uint64_t left;

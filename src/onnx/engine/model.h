@@ -206,7 +206,8 @@ typedef struct onnx_weight {
     const wi_stamp *file;      /* where its bytes lie; likewise */
     uint64_t end;              /* and where they end there */
     weir_client *client;
-    bool *left; /* in the file, as a kernel is expected to pack it: the caller's word on that; NULL: it is not */
+    bool *
+        left; /* the caller's flag: the weight was left in the file, as a kernel is expected to pack it; NULL: it was not left */
     void *
         base; /* where ONNX Runtime has it mapped; NULL: it has not. Guarded by a lock of the module's, like the rest below */
     size_t length;
