@@ -1,3 +1,4 @@
+/* Pressure callbacks that ask a model for memory, and whose model may be unloaded while they run. */
 #include "text.h"
 
 #include <weir/pressure.h>

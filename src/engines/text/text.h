@@ -1,4 +1,5 @@
-/* What engines share that go on with a text: settings, inputs, the words of an answer, results, and listeners. The prefix is wt_. */
+/* What engines share that go on with a text: settings, inputs, the words of an answer, results, and listeners. The
+ * prefix is wt_. */
 #ifndef WT_TEXT_H
 #define WT_TEXT_H
 
@@ -177,7 +178,7 @@ weir_status wt_listener_begin(weir_runtime *runtime, void (*give_up)(void *model
  * registration waits for nobody. NULL: nothing. */
 void wt_listener_end(wt_listener *listener);
 
-/* ---- soon.c ------------------------------------------------------------------------------------------------------ */
+/* ---- deadlines --------------------------------------------------------------------------------------------------- */
 
 /* How long to wait for a condition. */
 

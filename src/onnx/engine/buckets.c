@@ -1,4 +1,4 @@
-/* See model.h. */
+/* Turns at the slots, and the session of each run: one for each bucket of shapes (model.h). */
 #include "model.h"
 
 #include <inttypes.h>

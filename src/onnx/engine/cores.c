@@ -1,4 +1,4 @@
-/* See model.h. */
+/* Leases of the cores that a model's runs compute with (model.h). */
 #include "model.h"
 
 #include <weir/cores.h>

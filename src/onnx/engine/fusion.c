@@ -1,6 +1,7 @@
-/* See rewrite.h. The patterns are those of usual exports, in the order in which ONNX Runtime looks for them (seen in 1.31): what is
- * computed into products and convolutions, Gelu by Erf or by Tanh, normalisations of a layer, products of whole numbers. A pattern
- * that is not found is foreseen by its nodes, and so takes more rather than less. */
+/* Patterns of nodes that ONNX Runtime's optimizer fuses (rewrite.h). The patterns are those of usual exports, in the
+ * order in which ONNX Runtime looks for them (seen in 1.31): what is computed into products and convolutions, Gelu by
+ * Erf or by Tanh, normalisations of a layer, products of whole numbers. A pattern that is not found is foreseen by its
+ * nodes, and so takes more rather than less. */
 #include "rewrite.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* See model.h. */
+/* Runs that are computed together, as one run with the rows of all (model.h). */
 #include "model.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* See rewrite.h. What ONNX's own rules for shapes make of names; an operator that has none here knows its outputs only where all its
- * inputs are numbers. */
+/* Dimensions that ONNX Runtime knows before a run (rewrite.h). What ONNX's own rules for shapes make of names; an
+ * operator that has none here knows its outputs only where all its inputs are numbers. */
 #include "rewrite.h"
 
 #include <stdlib.h>

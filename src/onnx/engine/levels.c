@@ -1,4 +1,5 @@
-/* See foresee.h. tests/cli/test_odd_models.py notices when a version computes rightly what is said here to be wrong. */
+/* The level of optimization that a model gets by default (foresee.h). tests/cli/test_odd_models.py notices when a
+ * version computes rightly what is said here to be wrong. */
 #include "foresee.h"
 
 #include <limits.h>

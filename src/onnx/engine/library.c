@@ -1,5 +1,6 @@
-/* See model.h. A library stays open, and its environment with it, until the process ends: ONNX Runtime keeps threads
- * and state of its own that do not survive an unload. What was not there is looked for again. */
+/* The builds of ONNX Runtime, each opened at its first use (model.h). A library stays open, and its environment with
+ * it, until the process ends: ONNX Runtime keeps threads and state of its own that do not survive an unload. What was
+ * not there is looked for again. */
 #include "model.h"
 
 #include <dlfcn.h>

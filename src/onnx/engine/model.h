@@ -1,5 +1,5 @@
-/* What the files of the plug-in onnx share, but for forecasts (foresee.h, rewrite.h): providers, the library, settings, devices,
- * weights, a model and its sessions. */
+/* What the files of the plug-in onnx share, but for forecasts (foresee.h, rewrite.h): providers, the library,
+ * settings, devices, weights, a model and its sessions. */
 #ifndef WEIR_ONNX_MODEL_H
 #define WEIR_ONNX_MODEL_H
 
@@ -275,7 +275,7 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out);
  * initializer of a subgraph has, too: a weight that is handed over goes by its name into every graph of the model. */
 weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over);
 
-/* ---- model.c ----------------------------------------------------------------------------------------------------- */
+/* ---- a model: engine.c, session.c -------------------------------------------------------------------------------- */
 
 /* A loaded model. */
 

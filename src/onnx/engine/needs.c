@@ -1,8 +1,9 @@
-/* See foresee.h. The order is the dynamic linker's: what is loaded already, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, its
- * cache, its own directories. Opening would be the surer test, but CUDA's libraries alone are gigabytes.
+/* The libraries that a library lacks, found without opening it (foresee.h). The order is the dynamic linker's: what is
+ * loaded already, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, its cache, its own directories. Opening would be the surer
+ * test, but CUDA's libraries alone are gigabytes.
  *
- * Each choice of an engine asks, and a search takes some milliseconds: what was found is given again while nothing has changed that it
- * rests on. */
+ * Each choice of an engine asks, and a search takes some milliseconds: what was found is given again while nothing
+ * has changed that it rests on. */
 #include "foresee.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
-/* See rewrite.h. The walk goes from the last node without readers back to the makers of its inputs, first to the maker
- * that comes last in the file, and runs a node when all inputs of the node are made. So a branch is run to its end
- * before the next branch begins, in any order of the file. The order decides how many bytes are live at a time (seen in
- * 1.23 to 1.31). */
+/* The order in which ONNX Runtime runs the nodes of a graph (rewrite.h). The walk goes from the last node without
+ * readers back to the makers of its inputs, first to the maker that comes last in the file, and runs a node when all
+ * inputs of the node are made. So a branch is run to its end before the next branch begins, in any order of the file.
+ * The order decides how many bytes are live at a time (seen in 1.23 to 1.31). */
 #include "rewrite.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* See foresee.h. A wrong guess is harmless: session.c finds what was not packed, and what was packed beside it is freed. */
+/* Weights that kernels are expected to pack (foresee.h). A wrong guess is harmless: session.c finds what was not
+ * packed, and what was packed beside it is freed. */
 #include "foresee.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* See model.h. */
+/* The providers of ONNX Runtime: their names, and what a library lacks to use one (model.h). */
 #include "model.h"
 #include <weir/engine.h>
 

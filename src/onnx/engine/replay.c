@@ -1,8 +1,8 @@
-/* See model.h.
+/* Runs captured into CUDA graphs, and launched again for the same shapes (model.h).
  *
  * A captured graph has addresses in it. So inputs are copied to, and outputs from, blocks that stay, and what ONNX
- * Runtime takes in between comes of a weir_capture_pool, which keeps it until it is closed. ONNX Runtime keeps a graph with
- * the thread that captured it: all is done on one thread of the model's. */
+ * Runtime takes in between comes of a weir_capture_pool, which keeps it until it is closed. ONNX Runtime keeps a graph
+ * with the thread that captured it: all is done on one thread of the model's. */
 #include "model.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* See rewrite.h. */
+/* A graph rewritten as ONNX Runtime's optimizer does (rewrite.h). */
 #include "rewrite.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* See foresee.h. */
+/* Paths and open libraries that an answer rests on (foresee.h). */
 #include "foresee.h"
 
 #include <link.h>

@@ -1,4 +1,4 @@
-/* See model.h.
+/* What a user may choose for a model and for a run (model.h).
  *
  * Defaults. prepack=on: without it the MLAS kernels repack their weights in every run, a third slower on short inputs.
  * optimization=extended on host: the levels above only rewrite the weights of convolutions into another layout, and do

@@ -1,4 +1,4 @@
-/* See model.h.
+/* Weights of further sessions on cuda, read where the first session has them (model.h).
  *
  * On cuda ONNX Runtime places each weight in a block of its own, on the device or, for nodes that the CPU runs, on the
  * host; it does not say where, and it does not look where a weight lies that it is given (AddInitializer, 1.23 to

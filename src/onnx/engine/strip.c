@@ -1,4 +1,4 @@
-/* See model.h. */
+/* A model's file written without its large weights (model.h). */
 #include "model.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* See model.h. */
+/* What the nodes of a model do with its weights (model.h). */
 #include "model.h"
 
 #include <limits.h>

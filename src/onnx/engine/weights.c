@@ -1,4 +1,4 @@
-/* See model.h. */
+/* The weights of a model on the host, in the client's memory while ONNX Runtime has them (model.h). */
 #include "model.h"
 
 #include <errno.h>

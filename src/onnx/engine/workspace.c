@@ -1,4 +1,5 @@
-/* See rewrite.h. Seen in the traces of runs by 1.31. */
+/* The bytes that the CPU's kernels work in beside inputs and outputs (rewrite.h). Seen in the traces of runs by
+ * 1.31. */
 #include "rewrite.h"
 
 #include "model.h"

@@ -1,5 +1,5 @@
-/* A pool under traffic in virtual time: random numbers, the link, the queue of events, requests and models, the policies that
- * are compared, the loop, and what is read and written. */
+/* A pool under traffic in virtual time: random numbers, the link, the queue of events, requests and models, the
+ * policies that are compared, the loop, and what is read and written. */
 #ifndef WI_SIM_POOL_TRAFFIC_H
 #define WI_SIM_POOL_TRAFFIC_H
 
@@ -13,7 +13,7 @@
 #include "pool/admission.h"
 #include "pool/decisions.h"
 
-/* ---- random.c ---------------------------------------------------------------------------------------------------- */
+/* ---- random numbers ---------------------------------------------------------------------------------------------- */
 
 /* Chance that is the same on any machine: no floating point, no libm. */
 
@@ -107,7 +107,7 @@ uint64_t link_next(const shared_link *it);
  * called until false, as several transfers may be complete at `now`. */
 bool link_end(shared_link *it, uint64_t now, uint32_t *who);
 
-/* ---- traffic.c --------------------------------------------------------------------------------------------------- */
+/* ---- requests and models ----------------------------------------------------------------------------------------- */
 
 /* The models of a simulated pool, and the requests that come for them: read from files, or made from a seed. */
 
@@ -196,7 +196,7 @@ struct traffic {
     void (*close)(traffic *from);
 };
 
-/* ---- policy.c ---------------------------------------------------------------------------------------------------- */
+/* ---- policies: weir.c, baselines.c ------------------------------------------------------------------------------- */
 
 /* What decides in a simulated pool: weir's own state machine, or what others do. All of them are told the same
  * events (pool/decisions.h) and answer with the same actions, and what they decide about has the same doubles. */
