@@ -639,6 +639,51 @@ static void stripped_model_tells_the_truth(void **state)
     }
 }
 
+/* A lifted constant is an initializer of the main graph, with its bytes; nothing else of the name is left. */
+static void lifted_constants_are_the_main_graphs(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"b_w", "a_w"}; /* in the order of the file */
+    onnx_file file;
+    onnx_graph graph, copy;
+    onnx_buffer stripped = {0};
+    size_t lifted = 0;
+    assert_ok(onnx_file_open(model_path("lifted"), &file));
+    assert_ok(onnx_check(&file));
+    assert_ok(onnx_graph_read(&file, &graph));
+    assert_int_equal(graph.ir, 8);
+    assert_ok(onnx_graph_read_inner(&file, &graph, ONNX_INLINE_BELOW));
+    assert_ok(onnx_uses_lift(&graph));
+    for (size_t i = 0; i < graph.inner_count; i++)
+        lifted += graph.inner[i].lifted;
+    assert_int_equal(lifted, sizeof names / sizeof *names);
+    assert_ok(onnx_strip(&file, &graph, &stripped));
+    onnx_file again = file; /* the same folder, other bytes */
+    again.data = stripped.data;
+    again.size = stripped.size;
+    again.sides = NULL;
+    assert_ok(onnx_check(&again));
+    assert_ok(onnx_graph_read(&again, &copy));
+    assert_int_equal(copy.weight_count, graph.weight_count + lifted);
+    for (size_t i = 0; i < lifted; i++) {
+        const onnx_tensor *now = &copy.weights[graph.weight_count + i], *was = graph.inner;
+        assert_true(onnx_text_is(now->name, names[i]));
+        while (!onnx_text_same(was->name, now->name))
+            was++;
+        assert_int_equal(now->bytes, was->bytes);
+        assert_memory_equal(now->data, was->data, was->bytes);
+    }
+    assert_ok(onnx_graph_read_inner(&again, &copy, 1)); /* a note of where the bytes lie is short */
+    assert_int_equal(copy.inner_count, graph.inner_count - lifted);
+    onnx_graph_free(&copy);
+    again.data = NULL;
+    again.named = again.real = again.home = again.folder = NULL;
+    onnx_file_close(&again);
+    onnx_graph_free(&graph);
+    onnx_buffer_free(&stripped);
+    onnx_file_close(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -660,6 +705,7 @@ int main(void)
         cmocka_unit_test(only_files_without_graphs_inside_are_plain),
         cmocka_unit_test(fields_have_their_kind),
         cmocka_unit_test(stripped_model_tells_the_truth),
+        cmocka_unit_test(lifted_constants_are_the_main_graphs),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     scratch_clear();

@@ -228,6 +228,45 @@ static void constants_of_nodes_are_weights(void **state)
     close_client(&l);
 }
 
+static void assert_branches_as_plain(const loaded *l, const char *model, size_t flags)
+{
+    float x[8 * 32];
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = (float)i / 64;
+    for (unsigned way = 0; way < 1u << flags; way++) {
+        uint8_t yes = way & 1, other = way >> 1;
+        weir_tensor in[3] = {tensor("yes", WEIR_TYPE_BOOL, 0, NULL, &yes),
+                             tensor("other", WEIR_TYPE_BOOL, 0, NULL, &other)};
+        in[flags] = tensor("x", WEIR_TYPE_F32, SHAPE(8, 32), x);
+        assert_as_plain(l, model, in, flags + 1);
+    }
+}
+
+/* Weights that products in branches alone read are not kept beside their packed form; what else reads a constant of a branch
+ * finds it. */
+static void weights_of_branches_are_held_once(void **state)
+{
+    (void)state;
+    static const char *const packed[] = {"a_w", "b_w"};
+    loaded l = load_model("lifted", NULL);
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        if (block_of(&l, packed[i]))
+            fail_msg("%s is kept beside its packed form", packed[i]);
+    assert_non_null(block_of(&l, "b_c"));
+    assert_branches_as_plain(&l, "lifted", 2);
+    unload_model(&l);
+    assert_ok(load_into(&l, "inner", NULL));
+    assert_null(block_of(&l, "a_w"));
+    assert_null(block_of(&l, "b_w"));
+    assert_in_range(live_class(&l, WEIR_CLASS_WEIGHTS), 2 * (8 * 40 + 32 * 40) * 4, 2 * (8 * 40 + 32 * 40) * 5);
+    assert_branches_as_plain(&l, "inner", 1);
+    unload_model(&l);
+    assert_ok(load_into(&l, "same_names", NULL)); /* which of them a product reads is the branch's to say */
+    assert_branches_as_plain(&l, "same_names", 1);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* Of whole numbers, and though there is a transposition. */
 static void weights_of_bytes_are_charged(void **state)
 {
@@ -607,7 +646,8 @@ static void a_charge_is_whole_and_has_an_end(void **state)
 static void weights_are_foreseen(void **state)
 {
     (void)state;
-    static const char *const models[] = {"mlp", "conv", "recurrent", "bytes", "unpacked", "chain", "constant"};
+    static const char *const models[] = {"mlp",      "conv",  "recurrent", "bytes",      "unpacked",       "chain",
+                                         "constant", "inner", "lifted",    "same_names", "packed_branches"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         loaded l = load_model(models[i], NULL);
         weir_engine_load load = {.struct_size = sizeof load, .path = model_path(models[i])};
@@ -818,6 +858,7 @@ int main(void)
         cmocka_unit_test(what_no_kernel_packs_is_the_clients),
         cmocka_unit_test(what_is_moved),
         cmocka_unit_test(constants_of_nodes_are_weights),
+        cmocka_unit_test(weights_of_branches_are_held_once),
         cmocka_unit_test(weights_of_bytes_are_charged),
         cmocka_unit_test(what_lies_outside_is_told_or_counted),
         cmocka_unit_test(nothing_is_noted_of_each_node),

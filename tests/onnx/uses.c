@@ -3,7 +3,7 @@
 
 #include "onnx/engine/model.h"
 
-enum { GRAPH_NODE = 1, GRAPH_WEIGHT = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
+enum { GRAPH_NODE = 1, GRAPH_WEIGHT = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12, GRAPH_SPARSE = 15 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_KIND = 4, NODE_ATTRIBUTE = 5, NODE_DOMAIN = 7 };
 enum { ATTRIBUTE_GRAPH = 6, ATTRIBUTE_GRAPHS = 11, VALUE_NAME = 1, TENSOR_NAME = 8 };
 enum { RIGHT = ONNX_USE_RIGHT, OPERAND = ONNX_USE_OPERAND, TABLE = ONNX_USE_TABLE, OTHER = ONNX_USE_OTHER };
@@ -443,6 +443,99 @@ static void whole_numbers_that_may_decide_a_shape_stay(void **state)
         }
 }
 
+/* ---- what is lifted ---------------------------------------------------------------------------------------------- */
+
+static onnx_buffer if_of(onnx_buffer branch, onnx_buffer other)
+{
+    onnx_buffer node = node_of("If", "", "yes", "p", 0);
+    put(&node, NODE_ATTRIBUTE, message_of(ATTRIBUTE_GRAPH, branch));
+    put(&node, NODE_ATTRIBUTE, message_of(ATTRIBUTE_GRAPH, other));
+    return node;
+}
+
+static bool lifts(told *it)
+{
+    it->inner[0].lifted = false;
+    assert_ok(onnx_uses_lift(&it->graph));
+    return it->inner[0].lifted;
+}
+
+/* A branch's constant "c", which a product of the branch reads. */
+static void with_constant(told *it, onnx_buffer branch, onnx_buffer other, onnx_buffer rest)
+{
+    put(&branch, GRAPH_WEIGHT, named(TENSOR_NAME, "c"));
+    put(&rest, GRAPH_NODE, if_of(branch, other));
+    begin(it, rest, "", "c");
+    it->inner[0].deep = 1;
+    it->inner[0].place = ONNX_PLACE_BYTES;
+    it->inner[0].bytes = ONNX_INLINE_BELOW;
+    it->graph.ir = 4;
+}
+
+static onnx_buffer reads_constant(const char *kind, const char *inputs)
+{
+    onnx_buffer branch = {0};
+    put_node(&branch, kind, "", inputs);
+    return branch;
+}
+
+static void weights_of_branches_are_lifted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind, *inputs;
+        bool lifted;
+    } readers[] = {{"MatMul", "x c", true}, {"Gemm", "x w c", true},  {"LSTM", "x c", true},
+                   {"Add", "x c", false},   {"Gather", "c x", false}, {"MatMul", "x w", false}};
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        told it;
+        with_constant(&it, reads_constant(readers[i].kind, readers[i].inputs), (onnx_buffer){0}, (onnx_buffer){0});
+        if (lifts(&it) != readers[i].lifted)
+            fail_msg("%s of %s", readers[i].kind, readers[i].inputs);
+        end(&it);
+    }
+    told it;
+    with_constant(&it, reads_constant("MatMul", "x c"), (onnx_buffer){0}, (onnx_buffer){0});
+    assert_true(lifts(&it));
+    it.graph.ir = 3;
+    assert_false(lifts(&it));
+    it.graph.ir = 4;
+    it.graph.functions = true;
+    assert_false(lifts(&it));
+    it.graph.functions = false;
+    it.inner[0].deep = 0;
+    assert_false(lifts(&it));
+    it.inner[0].deep = 1;
+    it.inner[0].bytes--;
+    assert_false(lifts(&it));
+    end(&it);
+}
+
+static void names_that_others_have_are_not_lifted(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 7; which++) {
+        onnx_buffer branch = reads_constant("MatMul", "x c"), other = {0}, rest = {0};
+        if (which == 1)
+            put(&other, GRAPH_NODE, node_of("Exp", "", "x", "c", 0));
+        else if (which == 2)
+            put(&other, GRAPH_WEIGHT, named(TENSOR_NAME, "c"));
+        else if (which == 3)
+            put(&other, GRAPH_INPUT, named(VALUE_NAME, "c"));
+        else if (which == 4)
+            put(&branch, GRAPH_OUTPUT, named(VALUE_NAME, "c"));
+        else if (which == 5)
+            put(&rest, GRAPH_SPARSE, (onnx_buffer){0});
+        else if (which == 6) /* the reader is a graph within */
+            put(&branch, GRAPH_NODE, if_of(reads_constant("MatMul", "x c"), (onnx_buffer){0}));
+        told it;
+        with_constant(&it, branch, other, rest);
+        if (lifts(&it) != (which == 0))
+            fail_msg("way %d", which);
+        end(&it);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -459,6 +552,8 @@ int main(void)
         cmocka_unit_test(what_may_transpose_is_told),
         cmocka_unit_test(what_the_optimizer_may_write_again_stays),
         cmocka_unit_test(whole_numbers_that_may_decide_a_shape_stay),
+        cmocka_unit_test(weights_of_branches_are_lifted),
+        cmocka_unit_test(names_that_others_have_are_not_lifted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

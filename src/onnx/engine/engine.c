@@ -98,6 +98,8 @@ static weir_status onnx_source_choose(onnx_source *source, const onnx_settings *
     weir_status status = onnx_uses_mark(graph, settings->optimization, !cuda && !maps);
     if (status == WEIR_OK && maps && !cuda)
         status = onnx_graph_read_inner(file, graph, ONNX_INLINE_BELOW);
+    if (status == WEIR_OK && settings->prepack)
+        status = onnx_uses_lift(graph);
     return status == WEIR_OK && file->nested ? onnx_graph_read_beside(file, graph) : status;
 }
 
@@ -157,7 +159,8 @@ static void plan_source(const weir_engine_load *load, const onnx_settings *setti
 {
     weir_engine_plan made = {.struct_size = sizeof made};
     onnx_foreseen foreseen;
-    const onnx_foresee_ask ask = onnx_foresee_asked(load, settings, cuda);
+    onnx_foresee_ask ask = onnx_foresee_asked(load, settings, cuda);
+    ask.model = &source->graph;
     onnx_foresee(&source->file, &ask, &foreseen);
     for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
         made.exact[i] = true;

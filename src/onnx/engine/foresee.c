@@ -415,6 +415,7 @@ static uint64_t without_pattern(const sharing *it, int threads)
 typedef struct foreseeing {
     const onnx_foresee_ask *ask;
     bool open; /* not all dimensions are in the file */
+    onnx_foreseen *out;
 } foreseeing;
 
 static int threads_of(const onnx_settings *settings)
@@ -564,7 +565,17 @@ static void fuse(const graph *g, weighing *list)
     }
 }
 
-/* A weight that every reader packs is not kept as it is. False without host memory. */
+static bool is_lifted(const onnx_foresee_ask *ask, onnx_text name)
+{
+    const onnx_graph *model = ask->model;
+    size_t i = 0;
+    while (model && i < model->inner_count && !(model->inner[i].lifted && onnx_text_same(model->inner[i].name, name)))
+        i++;
+    return model && i < model->inner_count;
+}
+
+/* A weight that every reader packs is not kept as it is; in a graph inside a node only if it is lifted. False without host
+ * memory. */
 static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *out)
 {
     weighing *list = calloc(g->value_count + 1, sizeof *list);
@@ -582,6 +593,7 @@ static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *ou
     for (size_t i = 0; list && i < g->value_count; i++) {
         const graph_value *value = &g->values[i];
         bool kept = list[i].read || list[i].packed == 0 || value->output;
+        kept |= g->outer && list[i].packed > 0 && !is_lifted(ask, value->name);
         out->packed = foresee_add(out->packed, list[i].packed);
         if (value->bytes >= ONNX_INLINE_BELOW && (list[i].gone || !kept))
             out->replaced = foresee_add(out->replaced, onnx_charge(value->bytes, false));
@@ -589,6 +601,13 @@ static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *ou
     bool good = list != NULL;
     free(list);
     return good;
+}
+
+/* Of a branch, what its weights take is added to what is foreseen of the model. */
+static bool foresee_branch(graph *g, const void *user, uint64_t *bytes)
+{
+    const foreseeing *with = user;
+    return weigh(g, with->ask, with->out) && fuse_and_share(g, with, bytes);
 }
 
 /* In the order in which the command tries them for inputs that are not given. */
@@ -607,8 +626,8 @@ static bool foresee(onnx_file *file, int64_t extent, const onnx_foresee_ask *ask
     bool good = foresee_give(file, ask->dims, extent, &givens) && graph_read(file, &givens, &g) == WEIR_OK;
     bool again = givens.shape_count > 0;
     if (good) {
-        foreseeing with = {.ask = ask, .open = givens.shape_count + givens.dim_count > 0};
-        g.takes = fuse_and_share;
+        foreseeing with = {.ask = ask, .open = givens.shape_count + givens.dim_count > 0, .out = out};
+        g.takes = foresee_branch;
         g.user = &with;
         weir_status status = graph_infer(&g);
         out->runs = status == WEIR_OK && fuse_and_share(&g, &with, &out->activations);

@@ -91,6 +91,7 @@ typedef struct onnx_foresee_ask {
     int threads;      /* from 1 */
     int optimization;
     bool cuda, memory_pattern, prepack;
+    const onnx_graph *model; /* as far as constants of it are lifted (onnx_uses_lift); NULL: none are */
 } onnx_foresee_ask;
 
 /* As a load asks for it; `cuda`: its nodes run on a GPU. */

@@ -163,7 +163,8 @@ weir_status onnx_device_provide(const onnx_library *library, const onnx_device *
 /* ---- strip.c ----------------------------------------------------------------------------------------------------- */
 
 /* The model without its weights: the same file with each large initializer, and each large constant of a node that was
- * read (onnx_graph_read_inner), replaced by a note of where its bytes lie. */
+ * read (onnx_graph_read_inner), replaced by a note of where its bytes lie. A lifted constant (onnx_uses_lift) is an initializer
+ * of the main graph there. */
 
 /* Smaller ones stay: ONNX Runtime's optimizer reads shapes and constants out of them, and they are no load. */
 enum { ONNX_INLINE_BELOW = 1024 };
@@ -274,6 +275,13 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out);
  * transpositions, around quantized convolutions. With `handed_over` at any level, also marks weights whose name an
  * initializer of a subgraph has, too: a weight that is handed over goes by its name into every graph of the model. */
 weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over);
+
+/* Marks the constants of graphs inside the main graph's nodes, as of the branches of an If, that the stripped model has in its
+ * main graph: constants that products of the same inner graph alone read, and whose name nothing else in the model has. ONNX
+ * Runtime keeps a weight of an inner graph beside the form into which a kernel has packed it; a weight of the main graph is
+ * freed, unless a graph within an inner graph reads it (1.31). Before IR 4, an initializer of the main graph had to be an input,
+ * too: nothing is marked. WEIR_ERR_SYSTEM without host memory. */
+weir_status onnx_uses_lift(onnx_graph *graph);
 
 /* ---- a model: engine.c, session.c -------------------------------------------------------------------------------- */
 

@@ -8,6 +8,8 @@
 
 static bool is_packed(const onnx_tensor *weight, unsigned kinds)
 {
+    if (weight->deep && !weight->lifted) /* read on from the file, where a kernel has packed it too */
+        return false;
     bool floats = weight->type == ONNX_FLOAT, bytes = weight->type == ONNX_UINT8 || weight->type == ONNX_INT8;
     bool matrix = weight->rank == 2 && kinds == ONNX_USE_RIGHT, gates = weight->rank == 3 && kinds == ONNX_USE_GATES;
     return onnx_moved(weight) && (floats || bytes) && (matrix || gates);

@@ -8,6 +8,7 @@
 
 /* Fields of TensorProto and StringStringEntryProto. */
 enum { DIMS = 1, TYPE = 2, NAME = 8, RAW = 9, BESIDE = 13, LOCATION = 14, KEY = 1, VALUE = 2 };
+enum { GRAPH_WEIGHT = 5 };
 enum { IN_OTHER_FILE = 1 };
 
 bool onnx_moved(const onnx_tensor *tensor)
@@ -57,9 +58,16 @@ static void strip_put_tensor(const onnx_file *file, const onnx_tensor *tensor, o
         onnx_put_data(out, RAW, tensor->data, tensor->elements ? tensor->bytes : 0);
 }
 
+/* Begin of the field that the stripped model has in another form: the tensor's own; of a lifted constant the node's, which goes. */
+static const uint8_t *strip_place(const onnx_tensor *tensor)
+{
+    return tensor->lifted && tensor->maker ? tensor->maker : tensor->begin;
+}
+
 /* Tensors that are rewritten, in the file's order. */
 typedef struct rewriting {
     const onnx_file *file;
+    const uint8_t *main_graph;
     const onnx_tensor **list;
     size_t count, next;
 } rewriting;
@@ -67,7 +75,8 @@ typedef struct rewriting {
 static int strip_by_place(const void *a, const void *b)
 {
     const onnx_tensor *x = *(const onnx_tensor *const *)a, *y = *(const onnx_tensor *const *)b;
-    return (x->begin > y->begin) - (x->begin < y->begin);
+    const uint8_t *at = strip_place(x), *other = strip_place(y);
+    return (at > other) - (at < other);
 }
 
 static void strip_gather(rewriting *r, const onnx_tensor *tensors, size_t count)
@@ -77,8 +86,22 @@ static void strip_gather(rewriting *r, const onnx_tensor *tensors, size_t count)
             r->list[r->count++] = &tensors[i];
 }
 
+/* Puts the lifted tensors behind the main graph's initializers. */
+static void strip_put_lifted(const rewriting *r, onnx_buffer *out)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        onnx_buffer body = {0};
+        if (!r->list[i]->lifted)
+            continue;
+        strip_put_tensor(r->file, r->list[i], &body);
+        onnx_put_data(out, GRAPH_WEIGHT, body.data, body.size);
+        out->failed |= body.failed;
+        onnx_buffer_free(&body);
+    }
+}
+
 /* Copies the message, with the rewritten tensors inside, at any depth. A message around a rewritten tensor gets a new
- * length. */
+ * length. A lifted tensor is left out where it was. */
 static void rewrite(rewriting *r, const uint8_t *data, size_t size,
                     onnx_buffer *out) // NOLINT(misc-no-recursion): as deep as onnx_check allows
 {
@@ -87,11 +110,16 @@ static void rewrite(rewriting *r, const uint8_t *data, size_t size,
     onnx_wire_open(&wire, data, size);
     for (onnx_field field; r->next < r->count && onnx_wire_next(&wire, &field) == 1;) {
         const onnx_tensor *tensor = r->list[r->next];
-        if (tensor->begin >= field.end)
+        if (strip_place(tensor) >= field.end)
             continue;
         onnx_buffer body = {0};
         onnx_put_bytes(out, from, (size_t)(field.begin - from));
-        if (tensor->begin == field.begin) {
+        from = field.end;
+        if (strip_place(tensor) == field.begin && tensor->lifted) {
+            r->next++;
+            continue;
+        }
+        if (strip_place(tensor) == field.begin) {
             strip_put_tensor(r->file, tensor, &body);
             r->next++;
         } else {
@@ -100,9 +128,10 @@ static void rewrite(rewriting *r, const uint8_t *data, size_t size,
         onnx_put_data(out, field.number, body.data, body.size);
         out->failed |= body.failed;
         onnx_buffer_free(&body);
-        from = field.end;
     }
     onnx_put_bytes(out, from, (size_t)(data + size - from));
+    if (data == r->main_graph)
+        strip_put_lifted(r, out);
 }
 
 bool onnx_strips(const onnx_graph *graph)
@@ -117,7 +146,7 @@ bool onnx_strips(const onnx_graph *graph)
 
 weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buffer *out)
 {
-    rewriting r = {.file = file};
+    rewriting r = {.file = file, .main_graph = graph->data};
     r.list = calloc(graph->weight_count + graph->inner_count + 1, sizeof *r.list);
     out->failed |= !r.list;
     if (r.list) {

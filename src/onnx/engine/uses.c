@@ -11,7 +11,9 @@ enum {
     GRAPH_WEIGHT = 5,
     GRAPH_INPUT = 11,
     GRAPH_OUTPUT = 12,
+    GRAPH_SPARSE = 15,
     NODE_INPUT = 1,
+    NODE_OUTPUT = 2,
     NODE_ATTRIBUTE = 5,
     ATTRIBUTE_GRAPH = 6,
     ATTRIBUTE_GRAPHS = 11,
@@ -24,6 +26,7 @@ enum { LARGE = 1024 };
 typedef struct named {
     onnx_text name;
     onnx_use *use;
+    size_t made; /* of a constant in a graph inside a node: how often a graph of the model gives the name to a value */
 } named;
 
 typedef struct reading {
@@ -31,8 +34,11 @@ typedef struct reading {
     size_t count;
     named *copies; /* what Identity nodes of the main graph call them; by name, once all are known */
     size_t copy_count, copy_room;
+    named *deep; /* constants of graphs inside nodes; by name */
+    size_t deep_count;
     bool functions, transposes, constants;
-    bool plain; /* no attribute is looked into */
+    bool sparse; /* there are initializers whose names are not read */
+    bool plain;  /* no attribute is looked into */
 } reading;
 
 static int onnx_uses_by_name(const void *a, const void *b)
@@ -52,11 +58,30 @@ static onnx_use *onnx_uses_find(const reading *r, onnx_text name)
     return found ? found->use : NULL;
 }
 
-static void onnx_uses_use(const reading *r, const onnx_field *name, unsigned kind, bool valued)
+static named *onnx_uses_find_deep(const reading *r, const onnx_field *name)
+{
+    named key = {.name = {(const char *)name->data, name->size}};
+    return r->deep_count && name->size ? bsearch(&key, r->deep, r->deep_count, sizeof key, onnx_uses_by_name) : NULL;
+}
+
+/* Counts that a graph gives the name to a value. */
+static void onnx_uses_make(const reading *r, const onnx_field *name)
+{
+    named *found = onnx_uses_find_deep(r, name);
+    if (found)
+        found->made++;
+}
+
+/* Notes a reader of `name`: `kind` if that is a weight of the main graph, `deep_kind` if it is a constant of a graph inside a
+ * node; 0: no reader of such a constant. */
+static void onnx_uses_use(const reading *r, const onnx_field *name, unsigned kind, unsigned deep_kind, bool valued)
 {
     onnx_use *found = onnx_uses_find(r, (onnx_text){(const char *)name->data, name->size});
-    if (!found)
+    const named *deep = found || !deep_kind ? NULL : onnx_uses_find_deep(r, name);
+    if (!found && !deep)
         return;
+    kind = found ? kind : deep_kind;
+    found = found ? found : deep->use;
     found->kinds |= kind;
     found->valued |= valued;
     found->count++;
@@ -91,19 +116,19 @@ static void read_copies(reading *r, const onnx_graph *graph)
             r->copies = list;
             r->copy_room = room;
         }
-        r->copies[r->copy_count++] = (named){to, its};
+        r->copies[r->copy_count++] = (named){to, its, 0};
     }
 }
 
-static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph);
+static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, unsigned deep);
 
-static void onnx_uses_read_attribute(reading *r, const onnx_field *attribute)
+static void onnx_uses_read_attribute(reading *r, const onnx_field *attribute, unsigned deep)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, attribute->data, attribute->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
-            onnx_uses_read_graph(r, field.data, field.size, false);
+            onnx_uses_read_graph(r, field.data, field.size, deep + 1);
 }
 
 /* An operator, and the kinds of use of its inputs, in order; the last kind holds for all further inputs. */
@@ -177,50 +202,66 @@ static unsigned computes_from(onnx_text name)
     return UINT_MAX;
 }
 
-static void onnx_uses_read_node(reading *r, const onnx_field *node, bool main_graph)
+static void onnx_uses_read_node(reading *r, const onnx_field *node, unsigned deep)
 {
     onnx_text name, from, to;
     const operation *its = onnx_uses_operation_of(r, node, &name);
     unsigned input = 0, at = 0, computes = computes_from(name);
     onnx_wire wire;
-    if (main_graph && read_identity(node, &from, &to) && onnx_uses_find(r, to))
+    if (deep == 0 && read_identity(node, &from, &to) && onnx_uses_find(r, to))
         return;
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == NODE_ATTRIBUTE && !r->plain)
-            onnx_uses_read_attribute(r, &field);
+            onnx_uses_read_attribute(r, &field, deep);
+        if (field.number == NODE_OUTPUT)
+            onnx_uses_make(r, &field);
         if (field.number != NODE_INPUT)
             continue;
-        onnx_uses_use(r, &field, main_graph ? its->kinds[input] : ONNX_USE_OTHER, at++ < computes);
+        onnx_uses_use(r, &field, deep == 0 ? its->kinds[input] : ONNX_USE_OTHER,
+                      deep == 1 ? its->kinds[input] : ONNX_USE_OTHER, at++ < computes);
         input += input < 3;
     }
 }
 
-/* What is named in the field `number` of the message. An input of the graph is no constant, even if an initializer is
- * its default; an initializer of a subgraph may have the name of one of the main graph's. */
-static void use_named(const reading *r, const onnx_field *message, uint32_t number, unsigned kind)
+/* Notes the name in the field `number` of the message; `made`: the graph gives the name to a value. An input of the graph is no
+ * constant, even if an initializer is its default; an initializer of a subgraph may have the name of one of the main graph's. */
+static void use_named(const reading *r, const onnx_field *message, uint32_t number, unsigned kind, bool made)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, message->data, message->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
-        if (field.number == number)
-            onnx_uses_use(r, &field, kind, false);
+    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        if (field.number != number)
+            continue;
+        onnx_uses_use(r, &field, kind, made ? 0 : kind, false);
+        if (made)
+            onnx_uses_make(r, &field);
+    }
 }
 
-static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, bool main_graph)
+static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, unsigned deep)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, data, size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == GRAPH_NODE) {
-            onnx_uses_read_node(r, &field, main_graph);
+            onnx_uses_read_node(r, &field, deep);
         } else if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT) {
-            use_named(r, &field, VALUE_NAME, ONNX_USE_OTHER);
-        } else if (field.number == GRAPH_WEIGHT && !main_graph) {
-            use_named(r, &field, TENSOR_NAME, ONNX_USE_OTHER | ONNX_USE_HIDDEN);
+            use_named(r, &field, VALUE_NAME, ONNX_USE_OTHER, field.number == GRAPH_INPUT);
+        } else if (field.number == GRAPH_WEIGHT && deep > 0) {
+            use_named(r, &field, TENSOR_NAME, ONNX_USE_OTHER | ONNX_USE_HIDDEN, true);
             r->constants = true;
         }
+        r->sparse |= field.number == GRAPH_SPARSE;
     }
+}
+
+/* Of a constant whose name several graphs of the model give to a value, the readers are not told apart. */
+static void onnx_uses_settle(const reading *r)
+{
+    for (size_t i = 0; i < r->deep_count; i++)
+        if (r->deep[i].made != 1 || r->functions || r->sparse)
+            *r->deep[i].use = (onnx_use){.kinds = ONNX_USE_OTHER};
 }
 
 weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
@@ -229,28 +270,31 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     reading r = {.list = calloc(all + 1, sizeof *r.list),
                  .functions = graph->functions,
                  .plain = graph->plain,
+                 .deep = calloc(graph->inner_count + 1, sizeof *r.deep),
                  .transposes = graph->functions,
                  .constants = graph->functions};
     *out = (onnx_uses){.of = calloc(all + 1, sizeof *out->of)};
     weir_status status =
-        r.list && out->of ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the names of weights");
+        r.list && r.deep && out->of ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the names of weights");
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
-        r.list[r.count++] = (named){graph->weights[i].name, &out->of[i]};
-    for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
-        if (graph->inner[i].deep)
-            out->of[graph->weight_count + i].kinds = ONNX_USE_OTHER;
-        else
-            r.list[r.count++] = (named){graph->inner[i].name, &out->of[graph->weight_count + i]};
+        r.list[r.count++] = (named){graph->weights[i].name, &out->of[i], 0};
+    for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++) {
+        named *to = graph->inner[i].deep ? &r.deep[r.deep_count++] : &r.list[r.count++];
+        *to = (named){graph->inner[i].name, &out->of[graph->weight_count + i], 0};
+    }
     if (status == WEIR_OK) {
+        qsort(r.deep, r.deep_count, sizeof *r.deep, onnx_uses_by_name);
         qsort(r.list, r.count, sizeof *r.list, onnx_uses_by_name);
         read_copies(&r, graph);
         if (r.copy_count)
             qsort(r.copies, r.copy_count, sizeof *r.copies, onnx_uses_by_name);
-        onnx_uses_read_graph(&r, graph->data, graph->size, true);
+        onnx_uses_read_graph(&r, graph->data, graph->size, 0);
+        onnx_uses_settle(&r);
         out->transposes = r.transposes;
         out->constants = r.constants;
     }
     free(r.list);
+    free(r.deep);
     free(r.copies);
     return status;
 }
@@ -270,6 +314,25 @@ weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
         graph->weights[i].stays =
             uses.of[i].kinds & kinds || (uses.of[i].valued && onnx_uses_is_whole(graph->weights[i].type));
+    free(uses.of);
+    return status;
+}
+
+weir_status onnx_uses_lift(onnx_graph *graph)
+{
+    enum { IR_OF_CONSTANTS = 4, PRODUCTS = ONNX_USE_RIGHT | ONNX_USE_OPERAND | ONNX_USE_GATES };
+    bool any = false;
+    for (size_t i = 0; i < graph->inner_count; i++)
+        any |= graph->inner[i].deep && onnx_moved(&graph->inner[i]);
+    if (!any || graph->ir < IR_OF_CONSTANTS)
+        return WEIR_OK;
+    onnx_uses uses;
+    weir_status status = onnx_uses_read(graph, &uses);
+    for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++) {
+        const onnx_use *use = &uses.of[graph->weight_count + i];
+        onnx_tensor *its = &graph->inner[i];
+        its->lifted = its->deep && onnx_moved(its) && use->count > 0 && !(use->kinds & ~(unsigned)PRODUCTS);
+    }
     free(uses.of);
     return status;
 }

@@ -10,6 +10,7 @@
 /* Field numbers: ModelProto, GraphProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
  * Dimension. */
 enum {
+    MODEL_IR = 1,
     MODEL_GRAPH = 7,
     MODEL_FUNCTION = 25,
     GRAPH_NODE = 1,
@@ -99,6 +100,7 @@ static bool find_graph(const onnx_file *file, onnx_graph *graph)
     onnx_wire_open(&wire, file->data, file->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         graph->functions |= field.number == MODEL_FUNCTION;
+        graph->ir = field.number == MODEL_IR ? field.value : graph->ir;
         if (field.number == MODEL_GRAPH) {
             graph->data = field.data;
             graph->size = field.size;
@@ -211,8 +213,8 @@ static void main_graph_keep(inner_reading *r, const onnx_tensor *tensor)
     r->graph->inner[r->graph->inner_count++] = *tensor;
 }
 
-/* `name`: takes the place of the tensor's own name, unless empty. */
-static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name, bool deep)
+/* `name`: takes the place of the tensor's own name, unless empty. `maker`: the Constant node that has the tensor, or NULL. */
+static void add_inner(inner_reading *r, const onnx_field *field, const onnx_field *maker, onnx_text name, unsigned deep)
 {
     onnx_tensor tensor = {0};
     if (r->status == WEIR_OK && field->size >= r->least)
@@ -222,22 +224,24 @@ static void add_inner(inner_reading *r, const onnx_field *field, onnx_text name,
     tensor.name = name.size ? name : tensor.name;
     tensor.begin = field->begin;
     tensor.end = field->end;
+    tensor.maker = maker ? maker->begin : NULL;
     tensor.deep = deep;
     main_graph_keep(r, &tensor);
 }
 
-static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph);
+static void read_inside(inner_reading *r, const uint8_t *data, size_t size, unsigned deep);
 
-static void main_graph_read_attribute(inner_reading *r, const onnx_field *attribute, bool constant, onnx_text output,
-                                      bool deep)
+/* `maker`: the Constant node that has the attribute, or NULL: another node. */
+static void main_graph_read_attribute(inner_reading *r, const onnx_field *attribute, const onnx_field *maker,
+                                      onnx_text output, unsigned deep)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, attribute->data, attribute->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number == ATTRIBUTE_TENSOR && constant)
-            add_inner(r, &field, output, deep);
+        if (field.number == ATTRIBUTE_TENSOR && maker)
+            add_inner(r, &field, maker, output, deep);
         else if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
-            read_inside(r, field.data, field.size, false);
+            read_inside(r, field.data, field.size, deep + 1);
     }
 }
 
@@ -265,7 +269,7 @@ bool onnx_node_is_standard(const onnx_node *node)
     return node->domain.size == 0 || onnx_text_is(node->domain, "ai.onnx");
 }
 
-static void main_graph_read_node(inner_reading *r, const onnx_field *node, bool deep)
+static void main_graph_read_node(inner_reading *r, const onnx_field *node, unsigned deep)
 {
     onnx_wire wire;
     onnx_node its = onnx_node_read(node);
@@ -275,25 +279,25 @@ static void main_graph_read_node(inner_reading *r, const onnx_field *node, bool 
     onnx_wire_open(&wire, node->data, node->size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
         if (field.number == NODE_ATTRIBUTE)
-            main_graph_read_attribute(r, &field, constant, its.output, deep);
+            main_graph_read_attribute(r, &field, constant ? node : NULL, its.output, deep);
 }
 
-static void read_inside(inner_reading *r, const uint8_t *data, size_t size, bool main_graph)
+static void read_inside(inner_reading *r, const uint8_t *data, size_t size, unsigned deep)
 {
     onnx_wire wire;
     onnx_wire_open(&wire, data, size);
     for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
         if (field.number == GRAPH_NODE && field.size >= r->least)
-            main_graph_read_node(r, &field, !main_graph);
-        else if (field.number == GRAPH_WEIGHT && !main_graph)
-            add_inner(r, &field, (onnx_text){0}, true);
+            main_graph_read_node(r, &field, deep);
+        else if (field.number == GRAPH_WEIGHT && deep > 0)
+            add_inner(r, &field, NULL, (onnx_text){0}, deep);
     }
 }
 
 weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t least)
 {
     inner_reading r = {.file = file, .graph = graph, .least = least};
-    read_inside(&r, graph->data, graph->size, true);
+    read_inside(&r, graph->data, graph->size, 0);
     return r.status;
 }
 
@@ -313,7 +317,8 @@ static void add_beside(inner_reading *r, const onnx_field *field)
         return;
     tensor.begin = field->begin;
     tensor.end = field->end;
-    tensor.deep = tensor.stays = true;
+    tensor.deep = 1;
+    tensor.stays = true;
     main_graph_keep(r, &tensor);
 }
 

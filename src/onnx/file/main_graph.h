@@ -20,6 +20,7 @@ typedef struct onnx_graph {
     size_t size;
     const uint8_t *begin, *end; /* the whole field in the model */
     size_t nodes;
+    uint64_t ir;    /* version of the format; 0: not said */
     bool functions; /* the model defines functions */
     bool plain;     /* as of the file */
     onnx_value *inputs, *outputs;

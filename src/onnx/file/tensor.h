@@ -61,8 +61,10 @@ typedef struct onnx_tensor {
     bool beside; /* said to be in another file; of one without elements that is not opened */
     const onnx_side_file *side;
     const uint8_t *begin, *end; /* the whole field in the list that holds it; set by the reader of the list */
-    bool deep;                  /* in a graph inside a node; set by onnx_graph_read_inner */
-    bool stays;                 /* ONNX Runtime has to have it itself (onnx_uses_mark) */
+    const uint8_t *maker; /* begin of the Constant node's field; NULL: no such node's; set by onnx_graph_read_inner */
+    unsigned deep;        /* so many nodes have a graph around it; set by onnx_graph_read_inner */
+    bool lifted;          /* moved into the main graph when the model is stripped (onnx_uses_lift) */
+    bool stays;           /* ONNX Runtime has to have it itself (onnx_uses_mark) */
 } onnx_tensor;
 
 /* Reads a TensorProto whose wire format and schema were checked already. WEIR_ERR_CORRUPT or WEIR_ERR_UNSUPPORTED name

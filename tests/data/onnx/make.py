@@ -455,6 +455,31 @@ def inner():
          [value("yes", T.BOOL, []), value("x", T.FLOAT, [8, 32])], [value("y", T.FLOAT, [8, 40])])
 
 
+def lifted():
+    """Weights of branches: of a name that both branches give; of a Constant node, with a shape in the file; of a branch in a branch; read by a
+    sum as well; returned by the branch that has it."""
+    def gemm(name, weight_name):
+        return h.make_node("Gemm", ["x", weight_name], [name])
+
+    def graph(name, nodes, weights=(), shapes=()):
+        return h.make_graph(nodes, name, [], [value(f"{name}_y", T.FLOAT, None)], list(weights), value_info=list(shapes))
+    save("same_names", [h.make_node("If", ["yes"], ["y"], then_branch=graph("a", [gemm("a_y", "w")], [weight("w", 32, 40)]),
+                                    else_branch=graph("b", [gemm("b_y", "w")], [weight("w", 32, 40)]))],
+         [value("yes", T.BOOL, []), value("x", T.FLOAT, [8, 32])], [value("y", T.FLOAT, [8, 40])])
+    deep = graph("d", [gemm("d_y", "d_w")], [weight("d_w", 32, 40)])
+    more = graph("m", [gemm("m_p", "m_w"), h.make_node("ReduceSum", ["m_w"], ["m_s"]), h.make_node("Add", ["m_p", "m_s"], ["m_y"])],
+                 [weight("m_w", 32, 40)])
+    save("lifted", [h.make_node("If", ["yes"], ["p"], then_branch=graph("a", [h.make_node("Constant", [], ["a_w"], value=weight("", 32, 40)), gemm("a_p", "a_w"),
+                                                                                   h.make_node("If", ["other"], ["a_q"], then_branch=deep, else_branch=more),
+                                                                                   h.make_node("Add", ["a_p", "a_q"], ["a_y"])],
+                                                                             shapes=[value("a_w", T.FLOAT, [32, 40])]),
+                                else_branch=graph("b", [gemm("b_p", "b_w"), h.make_node("Add", ["b_p", "b_c"], ["b_y"])],
+                                                  [weight("b_w", 32, 40), weight("b_c", 8, 40)])),
+                    h.make_node("If", ["other"], ["k"], then_branch=graph("e", [h.make_node("Identity", ["e_c"], ["e_y"])], [weight("e_c", 8, 40)]),
+                                else_branch=graph("f", [], [weight("f_y", 8, 40)])), h.make_node("Add", ["p", "k"], ["y"])],
+         [value("yes", T.BOOL, []), value("other", T.BOOL, []), value("x", T.FLOAT, [8, 32])], [value("y", T.FLOAT, [8, 40])])
+
+
 def bytes_of():
     """Products and convolutions of whole numbers, behind a transposition."""
     def numbers(name, *shape):
@@ -511,7 +536,7 @@ def main():
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
                  folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, vector, doubled, recurrent, strands, gaps, gated, fused, bent, forked, quantized, window, inner,
-                 bytes_of, unpacked, picky, few_places, packed_elsewhere):
+                 lifted, bytes_of, unpacked, picky, few_places, packed_elsewhere):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
     return 0
