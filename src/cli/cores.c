@@ -1,5 +1,5 @@
-/* cores.c: see cores.h. */
-#include "cores.h"
+/* cores.c: who computes with what, as JSON and as a line for people. */
+#include "cli.h"
 
 #include "terminal.h"
 #include "text.h"

@@ -62,4 +62,20 @@ void text_page(FILE *file, const char *page, void (*put)(FILE *file, const char 
 /* Reads a whole decimal number from `least` to `most`. */
 bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);
 
+/* ---- a file that is written as a whole or not at all ------------------------------------------------------------- */
+
+/* Whether a file could be made or written over there, as far as one can tell without doing it: WEIR_ERR_SYSTEM says why
+ * not. */
+weir_status output_file_check(const char *path, const char *what);
+
+/* `what` is for the detail: "the trace", "the report"; "" for none. NULL with WEIR_ERR_SYSTEM set in the detail. */
+FILE *output_file_open(const char *path, const char *what);
+
+/* Removes a file that is not whole, unless it is none that can be made again: a device or a pipe stays. */
+void output_file_remove(const char *path);
+
+/* Closes it. When anything did not arrive, or `problem` is an errno of the caller's, the half-written file is removed,
+ * unless it is none that can be made again: a device or a pipe stays. */
+weir_status output_file_close(FILE *file, const char *path, const char *what, int problem);
+
 #endif

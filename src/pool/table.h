@@ -14,7 +14,6 @@
 
 #include "base/internal.h"
 #include "pool/admission.h"
-#include "pool/chance.h"
 #include "pool/victims.h"
 
 #define WP_NONE       UINT32_MAX       /* no model */

@@ -5,8 +5,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
-#include "cli/manifest.h"
 #ifdef WEIR_SERVE
 #include "cli/serve/config.h"
 #endif

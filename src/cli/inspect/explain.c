@@ -7,9 +7,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
-#include "cli/manifest.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -98,7 +95,8 @@ static bool cores_of(const weir_manifest *manifest, const weir_choice_options *a
     return true;
 }
 
-static json_t *cores_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice)
+static json_t *explain_cores_json(const weir_manifest *manifest, const weir_choice_options *asked,
+                                  const weir_choice *choice)
 {
     weir_cores_totals process = WEIR_INIT(weir_cores_totals);
     unsigned least, most;
@@ -130,7 +128,7 @@ static json_t *explain_choice_json(const weir_manifest *manifest, const weir_cho
         json_array_append_new(list, candidate_json(manifest, asked, &choice->candidates[i]));
     json_t *chosen = choice->accepted > 0 ? explain_place_json(&choice->candidates[0]) : json_null();
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "policy", choice->policy, "rule", text_json(choice->rule), "chosen",
-                     chosen, "cores", cores_json(manifest, asked, choice), "candidates", list);
+                     chosen, "cores", explain_cores_json(manifest, asked, choice), "candidates", list);
 }
 
 /* Text ------------------------------------------------------------------------------------------------------------- */

@@ -6,9 +6,6 @@
 #include "base/values.h"
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
-#include "cli/manifest.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

@@ -4,8 +4,7 @@
 #include <weir/plan.h>
 
 #include "cli/text.h"
-#include "cli/output_file.h"
-#include "cli/plan/look.h"
+#include "cli/plan/plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,10 +2,9 @@
 #include "plan.h"
 #include <weir/plan.h>
 
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/plan/look.h"
+#include "cli/plan/plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

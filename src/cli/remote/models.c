@@ -3,7 +3,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

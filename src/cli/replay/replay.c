@@ -3,8 +3,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/simulator.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "base/pointer_map.h"

@@ -1,7 +1,6 @@
 /* print.c: a report in a terminal: the figures, the clients, what was lent, the tags, the refusals. */
 #include "report.h"
 
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

@@ -3,7 +3,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/output_file.h"
 #include "cli/text.h"
 #include "base/values.h"
 

@@ -5,7 +5,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
 #include "cli/text.h"
 #include "base/model_path.h"
 #include "base/values.h"

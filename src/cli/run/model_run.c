@@ -4,7 +4,7 @@
 #include <weir/model.h>
 #include "run.h"
 
-#include "cli/engine_file.h"
+#include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

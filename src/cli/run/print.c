@@ -4,8 +4,6 @@
 #include "run.h"
 
 #include "cli/cli.h"
-#include "cli/cores.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

@@ -6,7 +6,6 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "cli/output_file.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -6,7 +6,6 @@
 #include "run.h"
 
 #include "cli/cli.h"
-#include "cli/manifest.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

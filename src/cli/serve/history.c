@@ -1,5 +1,5 @@
 /* history.c: the memory of a server's devices now, and over the last quarter of an hour. */
-#include "state.h"
+#include "serve.h"
 
 #include "cli/text.h"
 

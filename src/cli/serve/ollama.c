@@ -1,7 +1,5 @@
 /* ollama.c: Ollama's interface: texts, chats and vectors. */
-#include "ollama.h"
-
-#include "config.h"
+#include "completion.h"
 
 #include "cli/text.h"
 

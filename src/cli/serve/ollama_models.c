@@ -1,5 +1,5 @@
 /* ollama_models.c: Ollama's interface: the lists of all models and of the loaded models. */
-#include "ollama.h"
+#include "completion.h"
 
 #include "cli/text.h"
 

@@ -1,7 +1,5 @@
 /* serve.c: the verb serve: models over HTTP, until a signal ends it. */
 #include "serve.h"
-#include "sources.h"
-#include "state.h"
 
 #include "cli/args.h"
 #include "cli/cli.h"

@@ -1,8 +1,7 @@
 /* pool_answer.c: what weir simulate pool prints. */
-#include "pool.h"
+#include "simulate.h"
 
 #include "cli/cli.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

@@ -1,4 +1,4 @@
-#include "find.h"
+#include "watch.h"
 
 #include "cli/text.h"
 #include "base/watch_folder.h"

@@ -1,11 +1,9 @@
 /* ps.c: the verb ps: a table of the watchable processes and their memory. */
-#include "find.h"
+#include "watch.h"
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/cores.h"
 #include "cli/remote/remote.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

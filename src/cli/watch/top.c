@@ -1,7 +1,5 @@
 /* top.c: the verb top: one process at a time, live. */
-#include "find.h"
-#include "screen.h"
-#include "view.h"
+#include "watch.h"
 
 #include "cli/args.h"
 #include "cli/cli.h"

@@ -1,6 +1,5 @@
-#include "view.h"
+#include "watch.h"
 
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
