@@ -53,6 +53,12 @@ int cli_end(int status, char **argv);
 /* Flushes standard output; output that cannot be written is a failure. */
 int cli_flush(int status);
 
+/* Nanoseconds of the monotonic clock. */
+uint64_t cli_now(void);
+
+/* {class: bytes} of WEIR_CLASS_COUNT classes. */
+json_t *cli_classes_json(const uint64_t *bytes);
+
 /* What weir_runtime_info and weir_client_info tell; of NULL, and of what they refuse, nothing: device is "" then. */
 weir_runtime_details cli_runtime(const weir_runtime *runtime);
 weir_client_stats cli_client(weir_client *client);

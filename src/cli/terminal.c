@@ -113,6 +113,30 @@ void table_cell(table *grid, const char *text, const char *colour, bool right)
         row->cells[row->count++] = (table_cell_data){text_clean(text, strlen(text), false), colour, right};
 }
 
+void table_own(table *grid, char *text, const char *colour, bool right)
+{
+    table_cell(grid, text, colour, right);
+    free(text);
+}
+
+void table_size(table *grid, uint64_t bytes, const char *colour)
+{
+    char text[24];
+    table_cell(grid, bytes == 0 ? "-" : weir_size_format(bytes, text, sizeof text), colour, true);
+}
+
+void table_count(table *grid, uint64_t count, const char *colour)
+{
+    table_own(grid, text_print("%llu", (unsigned long long)count), colour, true);
+}
+
+void table_titles(table *grid, const char *const *titles, size_t count, const char *colour, size_t left)
+{
+    table_row(grid);
+    for (size_t i = 0; i < count; i++)
+        table_cell(grid, titles[i], colour, i >= left);
+}
+
 static void cli_table_print_cell(const table_cell_data *cell, size_t width, bool last, FILE *file)
 {
     size_t columns = text_columns(cell->text);
@@ -177,4 +201,10 @@ void table_clear(table *grid)
             free(grid->rows[i].cells[j].text);
     free(grid->rows);
     *grid = (table){0};
+}
+
+void table_end(table *grid)
+{
+    table_print(grid, stdout);
+    table_clear(grid);
 }

@@ -50,7 +50,13 @@ typedef struct table {
 
 void table_row(table *grid); /* begins a row for the next cells */
 void table_cell(table *grid, const char *text, const char *colour, bool right);
+void table_own(table *grid, char *text, const char *colour, bool right); /* takes the text, of malloc's */
+void table_size(table *grid, uint64_t bytes, const char *colour);        /* on the right; 0 as "-" */
+void table_count(table *grid, uint64_t count, const char *colour);       /* on the right */
+/* A row of titles, of which those from number `left` on are on the right. */
+void table_titles(table *grid, const char *const *titles, size_t count, const char *colour, size_t left);
 void table_print(const table *grid, FILE *file);
+void table_end(table *grid); /* prints it on standard output, and clears it */
 /* Breaks the last column into as many lines as its texts take, so that no line is longer than `columns`, but gives the
  * last column at least `least` columns. */
 void table_print_within(const table *grid, size_t columns, size_t least, FILE *file);

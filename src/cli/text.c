@@ -61,6 +61,17 @@ char *text_print(const char *format, ...)
     return text;
 }
 
+void text_add(char **text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *more = text_vprint(format, arguments), *before = *text;
+    va_end(arguments);
+    *text = text_print("%s%s", before, more);
+    free(before);
+    free(more);
+}
+
 /* The lowest code point that needs so many bytes, and the mark of the first byte. */
 size_t text_character(const char *text, size_t left)
 {
@@ -160,6 +171,18 @@ json_t *text_json(const char *text)
 json_t *text_json_count(uint64_t value)
 {
     return json_integer((json_int_t)value);
+}
+
+uint64_t text_json_number(const json_t *object, const char *key)
+{
+    json_int_t value = json_integer_value(json_object_get(object, key));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+const char *text_json_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
 }
 
 char *text_seconds(double seconds, char *text, size_t capacity)

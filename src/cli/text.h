@@ -22,6 +22,8 @@ void *text_zeroed(size_t count, size_t each);
 
 char *text_copy(const char *text);
 char *text_print(const char *format, ...) WEIR_PRINTF(1, 2);
+/* Appends to a text of malloc's. */
+void text_add(char **text, const char *format, ...) WEIR_PRINTF(2, 3);
 char *text_vprint(const char *format, va_list arguments) WEIR_PRINTF(1, 0);
 
 /* A copy for terminals, JSON and HTML: bytes that are not UTF-8 are replaced by '?', control characters too, but with
@@ -45,6 +47,10 @@ json_t *text_json(const char *text);
 json_t *text_json_bytes(const char *text, size_t bytes);
 
 json_t *text_json_count(uint64_t value);
+
+/* Read a member of an object that another process has told; 0 and "" where it is missing or something else. */
+uint64_t text_json_number(const json_t *object, const char *key);
+const char *text_json_text(const json_t *object, const char *key);
 
 /* Writes "31 µs", "5.3 ms", "1.78 s" and returns it. */
 char *text_seconds(double seconds, char *text, size_t capacity);

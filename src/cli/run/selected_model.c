@@ -41,14 +41,6 @@ static bool options_are_wrong(const model_run *m)
     return wrong;
 }
 
-static int fail_options(void)
-{
-    char *reason = text_copy(weir_detail());
-    int status = cli_usage("run", "%s", reason);
-    free(reason);
-    return status;
-}
-
 /* The first device with a runtime. Candidates without one are told when the model is opened. */
 static void selected_model_predict(model_run *m, const weir_choice *choice)
 {
@@ -86,7 +78,7 @@ int selected_model_prepare(model_run *m)
             (void)weir_fail(status, "%s", reason);
             free(reason);
             if (wrong)
-                return fail_options();
+                return cli_usage("run", "%s", weir_detail());
         }
     }
     failure_note(&m->failed, status, "choice");

@@ -131,8 +131,6 @@ typedef struct served_run {
     struct served_run *next; /* list of the runs under way: state.c */
 } served_run;
 
-/* Nanoseconds of the monotonic clock. */
-uint64_t served_now(void);
 /* statistics.c, any thread: adds the engine call that has just ended; adds the run that has ended, if any, with its
  * time up to now; copies the statistics under the lock. */
 void served_count_call(served_run *run);

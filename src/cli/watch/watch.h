@@ -28,9 +28,6 @@ void watched_clear(watched_list *list);
 /* A server's state (docs/guide/serve.md), in the form of a process's answer, before all processes. Takes the reference. */
 void watched_add_server(watched_list *list, const char *url, json_t *state);
 
-/* Read a member of an object of an answer; 0 and "" where the member is missing. */
-uint64_t watched_number(const json_t *object, const char *key);
-const char *watched_text(const json_t *object, const char *key);
 /* The sum of a member over a list, of `inner` (a key of an object in each) if it is not NULL. */
 uint64_t watched_sum(const json_t *list, const char *inner, const char *key);
 
