@@ -58,11 +58,6 @@ bool cores_of_model(const char *name, weir_cores_stats *out)
 
 /* ---- for people -------------------------------------------------------------------------------------------------- */
 
-static bool has_leased(const json_t *model)
-{
-    return text_json_number(model, "leases") > 0;
-}
-
 static void cores_print_model(const json_t *model)
 {
     uint64_t now = text_json_number(model, "now"), last = text_json_number(model, "last");
@@ -78,25 +73,20 @@ static void cores_print_model(const json_t *model)
 void cores_print(const char *title, const json_t *cores)
 {
     const json_t *model;
-    const char *before = "; ";
     bool any = false;
     size_t i;
     json_array_foreach(json_object_get(cores, "models"), i, model)
     {
-        any |= has_leased(model);
-    }
-    if (!any)
-        return;
-    printf("%s: %llu, %llu leased, %llu waiting", title, (unsigned long long)text_json_number(cores, "cores"),
-           (unsigned long long)text_json_number(cores, "leased"),
-           (unsigned long long)text_json_number(cores, "waiting"));
-    json_array_foreach(json_object_get(cores, "models"), i, model)
-    {
-        if (!has_leased(model))
+        if (text_json_number(model, "leases") == 0)
             continue;
-        printf("%s", before);
+        if (!any)
+            printf("%s: %llu, %llu leased, %llu waiting", title, (unsigned long long)text_json_number(cores, "cores"),
+                   (unsigned long long)text_json_number(cores, "leased"),
+                   (unsigned long long)text_json_number(cores, "waiting"));
+        fputs(any ? ", " : "; ", stdout);
         cores_print_model(model);
-        before = ", ";
+        any = true;
     }
-    puts("");
+    if (any)
+        puts("");
 }

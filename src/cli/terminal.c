@@ -25,35 +25,17 @@ static const char *colour(const char *sequence)
     return wanted ? sequence : "";
 }
 
-const char *terminal_bold(void)
-{
-    return colour("\x1b[1m");
-}
-
-const char *terminal_faint(void)
-{
-    return colour("\x1b[2m");
-}
-
-const char *terminal_red(void)
-{
-    return colour("\x1b[31m");
-}
-
-const char *terminal_green(void)
-{
-    return colour("\x1b[32m");
-}
-
-const char *terminal_yellow(void)
-{
-    return colour("\x1b[33m");
-}
-
-const char *terminal_plain(void)
-{
-    return colour("\x1b[0m");
-}
+#define COLOUR(name, sequence)                                                                                         \
+    const char *terminal_##name(void)                                                                                  \
+    {                                                                                                                  \
+        return colour(sequence);                                                                                       \
+    }
+COLOUR(bold, "\x1b[1m")
+COLOUR(faint, "\x1b[2m")
+COLOUR(red, "\x1b[31m")
+COLOUR(green, "\x1b[32m")
+COLOUR(yellow, "\x1b[33m")
+COLOUR(plain, "\x1b[0m")
 
 static int drawn_percent = -1;
 
