@@ -34,7 +34,7 @@ from .runtime import Client
 
 KINDS = ("all", "small_pool", "large_pool")
 METRICS = ("current", "peak", "allocated", "freed")
-REPLACED = 6  # functions of PyTorch's allocator; WTORCH_REPLACED in src/seams/torch_abi.h
+REPLACED = 6  # functions of PyTorch's allocator; WTORCH_REPLACED in src/seams/torch.h
 LIVE, PENDING, THREAD_CACHED, PROMISED = 0, 1, 2, 3  # weir_span_state
 STATES = {LIVE: "active_allocated", PENDING: "active_pending_free"}
 

@@ -172,12 +172,12 @@ uint64_t args_bit(const args_table *all, const char *name)
 
 static struct option *getopt_table(const arg *options, size_t count)
 {
-    struct option *table = text_zeroed(count + 2, sizeof *table);
+    struct option *known = text_zeroed(count + 2, sizeof *known);
     for (size_t i = 0; i < count; i++)
-        table[i] = (struct option){options[i].name, options[i].value != NULL ? required_argument : no_argument, NULL,
+        known[i] = (struct option){options[i].name, options[i].value != NULL ? required_argument : no_argument, NULL,
                                    FIRST_CODE + (int)i};
-    table[count] = (struct option){"help", no_argument, NULL, 'h'};
-    return table;
+    known[count] = (struct option){"help", no_argument, NULL, 'h'};
+    return known;
 }
 
 /* The letters, as getopt_long wants them. */
@@ -222,12 +222,12 @@ typedef struct late_list {
 static int cli_args_read_options(const args_table *all, int argc, char **argv, void *to, late_list *kept,
                                  uint64_t *seen)
 {
-    struct option *table = getopt_table(all->options, cli_args_count_of(all->options));
+    struct option *known = getopt_table(all->options, cli_args_count_of(all->options));
     char *letters = getopt_letters(all);
     int status = -1, code;
     opterr = 0;
     optind = 0;
-    while (status < 0 && (code = getopt_long(argc, argv, letters, table, NULL)) != -1) {
+    while (status < 0 && (code = getopt_long(argc, argv, letters, known, NULL)) != -1) {
         const arg *option = cli_args_option_of(all->options, code);
         if (code == 'h') {
             status = cli_args_print_help(all);
@@ -242,7 +242,7 @@ static int cli_args_read_options(const args_table *all, int argc, char **argv, v
         *seen |= option != NULL ? UINT64_C(1) << (option - all->options) : 0;
     }
     free(letters);
-    free(table);
+    free(known);
     return status;
 }
 

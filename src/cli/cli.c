@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* In one write, so that lines of several threads do not mix. */
 static void cli_say(const char *text)
@@ -85,6 +86,21 @@ int cli_print_json(json_t *object)
     puts(text);
     free(text);
     return cli_flush(CLI_OK);
+}
+
+uint64_t cli_now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
+}
+
+json_t *cli_classes_json(const uint64_t *bytes)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
+        json_object_set_new(object, weir_name_of(WEIR_NAMES_CLASS, i), text_json_count(bytes[i]));
+    return object;
 }
 
 weir_runtime_details cli_runtime(const weir_runtime *runtime)

@@ -1,5 +1,5 @@
-/* cores.c: see cores.h. */
-#include "cores.h"
+/* cores.c: who computes with what, as JSON and as a line for people. */
+#include "cli.h"
 
 #include "terminal.h"
 #include "text.h"
@@ -58,48 +58,35 @@ bool cores_of_model(const char *name, weir_cores_stats *out)
 
 /* ---- for people -------------------------------------------------------------------------------------------------- */
 
-static json_int_t cores_number(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
-
-static bool has_leased(const json_t *model)
-{
-    return cores_number(model, "leases") > 0;
-}
-
 static void cores_print_model(const json_t *model)
 {
-    json_int_t now = cores_number(model, "now"), last = cores_number(model, "last");
-    const char *told = json_string_value(json_object_get(model, "name"));
-    char *name = text_clean(told ? told : "", told ? strlen(told) : 0, false);
-    printf(now > 0 ? "%s computes with %lld" : "%s computed with %lld", name, (long long)(now > 0 ? now : last));
-    if (cores_number(model, "waits") > 0)
-        printf(" and waited for them %lld times", (long long)cores_number(model, "waits"));
+    uint64_t now = text_json_number(model, "now"), last = text_json_number(model, "last");
+    const char *told = text_json_text(model, "name");
+    char *name = text_clean(told, strlen(told), false);
+    printf(now > 0 ? "%s computes with %llu" : "%s computed with %llu", name,
+           (unsigned long long)(now > 0 ? now : last));
+    if (text_json_number(model, "waits") > 0)
+        printf(" and waited for them %llu times", (unsigned long long)text_json_number(model, "waits"));
     free(name);
 }
 
 void cores_print(const char *title, const json_t *cores)
 {
     const json_t *model;
-    const char *before = "; ";
     bool any = false;
     size_t i;
     json_array_foreach(json_object_get(cores, "models"), i, model)
     {
-        any |= has_leased(model);
-    }
-    if (!any)
-        return;
-    printf("%s: %lld, %lld leased, %lld waiting", title, (long long)cores_number(cores, "cores"),
-           (long long)cores_number(cores, "leased"), (long long)cores_number(cores, "waiting"));
-    json_array_foreach(json_object_get(cores, "models"), i, model)
-    {
-        if (!has_leased(model))
+        if (text_json_number(model, "leases") == 0)
             continue;
-        printf("%s", before);
+        if (!any)
+            printf("%s: %llu, %llu leased, %llu waiting", title, (unsigned long long)text_json_number(cores, "cores"),
+                   (unsigned long long)text_json_number(cores, "leased"),
+                   (unsigned long long)text_json_number(cores, "waiting"));
+        fputs(any ? ", " : "; ", stdout);
         cores_print_model(model);
-        before = ", ";
+        any = true;
     }
-    puts("");
+    if (any)
+        puts("");
 }

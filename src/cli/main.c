@@ -3,7 +3,6 @@
 
 #include "args.h"
 #include "remote/remote.h"
-#include "simulator.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "manifest.h"
+#include "cli.h"
 #include <weir/manifest.h>
 
 #ifdef WEIR_MANIFESTS

@@ -1,6 +1,5 @@
-#include "simulator.h"
-
 #include "cli.h"
+
 #include "text.h"
 
 #include <errno.h>

@@ -22,6 +22,8 @@ void *text_zeroed(size_t count, size_t each);
 
 char *text_copy(const char *text);
 char *text_print(const char *format, ...) WEIR_PRINTF(1, 2);
+/* Appends to a text of malloc's. */
+void text_add(char **text, const char *format, ...) WEIR_PRINTF(2, 3);
 char *text_vprint(const char *format, va_list arguments) WEIR_PRINTF(1, 0);
 
 /* A copy for terminals, JSON and HTML: bytes that are not UTF-8 are replaced by '?', control characters too, but with
@@ -46,6 +48,10 @@ json_t *text_json_bytes(const char *text, size_t bytes);
 
 json_t *text_json_count(uint64_t value);
 
+/* Read a member of an object that another process has told; 0 and "" where it is missing or something else. */
+uint64_t text_json_number(const json_t *object, const char *key);
+const char *text_json_text(const json_t *object, const char *key);
+
 /* Writes "31 µs", "5.3 ms", "1.78 s" and returns it. */
 char *text_seconds(double seconds, char *text, size_t capacity);
 
@@ -61,5 +67,21 @@ void text_page(FILE *file, const char *page, void (*put)(FILE *file, const char 
 
 /* Reads a whole decimal number from `least` to `most`. */
 bool text_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);
+
+/* ---- a file that is written as a whole or not at all ------------------------------------------------------------- */
+
+/* Whether a file could be made or written over there, as far as one can tell without doing it: WEIR_ERR_SYSTEM says why
+ * not. */
+weir_status output_file_check(const char *path, const char *what);
+
+/* `what` is for the detail: "the trace", "the report"; "" for none. NULL with WEIR_ERR_SYSTEM set in the detail. */
+FILE *output_file_open(const char *path, const char *what);
+
+/* Removes a file that is not whole, unless it is none that can be made again: a device or a pipe stays. */
+void output_file_remove(const char *path);
+
+/* Closes it. When anything did not arrive, or `problem` is an errno of the caller's, the half-written file is removed,
+ * unless it is none that can be made again: a device or a pipe stays. */
+weir_status output_file_close(FILE *file, const char *path, const char *what, int problem);
 
 #endif

@@ -113,8 +113,7 @@ void wi_pool_tell(weir_pool *pool)
     wi_detail_restore(&caller);
 }
 
-/* Every input and action, as text. */
-static void note_line(weir_pool *pool, const wp_event *event)
+void wi_pool_note_line(weir_pool *pool, const wp_event *event)
 {
     char line[WP_LINE];
     if (!pool->event)
@@ -176,11 +175,6 @@ static void end_wait(weir_pool *pool, const wp_action *action)
     pthread_cond_signal(&waiter->ended);
 }
 
-static bool decide_waits(wp_cause cause)
-{
-    return cause >= WP_WAITS_BUSY && cause <= WP_WAITS_TURN;
-}
-
 /* In the list before an action can be for it. */
 static void begin_wait(weir_pool *pool, const wp_event *event)
 {
@@ -188,7 +182,7 @@ static void begin_wait(weir_pool *pool, const wp_event *event)
     pool->asking = NULL;
     waiter->ticket = event->answer.ticket;
     waiter->answer = event->answer;
-    waiter->over = !decide_waits(event->answer.cause);
+    waiter->over = event->answer.cause < WP_WAITS_BUSY || event->answer.cause > WP_WAITS_TURN;
     if (event->answer.cause == WP_GRANTED)
         decide_grant(pool, waiter);
     if (waiter->over)
@@ -204,11 +198,11 @@ void wi_pool_decide(weir_pool *pool, wp_event *event)
     wp_action action;
     event->now = wi_now();
     wp_apply(&pool->admission, event);
-    note_line(pool, event);
+    wi_pool_note_line(pool, event);
     if (event->kind == WP_EVENT_ASK)
         begin_wait(pool, event);
     while (wp_take(pool->admission, &answer, &action)) {
-        note_line(pool, &answer);
+        wi_pool_note_line(pool, &answer);
         if (action.kind == WP_GRANT || action.kind == WP_REFUSE)
             end_wait(pool, &action);
         else if (action.kind == WP_STOP)

@@ -129,11 +129,7 @@ static weir_status pool_begin(weir_pool *pool, const weir_pool_options *o)
     wp_apply(&pool->admission, &event);
     if (!pool->admission)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a pool");
-    if (pool->event) {
-        char line[WP_LINE];
-        (void)wp_event_write(&event, line, sizeof line);
-        wi_pool_note(pool, WEIR_POOL_EVENT_DECIDED, NULL, 0, line);
-    }
+    wi_pool_note_line(pool, &event);
     for (uint32_t i = 0; i < pool->device_count; i++)
         wi_pool_look(pool, i, true);
     return pool_start(pool, (uint32_t)wi_min(o->threads ? o->threads : THREADS, MOST_THREADS));

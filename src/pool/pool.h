@@ -166,6 +166,8 @@ void wi_pool_tick(weir_pool *pool);
 /* Notes something for the event function; a text that is NULL is "". */
 void wi_pool_note(weir_pool *pool, weir_pool_event_kind kind, const wi_pool_entry *entry, uint64_t bytes,
                   const char *text);
+/* Every input and action, as text. */
+void wi_pool_note_line(weir_pool *pool, const wp_event *event);
 /* Without the lock: tells the noted events, unless another thread is telling them. */
 void wi_pool_tell(weir_pool *pool);
 wp_view wi_pool_see(const wi_pool_entry *entry);

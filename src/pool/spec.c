@@ -81,11 +81,6 @@ static weir_status spec_find_device(const weir_pool *pool, const char *name, uin
                      pool->devices[0].name);
 }
 
-static uint64_t spec_or_default(uint64_t given, uint64_t usual)
-{
-    return given == WEIR_POOL_NONE ? 0 : given ? given : usual;
-}
-
 static void write_spec(const weir_pool *pool, const weir_pool_spec *spec, wi_pool_entry *entry)
 {
     const uint64_t second = 1000000000;
@@ -103,7 +98,7 @@ static void write_spec(const weir_pool *pool, const weir_pool_spec *spec, wi_poo
     to->load_time = bytes;
     to->resume_time = to->suspend_time = bytes / 10;
     to->evict_cost = spec->evict_cost;
-    to->minimum_stay = spec_or_default(spec->minimum_stay, second);
+    to->minimum_stay = spec->minimum_stay == WEIR_POOL_NONE ? 0 : spec->minimum_stay ? spec->minimum_stay : second;
     to->keep_alive = spec->keep_alive ? spec->keep_alive : WP_FOREVER;
     to->suspend_after = spec->suspend_after ? spec->suspend_after : WP_FOREVER;
     to->slots = spec->slots ? spec->slots : 1;

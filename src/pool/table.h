@@ -5,7 +5,7 @@
  *   ways.c       the ways in which a model may be had, and whether there can be any
  *   claims.c     who may take which bytes: victims, claims, starts
  *   turns.c      whose turn it is: grants, refusals, ceilings that fell, time
- *   victims.c, chance.c  what a set of victims costs
+ *   victims.c    what a set of victims costs, and how soon a model is wanted again
  *   check.c      the invariants
  *
  * Indexes everywhere and no pointers, so that tables can grow and addresses mean nothing. */
@@ -14,7 +14,6 @@
 
 #include "base/internal.h"
 #include "pool/admission.h"
-#include "pool/chance.h"
 #include "pool/victims.h"
 
 #define WP_NONE       UINT32_MAX       /* no model */

@@ -7,7 +7,6 @@
 #include "seams/seams.h"
 
 #include "base/pointer_map.h"
-#include "seams/frees.h"
 #include "seams/places.h"
 
 #include <pthread.h>

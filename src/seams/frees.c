@@ -1,6 +1,4 @@
-/* Frees in the order of a framework's streams; see frees.h. */
-#include "seams/frees.h"
-
+/* Frees in the order of a framework's streams. */
 #include "seams/places.h"
 
 #include <pthread.h>

@@ -34,4 +34,30 @@ void wseam_places_end(const void *native);
 /* How many streams are known to weir by this. For tests. */
 size_t wseam_places_count(void);
 
+/* ---- the few functions of CUDA's driver that seams ask ----------------------------------------------------------- */
+
+typedef enum wseam_stream_look {
+    WSEAM_STREAM_KNOWN,    /* *id is its id */
+    WSEAM_STREAM_CAPTURED, /* to ask for its id would end the capture */
+    WSEAM_STREAM_UNKNOWN   /* no context is current, no stream, or no driver */
+} wseam_stream_look;
+
+/* What stream a handle means now. CUDA's default streams have no handle of their own and are not asked about. */
+wseam_stream_look wseam_driver_look(void *native, uint64_t *id);
+
+/* ---- frees.c: frees in the order of streams ---------------------------------------------------------------------- */
+
+/* Frees a block in the order of `stream`. Where nothing can be put behind that stream (it is gone, or another thread's own),
+ * and with WEIR_STREAM_HOST, behind what is on all blocking streams now: CUDA's legacy stream waits for those.
+ * WEIR_STREAM_ALL is behind what is on any stream, and breaks the capture of one that is not blocking and that weir does
+ * not know. What cannot be done while something is captured is done later, by wseam_free_waiting. What fails is logged:
+ * nobody could be told. */
+void wseam_free(weir_client *client, void *pointer, weir_stream stream);
+
+/* Does what could not be done before, in the order in which it was asked for. Costs nothing where there is none. */
+void wseam_free_waiting(void);
+
+/* How many frees wait for the end of a capture. */
+size_t wseam_frees_waiting(void);
+
 #endif

@@ -29,7 +29,7 @@ WEIR_API void wseam_end_stream(void *native);
 WEIR_API WEIR_NODISCARD weir_status wseam_alloc(weir_client *client, size_t bytes, size_t alignment, void *native,
                                                 void **out);
 
-/* Frees in the order of that stream; see frees.h for what happens where that cannot be. */
+/* Frees in the order of that stream; see places.h for what happens where that cannot be. */
 WEIR_API void wseam_free_on(weir_client *client, void *pointer, void *native);
 
 /* ---- without one (Numba) ----------------------------------------------------------------------------------------- */

@@ -1,7 +1,6 @@
 /* Allocations and frees on streams that the caller names, or for all of them. */
 #include "seams/seams.h"
 
-#include "seams/frees.h"
 #include "seams/places.h"
 
 const char *wseam_version(void)

@@ -5,9 +5,7 @@
 #include "seams/torch.h"
 #include "seams/seams.h"
 
-#include "seams/frees.h"
 #include "seams/places.h"
-#include "seams/torch_abi.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,11 @@
-/* PyTorch's C++ by address; see torch_abi.h. */
-#include "seams/torch_abi.h"
+/* PyTorch's C++ by the addresses of its functions: its error for memory, the filters of its capture pools, and functions of its
+ * pluggable allocator that throw unless somebody replaces them.
+ *
+ * No header of PyTorch's and no compiler is needed. The mangled name of a function contains the types of its arguments.
+ * A function whose types change is not found, and features that need the function are not offered. The layouts are
+ * those of the Itanium C++ ABI and of libstdc++ (std::function, std::string, std::shared_ptr, std::vector), which have
+ * been the same since GCC 5. */
+#include "seams/torch.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -9,9 +9,7 @@
 #include "seams/seams.h"
 
 #include "base/pointer_map.h"
-#include "seams/frees.h"
 #include "seams/places.h"
-#include "seams/torch_abi.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

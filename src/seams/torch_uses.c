@@ -6,7 +6,6 @@
 #include "seams/torch.h"
 
 #include "base/pointer_map.h"
-#include "seams/driver.h"
 #include "seams/places.h"
 
 #include <pthread.h>

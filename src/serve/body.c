@@ -1,4 +1,4 @@
-/* body.c: a body as it arrives: inflated, counted, kept or handed on. */
+/* body.c: a body as it arrives: inflated, counted, kept. */
 #include "parts.h"
 
 #include <stdlib.h>
@@ -67,10 +67,6 @@ static bool body_keep(ws_request *request, const void *data, size_t bytes)
     ws_text *body = &request->body;
     if (bytes > request->route->most_body - body->bytes)
         return body_refuse(request, 413, "too_large", "the body is larger than this path takes");
-    if (request->route->part) {
-        body->bytes += bytes;
-        return request->route->part(request, data, bytes, request->server->options.user);
-    }
     if (body->room < body->bytes + bytes + 1 && !body_grow(request, bytes))
         return false;
     memcpy(body->data + body->bytes, data, bytes);

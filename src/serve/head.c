@@ -216,7 +216,6 @@ weir_status ws_head_read(ws_request *request, const char *url, const char *metho
         ws_refuse(request, 501, "bad_method", "there is no such method", 0);
         return WEIR_OK;
     }
-    if (head_check(request, &it, version) && request->route->head)
-        request->route->head(request, request->server->options.user);
+    (void)head_check(request, &it, version); /* what it refuses is answered */
     return WEIR_OK;
 }

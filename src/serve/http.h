@@ -39,12 +39,6 @@ typedef struct ws_route {
     uint64_t most_body; /* bytes of the body, as they are sent and when they are inflated; 0: it takes none */
     bool on_loop;       /* the handler is called on the loop's thread: it may not wait; else on a worker */
     bool open;          /* no key is asked for */
-    /* Optional. Called on the loop's thread when the head is there, before a byte of the body is taken. If it answers, the
-     * body is not read and the handler not called. */
-    ws_handler head;
-    /* Optional. Takes the body in parts as they arrive, on the loop's thread; nothing of it is kept then. Answers false
-     * to refuse the rest; it has answered (ws_answer) before. */
-    bool (*part)(ws_request *request, const void *data, size_t bytes, void *user);
 } ws_route;
 
 typedef struct ws_limits {
@@ -118,7 +112,7 @@ const char *ws_path(const ws_request *request);
 const char *ws_segment(const ws_request *request, size_t index);
 /* The value of a header field, whatever the case of its name; NULL: there is none. Authorization is never shown. */
 const char *ws_header(const ws_request *request, const char *name);
-/* The body, inflated, behind which stands a 0; NULL with a route that takes parts, and where there is none. */
+/* The body, inflated, behind which stands a 0; NULL where there is none. */
 const char *ws_body(const ws_request *request, size_t *bytes);
 
 /* One field more of the answer; before it. At most 8; `value` has no control characters. An

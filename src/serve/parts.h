@@ -152,17 +152,14 @@ struct ws_server {
         timed_out, stream_bytes, body_bytes;
 };
 
+/* loop.c */
 uint64_t ws_clock(void);
-
-/* timers.c */
 void ws_timer_set(ws_timers *timers, ws_timer *timer, ws_wait kind, uint64_t now);
 void ws_timer_clear(ws_timers *timers, ws_timer *timer);
 /* The first that is due, cleared; NULL if there is none. */
 ws_timer *ws_timer_due(ws_timers *timers, uint64_t now);
 /* Milliseconds until the next is due; -1: none is set. */
 int64_t ws_timers_next(const ws_timers *timers, uint64_t now);
-
-/* loop.c */
 void *ws_loop(void *user);
 void ws_tell_loop(ws_server *server);    /* any thread */
 void ws_news_of(ws_request *request);    /* any thread; keeps a reference */
@@ -205,7 +202,6 @@ void ws_body_clear(ws_request *request);
 /* answer.c */
 struct MHD_Response *ws_response_of(ws_request *request);
 void ws_answer_clear(ws_answered *answer);
-void ws_refusal_text(ws_request *request, unsigned status, const char *code, const char *sentence);
 
 /* stream.c */
 ssize_t ws_stream_read(void *user, uint64_t at, char *to, size_t most);

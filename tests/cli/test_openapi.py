@@ -15,6 +15,7 @@ def routes():
     text = (SERVE / "serve.c").read_text()
     table = re.search(r"static const ws_route routes\[\] = \{(.*?)\n\};", text, re.S)[1]
     found = [(path, method, True, False) for path, method in re.findall(r'LACKING\("([^"]+)", "(\w+)"\)', table)]
+    found += [(path, "POST", True, False) for path in re.findall(r'POST_JSON\("([^"]+)"', table)]
     for entry in re.findall(r"\{(\.method.*?)\},", table, re.S):
         method, path = re.search(r'\.method = "(\w+)",\s*\.path = "([^"]+)"', entry).groups()
         found.append((path, method, "most_body" in entry, ".open = true" in entry))

@@ -12,7 +12,7 @@ set_tests_properties(manifest-hostile-long PROPERTIES LABELS long ENVIRONMENT WE
 
 # What is said where a library was left out.
 weir_test(manifest-without manifest/without.c ${PROJECT_SOURCE_DIR}/src/cli/manifest.c
-  ${PROJECT_SOURCE_DIR}/src/manifest/package_none.c LIBS weir_base)
+  ${PROJECT_SOURCE_DIR}/src/manifest/package_none.c LIBS weir_base PkgConfig::JANSSON)
 target_include_directories(test-manifest-without PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Memory is the test's.

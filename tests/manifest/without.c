@@ -1,5 +1,5 @@
 /* Builds that lack a library: what they cannot do is said, with what is missing. */
-#include "cli/manifest.h"
+#include "cli/cli.h"
 #include <weir/manifest.h>
 #include "core/core.h"
 #include "manifest/package.h"

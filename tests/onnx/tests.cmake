@@ -117,8 +117,7 @@ if(TARGET weir_onnx_objects)
   # Against ONNX Runtime's own arena, on a GPU (scripts/gpu-onnx runs that); on the CPU what goes there too.
   set(gpu ${CMAKE_CURRENT_LIST_DIR}/gpu)
   add_executable(test-onnx-gpu ${gpu}/gpu.c ${gpu}/speed.c ${gpu}/serve.c ${gpu}/faults.c ${gpu}/delayed.c ${gpu}/cancel.c ${gpu}/shapes.c ${gpu}/concurrency.c ${gpu}/where.c ${gpu}/left.c
-                 ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/run/measure.c
-                 ${PROJECT_SOURCE_DIR}/src/cli/cuda_find.c)
+                 ${CMAKE_CURRENT_LIST_DIR}/plain.c ${PROJECT_SOURCE_DIR}/src/cli/run/measure.c)
   target_compile_definitions(test-onnx-gpu PRIVATE _GNU_SOURCE)
   target_include_directories(test-onnx-gpu PRIVATE ${CMAKE_CURRENT_LIST_DIR} ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(test-onnx-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -6,7 +6,6 @@
 #include "core.h"
 #include "info.h"
 #include "seams/places.h"
-#include "seams/torch_abi.h"
 #include "test_places.h"
 
 #include <dlfcn.h>

@@ -48,30 +48,6 @@ static void answer_nothing(ws_request *request, void *user)
     (void)user;
 }
 
-static void refuse_head(ws_request *request, void *user)
-{
-    (void)user;
-    ws_refuse(request, 503, "no_room", "no room for what this body would become", 7);
-}
-
-static bool count_part(ws_request *request, const void *data, size_t bytes, void *user)
-{
-    (void)user;
-    (void)bytes;
-    if (*(const char *)data != '!')
-        return true;
-    ws_refuse(request, 422, "bad_part", "a part began with a mark", 0);
-    return false;
-}
-
-static void answer_count(ws_request *request, void *user)
-{
-    size_t bytes;
-    (void)user;
-    bool kept = ws_body(request, &bytes) != NULL;
-    ws_answer(request, 200, "text/plain", kept ? "kept\n" : "taken\n", kept ? 5 : 6);
-}
-
 static void answer_stats(ws_request *request, void *user)
 {
     char text[1024];
@@ -276,8 +252,6 @@ static const ws_route routes[] = {
     {"POST", "/echo", answer_echo, .most_body = 1 << 20},
     {"DELETE", "/echo", answer_echo, .most_body = 1 << 20},
     {"POST", "/small", answer_echo, .most_body = 10},
-    {"POST", "/count", answer_count, .most_body = UINT64_C(1) << 30, .part = count_part},
-    {"POST", "/refused", answer_echo, .most_body = UINT64_C(1) << 30, .head = refuse_head},
     {"GET", "/segments/{}/and/{}", answer_segments, .open = false},
     {"GET", "/nothing", answer_nothing, .open = false},
     {"POST", "/wait", answer_wait_kept, .most_body = 1 << 20},

@@ -3,7 +3,7 @@
 #define WEIR_CLI_BENCH_BENCH_H
 
 #include "cli/cli.h"
-#include "cli/table.h"
+#include "cli/terminal.h"
 
 enum { BENCH_PATHS = 16 };
 

@@ -2,7 +2,7 @@
  * fast as possible: without a driver call, and by moves. */
 #include "bench.h"
 
-#include "cli/cuda_find.h"
+#include "cli/run/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

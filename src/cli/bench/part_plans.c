@@ -3,7 +3,7 @@
 #include <weir/plan.h>
 
 #include "cli/text.h"
-#include "cli/plan/look.h"
+#include "cli/plan/plan.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -1,16 +1,18 @@
 /* exec.c: the verb exec: becomes a program with libweir-preload.so preloaded into it (docs/guide/exec.md). */
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/exec/program.h"
-#include "cli/exec/reported.h"
-#include "cli/exec/shared_budget.h"
+#include "cli/exec/exec.h"
 #include "cli/text.h"
+#include "base/watch_folder.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct exec_args {
@@ -146,13 +148,63 @@ static void set_environment(const exec_args *args, const char *library, const ch
     free(words);
 }
 
+/* The shared budget ------------------------------------------------------------------------------------------------ */
+
+static const char prefix[] = "exec-";
+
+/* Removes the file unless a process locks it: each process with memory holds a lock on a byte of the file. A process
+ * that has opened the file and waits for the lock notices the removal and creates another file. */
+static void exec_remove_unless_locked(int folder, const char *name)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int file = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+        return;
+    if (fcntl(file, F_OFD_SETLK, &all) == 0)
+        (void)unlinkat(folder, name, 0);
+    close(file);
+}
+
+static void exec_sweep(int folder)
+{
+    DIR *list = fdopendir(folder);
+    if (!list) {
+        close(folder);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(list));)
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) == 0)
+            exec_remove_unless_locked(folder, entry->d_name);
+    closedir(list);
+}
+
+/* Returns the path of the file in which the processes of one `weir exec` share their budget (src/interpose/preload/tree.c); the
+ * first process that asks for memory creates the file. Removes the files of trees in which no process has memory any more. The
+ * number of a process is given again, the time is not. The caller frees the path. NULL: there is no folder for the file, and
+ * cli_fail has said so. */
+static char *exec_shared_budget_new(void)
+{
+    char path[WI_WATCH_PATH];
+    int folder = -1;
+    struct timespec now;
+    for (int place = 0; place < WI_WATCH_PLACES && folder < 0; place++)
+        (void)!wi_watch_folder_open(place, true, path, &folder);
+    if (folder < 0) {
+        (void)cli_fail("the processes have no folder to share their budget in: %s; --each needs none", weir_detail());
+        return NULL;
+    }
+    exec_sweep(folder);
+    clock_gettime(CLOCK_REALTIME, &now);
+    return text_print("%s/%s%ld-%lld%09ld", path, prefix, (long)getpid(), (long long)now.tv_sec, now.tv_nsec);
+}
+
 /* Returns the path of a new shared budget. NULL if none is wanted: *status is a failure already, --each is given, or an
  * outer `weir exec` shares its budget. NULL and *status CLI_FAILED: there is no folder for the budget. */
 static char *find_shared_budget(const exec_args *args, int *status)
 {
     const char *outer = getenv("WEIR_EXEC_TREE");
     bool wanted = *status == CLI_OK && !args->each && !(outer && *outer);
-    char *path = wanted ? shared_budget_new() : NULL;
+    char *path = wanted ? exec_shared_budget_new() : NULL;
     *status = wanted && !path ? CLI_FAILED : *status;
     return path;
 }

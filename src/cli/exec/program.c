@@ -1,4 +1,4 @@
-#include "cli/exec/program.h"
+#include "cli/exec/exec.h"
 
 #include "cli/cli.h"
 #include "cli/text.h"

@@ -1,9 +1,8 @@
-#include "cli/exec/reported.h"
+#include "cli/exec/exec.h"
 
 #include "cli/cli.h"
-#include "cli/output_file.h"
-#include "cli/report/report.h"
 #include "cli/text.h"
+#include "cli/report/report.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/output_file.h"
 #include "cli/text.h"
 #include "base/values.h"
 
@@ -33,15 +32,6 @@ static int export_read_format(const arg *option, const char *value, void *to)
     if (i == FORMATS)
         return cli_usage("export", "--%s %s: perfetto, pickle, csv or weir is wanted", option->name, value);
     ((export_args *)to)->format = (export_format)i;
-    return -1;
-}
-
-static int export_read_device(const arg *option, const char *value, void *to)
-{
-    uint64_t number;
-    if (!text_number(value, 0, 1023, &number))
-        return cli_usage("export", "--%s %s: a whole number from 0 to 1023 is wanted", option->name, value);
-    ((export_args *)to)->device = (int)number;
     return -1;
 }
 
@@ -75,7 +65,7 @@ static const arg option_list[] = {
     {"output", "FILE", "the file to write; also -o", ARG_FILE, AT(output), .letter = 'o'},
     {"least", "SIZE", "with perfetto: smaller blocks are counted, and have no slice of their own", ARG_CALL,
      .read = read_least},
-    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = export_read_device},
+    {"device", "N", "which one, of a snapshot of several devices", ARG_COUNT, AT(device), 0, 1023},
     {"json", NULL, "the answer as JSON: trace, output, format, events, allocations, malformed, lost, cut_off", ARG_FLAG,
      AT(json)},
     {.name = NULL}};

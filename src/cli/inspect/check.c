@@ -5,8 +5,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
-#include "cli/manifest.h"
 #ifdef WEIR_SERVE
 #include "cli/serve/config.h"
 #endif
@@ -236,44 +234,48 @@ static int inspect_check_answer_json(const weir_manifest_problems *list, const c
                                     engine_json(engine), "remarks", remarks_json(engine)));
 }
 
+/* Without an engine; takes the errors. */
+static int check_errors_json(const char *path, json_t *errors)
+{
+    return cli_print_json(json_pack("{s:b, s:o, s:o, s:i, s:n, s:[]}", "good", json_array_size(errors) == 0, "path",
+                                    text_json(path), "errors", errors, "more", 0, "engine", "remarks"));
+}
+
 /* It could not be looked at; the detail says why. */
 static int inspect_check_fail(const char *path, bool json)
 {
     if (json)
-        (void)cli_print_json(json_pack("{s:b, s:o, s:[o], s:i, s:n, s:[]}", "good", false, "path", text_json(path),
-                                       "errors", problem_json(0, 0, weir_detail()), "more", 0, "engine", "remarks"));
+        (void)check_errors_json(path, json_pack("[o]", problem_json(0, 0, weir_detail())));
     return cli_fail("%s", weir_detail());
 }
 
-static void print_problem(const char *path, const weir_manifest_problem *problem)
+/* "PATH:LINE:COLUMN: TEXT"; `place` is ":LINE:COLUMN", or "". */
+static void check_print(const char *path, const char *place, const char *before, const char *text)
 {
-    char *clean = text_clean(problem->text, strlen(problem->text), false);
-    char *where = text_clean(path, strlen(path), false);
-    printf("%s%s:%u:%u:%s %s\n", terminal_bold(), where, problem->line, problem->column, terminal_plain(), clean);
+    char *clean = text_clean(text, strlen(text), false), *where = text_clean(path, strlen(path), false);
+    printf("%s%s%s:%s %s%s\n", terminal_bold(), where, place, terminal_plain(), before, clean);
     free(where);
     free(clean);
 }
 
-static void print_remark(const char *path, const char *text)
+static void check_print_good(const char *path)
 {
-    char *clean = text_clean(text, strlen(text), false);
-    char *where = text_clean(path, strlen(path), false);
-    printf("%s%s:%s remark: %s\n", terminal_bold(), where, terminal_plain(), clean);
-    free(where);
+    char *clean = text_clean(path, strlen(path), false);
+    printf("%s is %sgood%s\n", clean, terminal_green(), terminal_plain());
     free(clean);
 }
 
 static int inspect_check_answer(const weir_manifest_problems *list, const check_engine *engine)
 {
-    for (size_t i = 0; i < list->count; i++)
-        print_problem(list->path, &list->problems[i]);
-    if (list->count == 0) {
-        char *clean = text_clean(list->path, strlen(list->path), false);
-        printf("%s is %sgood%s\n", clean, terminal_green(), terminal_plain());
-        free(clean);
+    for (size_t i = 0; i < list->count; i++) {
+        char place[32];
+        snprintf(place, sizeof place, ":%u:%u", list->problems[i].line, list->problems[i].column);
+        check_print(list->path, place, "", list->problems[i].text);
     }
+    if (list->count == 0)
+        check_print_good(list->path);
     for (size_t i = 0; i < engine->remark_count; i++)
-        print_remark(list->path, engine->remarks[i]);
+        check_print(list->path, "", "remark: ", engine->remarks[i]);
     return cli_flush(CLI_OK);
 }
 
@@ -331,21 +333,15 @@ static int answer_config_json(const char *path, const server_config *file)
     json_t *errors = json_array();
     for (size_t i = 0; i < file->problem_count; i++)
         json_array_append_new(errors, problem_json(0, 0, file->problems[i]));
-    return cli_print_json(json_pack("{s:b, s:o, s:o, s:i, s:n, s:[]}", "good", file->problem_count == 0, "path",
-                                    text_json(path), "errors", errors, "more", 0, "engine", "remarks"));
+    return check_errors_json(path, errors);
 }
 
 static int answer_config(const char *path, const server_config *file)
 {
-    char *where = text_clean(path, strlen(path), false);
-    for (size_t i = 0; i < file->problem_count; i++) {
-        char *clean = text_clean(file->problems[i], strlen(file->problems[i]), false);
-        printf("%s%s:%s %s\n", terminal_bold(), where, terminal_plain(), clean);
-        free(clean);
-    }
+    for (size_t i = 0; i < file->problem_count; i++)
+        check_print(path, "", "", file->problems[i]);
     if (file->problem_count == 0)
-        printf("%s is %sgood%s\n", where, terminal_green(), terminal_plain());
-    free(where);
+        check_print_good(path);
     return cli_flush(CLI_OK);
 }
 

@@ -4,8 +4,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "base/values.h"
@@ -101,8 +99,7 @@ static void print_engines(void)
     puts("");
     if (grid.count == 0)
         puts("no engine plug-in found (weir-engine-NAME.so); WEIR_ENGINE_PATH names other places to look in");
-    table_print(&grid, stdout);
-    table_clear(&grid);
+    table_end(&grid);
 }
 
 /* Hardware --------------------------------------------------------------------------------------------------------- */
@@ -189,15 +186,13 @@ static void facts_cell(table *grid, const weir_hardware_device *d)
 
 static void device_row(table *grid, const weir_hardware_device *d)
 {
-    char units[16];
-    snprintf(units, sizeof units, "%u", d->units);
     table_row(grid);
     table_cell(grid, d->runtime[0] ? d->runtime : "-", d->usable ? terminal_bold() : terminal_faint(), false);
     table_cell(grid, weir_name_of(WEIR_NAMES_HARDWARE, d->kind), "", false);
     table_cell(grid, d->name, "", false);
     inspect_devices_bytes_cell(grid, d->total);
     inspect_devices_bytes_cell(grid, d->free);
-    table_cell(grid, d->units ? units : "?", "", true);
+    table_own(grid, d->units ? text_print("%u", d->units) : text_copy("?"), "", true);
     table_cell(grid, d->key, "", false);
     facts_cell(grid, d);
 }
@@ -211,8 +206,7 @@ static void inspect_devices_print_devices(const weir_hardware *hardware)
         table_cell(&grid, titles[i], terminal_bold(), i >= 3 && i <= 5);
     for (size_t i = 0; i < hardware->device_count; i++)
         device_row(&grid, &hardware->devices[i]);
-    table_print(&grid, stdout);
-    table_clear(&grid);
+    table_end(&grid);
     for (size_t i = 0; i < hardware->device_count; i++) {
         const weir_hardware_device *d = &hardware->devices[i];
         char *remark = text_clean(d->remark, strlen(d->remark), false);

@@ -1,11 +1,13 @@
-/* engines.c: the verb engines: the engine plug-ins, and what is missing of them. */
+/* engines.c: the verb engines: the engine plug-ins, and what is missing of them; and the engine of a file. */
 #include "cli/args.h"
 #include <weir/engine.h>
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "engines/command.h"
+#include "base/model_path.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,26 +45,26 @@ static finding inspect_engines_look_at(const char *name)
 
 static json_t *inspect_engines_finding_json(const finding *found)
 {
-    const weir_engine *table = found->table;
+    const weir_engine *engine = found->table;
     json_t *object =
-        json_pack("{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "name", text_json(found->name), "opened", table != NULL,
+        json_pack("{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "name", text_json(found->name), "opened", engine != NULL,
                   "available", found->probe.available, "version", text_json(found->probe.version), "library",
-                  text_json(found->probe.library), "summary", text_json(table != NULL ? table->summary : ""),
-                  "suffixes", text_json(table != NULL ? table->suffixes : ""), "missing",
+                  text_json(found->probe.library), "summary", text_json(engine != NULL ? engine->summary : ""),
+                  "suffixes", text_json(engine != NULL ? engine->suffixes : ""), "missing",
                   text_json(found->problem != NULL ? found->problem : ""));
     return object;
 }
 
 static void print_finding(const finding *found)
 {
-    const weir_engine *table = found->table;
+    const weir_engine *engine = found->table;
     printf("%s%-10s%s ", terminal_bold(), found->name, terminal_plain());
     if (found->probe.available)
         printf("%sready%s    %s\n", terminal_green(), terminal_plain(), found->probe.version);
     else
         printf("%smissing%s  %s\n", terminal_red(), terminal_plain(), found->problem);
-    if (table != NULL)
-        printf("           %s; takes %s\n", table->summary, table->suffixes);
+    if (engine != NULL)
+        printf("           %s; takes %s\n", engine->summary, engine->suffixes);
     if (found->probe.library[0] != '\0')
         printf("           %s\n", found->probe.library);
 }
@@ -103,4 +105,53 @@ int verb_engines(int argc, char **argv)
                "gets the engines they open; other places to look in are named by WEIR_ENGINE_PATH%s%s\n",
                named ? ", now " : "", named ? path.value : "");
     return cli_flush(CLI_OK);
+}
+
+/* ---- model files before they are loaded -------------------------------------------------------------------------- */
+
+const weir_engine *engine_for_file(const char *path)
+{
+    const char *name;
+    const weir_engine *engine;
+    for (size_t i = 0; (name = weir_engine_name_at(i)) != NULL; i++)
+        if (weir_engine_get(name, &engine) == WEIR_OK && wi_path_taken(engine->suffixes, path))
+            return engine;
+    return NULL;
+}
+
+/* An engine without the function `provider` has only the processor, in the state that `probe` tells. */
+static weir_status provider_by_probe(const weir_engine *engine, size_t index, weir_engine_provider *out)
+{
+    weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
+    if (index > 0)
+        return WEIR_ERR_NOT_FOUND;
+    weir_status status = engine->probe(&probe);
+    snprintf(out->name, sizeof out->name, "cpu");
+    snprintf(out->library, sizeof out->library, "%s", probe.library);
+    snprintf(out->version, sizeof out->version, "%s", probe.version);
+    snprintf(out->missing, sizeof out->missing, "%s", status == WEIR_OK ? probe.missing : weir_detail());
+    out->state = status == WEIR_OK && probe.available ? WEIR_PROVIDER_HERE : WEIR_PROVIDER_NO_LIBRARY;
+    return WEIR_OK;
+}
+
+weir_status engine_provider_at(const weir_engine *engine, size_t index, weir_engine_provider *out)
+{
+    *out = WEIR_INIT(weir_engine_provider);
+    bool tells =
+        engine->struct_size >= offsetof(weir_engine, provider) + sizeof engine->provider && engine->provider != NULL;
+    return tells ? engine->provider(index, out) : provider_by_probe(engine, index, out);
+}
+
+void engine_open_library(const char *path)
+{
+    weir_engine_probe probe = WEIR_INIT(weir_engine_probe);
+    const weir_engine *engine = engine_for_file(path);
+    if (engine != NULL)
+        (void)engine->probe(&probe);
+}
+
+char *engine_file_named(const char *word)
+{
+    char stored[PATH_MAX];
+    return text_copy(wi_path_meant(word, stored));
 }

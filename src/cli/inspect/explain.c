@@ -7,9 +7,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
-#include "cli/manifest.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -17,14 +14,6 @@
 #include <string.h>
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
-
-static json_t *explain_bytes_json(const weir_candidate *c)
-{
-    json_t *bytes = c->predicted ? json_object() : json_null();
-    for (int i = 0; c->predicted && i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(bytes, weir_name_of(WEIR_NAMES_CLASS, i), json_integer((json_int_t)c->bytes[i]));
-    return bytes;
-}
 
 static json_t *exact_json(const weir_candidate *c)
 {
@@ -67,7 +56,7 @@ static json_t *candidate_json(const weir_manifest *manifest, const weir_choice_o
     json_object_set_new(object, "verdict", json_string(weir_name_of(WEIR_NAMES_VERDICT, c->verdict)));
     json_object_set_new(object, "reason", text_json(c->reason));
     json_object_set_new(object, "rank", json_integer(c->rank));
-    json_object_set_new(object, "bytes", explain_bytes_json(c));
+    json_object_set_new(object, "bytes", c->predicted ? cli_classes_json(c->bytes) : json_null());
     json_object_set_new(object, "exact", exact_json(c));
     json_object_set_new(object, "source", explain_source_json(manifest, asked, c));
     json_object_set_new(object, "obtainable",
@@ -75,14 +64,15 @@ static json_t *candidate_json(const weir_manifest *manifest, const weir_choice_o
     return object;
 }
 
-/* Finds the least and the most cores that a model of the best candidate computes with; 0: all cores of the process.
+/* Finds the cores of the process, and the least and the most that a model of the best candidate computes with; 0: all cores of the process.
  * False: the model leases no cores, or the number is unknown. docs/guide/cores.md has the settings of each engine. */
 static bool cores_of(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice,
-                     unsigned *least, unsigned *most)
+                     unsigned *process, unsigned *least, unsigned *most)
 {
+    weir_cores_totals all = WEIR_INIT(weir_cores_totals);
     const weir_candidate *c = &choice->candidates[0];
     const char *fixed = NULL;
-    if (choice->accepted == 0 || strcmp(c->runtime, "host") != 0)
+    if (weir_cores_info(&all) != WEIR_OK || choice->accepted == 0 || strcmp(c->runtime, "host") != 0)
         return false;
     bool shares = strcmp(c->engine, "gguf") == 0;
     if (!shares && strcmp(c->engine, "onnx") != 0 && strcmp(c->engine, "llm") != 0)
@@ -93,29 +83,29 @@ static bool cores_of(const weir_manifest *manifest, const weir_choice_options *a
     for (size_t i = 0; i < asked->setting_count; i++)
         if (strcmp(asked->settings[i].key, "threads") == 0)
             fixed = asked->settings[i].value;
+    *process = all.cores;
     *most = fixed ? (unsigned)strtoul(fixed, NULL, 10) : 0;
     *least = shares && *most == 0 ? 1 : *most;
     return true;
 }
 
-static json_t *cores_json(const weir_manifest *manifest, const weir_choice_options *asked, const weir_choice *choice)
+static json_t *explain_cores_json(const weir_manifest *manifest, const weir_choice_options *asked,
+                                  const weir_choice *choice)
 {
-    weir_cores_totals process = WEIR_INIT(weir_cores_totals);
-    unsigned least, most;
-    if (weir_cores_info(&process) != WEIR_OK || !cores_of(manifest, asked, choice, &least, &most))
+    unsigned process, least, most;
+    if (!cores_of(manifest, asked, choice, &process, &least, &most))
         return json_null();
-    return json_pack("{s:I, s:I, s:I}", "process", (json_int_t)process.cores, "least", (json_int_t)least, "most",
+    return json_pack("{s:I, s:I, s:I}", "process", (json_int_t)process, "least", (json_int_t)least, "most",
                      (json_int_t)most);
 }
 
 static void explain_print_cores(const weir_manifest *manifest, const weir_choice_options *asked,
                                 const weir_choice *choice)
 {
-    weir_cores_totals process = WEIR_INIT(weir_cores_totals);
-    unsigned least, most;
-    if (weir_cores_info(&process) != WEIR_OK || !cores_of(manifest, asked, choice, &least, &most))
+    unsigned process, least, most;
+    if (!cores_of(manifest, asked, choice, &process, &least, &most))
         return;
-    printf("cores: %u for all models of a process; this one computes with ", process.cores);
+    printf("cores: %u for all models of a process; this one computes with ", process);
     if (most > 0)
         printf("%u, as its setting threads says\n", most);
     else
@@ -130,7 +120,7 @@ static json_t *explain_choice_json(const weir_manifest *manifest, const weir_cho
         json_array_append_new(list, candidate_json(manifest, asked, &choice->candidates[i]));
     json_t *chosen = choice->accepted > 0 ? explain_place_json(&choice->candidates[0]) : json_null();
     return json_pack("{s:s, s:o, s:o, s:o, s:o}", "policy", choice->policy, "rule", text_json(choice->rule), "chosen",
-                     chosen, "cores", cores_json(manifest, asked, choice), "candidates", list);
+                     chosen, "cores", explain_cores_json(manifest, asked, choice), "candidates", list);
 }
 
 /* Text ------------------------------------------------------------------------------------------------------------- */
@@ -162,11 +152,6 @@ static size_t same_count(const weir_choice *choice, size_t at)
     while (at + count < choice->count && same_refusal(&choice->candidates[at], &choice->candidates[at + count]))
         count++;
     return count;
-}
-
-static bool one_provider(const weir_candidate *first, size_t count)
-{
-    return strcmp(first->provider, first[count - 1].provider) == 0;
 }
 
 /* The runtime's name is shorter than a key of NVML's, which is too long for a column. */
@@ -204,7 +189,7 @@ static void explain_add_row(table *grid, const weir_candidate *c, size_t count)
     table_row(grid);
     table_cell(grid, rank, terminal_bold(), true);
     table_cell(grid, c->engine, "", false);
-    table_cell(grid, one_provider(c, count) ? c->provider : "any", "", false);
+    table_cell(grid, strcmp(c->provider, c[count - 1].provider) == 0 ? c->provider : "any", "", false);
     table_cell(grid, device, "", false);
     table_cell(grid, taken ? "accepted" : weir_name_of(WEIR_NAMES_VERDICT, c->verdict),
                taken ? terminal_green() : terminal_red(), false);
@@ -273,13 +258,10 @@ static const args_table arguments = {
 /* The model could not be looked at; the detail says why. */
 static int explain_fail(const explain_args *args)
 {
-    char *reason = text_copy(weir_detail());
     if (args->json)
-        (void)cli_print_json(json_pack("{s:s, s:o, s:n, s:n, s:[]}", "policy", "", "rule", text_json(reason), "chosen",
-                                       "cores", "candidates"));
-    int status = cli_fail("%s", reason);
-    free(reason);
-    return status;
+        (void)cli_print_json(json_pack("{s:s, s:o, s:n, s:n, s:[]}", "policy", "", "rule", text_json(weir_detail()),
+                                       "chosen", "cores", "candidates"));
+    return cli_fail("%s", weir_detail());
 }
 
 /* Bad usage, if the choice works without the options. */

@@ -6,9 +6,6 @@
 #include "base/values.h"
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
-#include "cli/manifest.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -27,14 +24,6 @@ typedef struct predict_args {
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
-static json_t *inspect_predict_bytes_json(const uint64_t bytes[WEIR_CLASS_MOST])
-{
-    json_t *object = json_object();
-    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(object, weir_name_of(WEIR_NAMES_CLASS, i), text_json_count(bytes[i]));
-    return object;
-}
-
 static json_t *prediction_json(const weir_prediction *p)
 {
     json_t *sources = json_object(), *exact = json_object();
@@ -46,10 +35,10 @@ static json_t *prediction_json(const weir_prediction *p)
     json_t *object =
         json_pack("{s:o, s:o, s:o, s:o}", "engine", text_json(p->engine), "provider", text_json(p->provider), "device",
                   text_json(p->device), "version", text_json(p->version));
-    json_object_set_new(object, "resident", inspect_predict_bytes_json(p->resident));
-    json_object_set_new(object, "peak", inspect_predict_bytes_json(p->peak));
-    json_object_set_new(object, "host", inspect_predict_bytes_json(p->host));
-    json_object_set_new(object, "least", inspect_predict_bytes_json(p->least));
+    json_object_set_new(object, "resident", cli_classes_json(p->resident));
+    json_object_set_new(object, "peak", cli_classes_json(p->peak));
+    json_object_set_new(object, "host", cli_classes_json(p->host));
+    json_object_set_new(object, "least", cli_classes_json(p->least));
     json_object_set_new(object, "least_total", text_json_count(p->least_total));
     json_object_set_new(object, "resident_total", text_json_count(p->resident_total));
     json_object_set_new(object, "peak_total", text_json_count(p->peak_total));
@@ -113,8 +102,7 @@ static void inspect_predict_print_table(const weir_prediction *p)
     }
     const uint64_t all[3] = {p->resident_total, p->peak_total, p->host_total};
     inspect_predict_add_row(&grid, "together", p, all, "");
-    table_print(&grid, stdout);
-    table_clear(&grid);
+    table_end(&grid);
 }
 
 static void inspect_predict_print_answer(const weir_prediction *p)

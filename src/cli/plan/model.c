@@ -55,14 +55,10 @@ static weir_status check_all_used(const graph *g)
 static char *shape_text(const graph_value *value)
 {
     char *text = text_copy("");
-    for (uint32_t i = 0; i < value->shape.rank; i++) {
-        char *more = text_print("%s%s%" PRId64, text, i ? "x" : "", value->shape.dims[i]);
-        free(text);
-        text = more;
-    }
-    char *whole = text_print("%s%s%s", text, value->shape.rank ? " " : "", onnx_type_name(value->type));
-    free(text);
-    return whole;
+    for (uint32_t i = 0; i < value->shape.rank; i++)
+        text_add(&text, "%s%" PRId64, i ? "x" : "", value->shape.dims[i]);
+    text_add(&text, "%s%s", value->shape.rank ? " " : "", onnx_type_name(value->type));
+    return text;
 }
 
 static char *plan_model_clean(onnx_text text)
@@ -88,9 +84,9 @@ static void set_origins(const graph *g, const graph_memory *memory, plan_source 
 /* Appends a remark. */
 static void plan_model_remark(plan_source *out, char *more)
 {
-    char *before = out->remark;
-    out->remark = before ? text_print("%s; %s", before, more) : text_copy(more);
-    free(before);
+    if (!out->remark)
+        out->remark = text_copy("");
+    text_add(&out->remark, "%s%s", out->remark[0] ? "; " : "", more);
     free(more);
 }
 

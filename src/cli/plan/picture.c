@@ -4,8 +4,7 @@
 #include <weir/plan.h>
 
 #include "cli/text.h"
-#include "cli/output_file.h"
-#include "cli/plan/look.h"
+#include "cli/plan/plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -127,12 +126,6 @@ static void take_peak(uint64_t from, uint64_t to, uint64_t live, void *user)
         p->peak = live;
         p->peak_step = from;
     }
-}
-
-static void find_peak(picture *p)
-{
-    p->peak = p->peak_step = 0;
-    picture_sweep(p, take_peak, p);
 }
 
 /* The curve -------------------------------------------------------------------------------------------------------- */
@@ -479,7 +472,7 @@ weir_status plan_draw(const plan_answer *answer, const char *path)
         return WEIR_ERR_SYSTEM;
     p.storages = plan_storages(answer->plan, true, &p.count);
     p.steps = answer->summary.steps ? answer->summary.steps : 1;
-    find_peak(&p);
+    picture_sweep(&p, take_peak, &p);
     fprintf(p.file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n", WIDTH, HEIGHT);
     fputs(style, p.file);
     picture_put_frame(&p);

@@ -4,7 +4,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "base/values.h"

@@ -2,10 +2,9 @@
 #include "plan.h"
 #include <weir/plan.h>
 
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/plan/look.h"
+#include "cli/plan/plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -207,8 +206,7 @@ static void plan_print_row(table *grid, const char *name, uint64_t bytes, char *
     table_row(grid);
     table_cell(grid, name, "", false);
     table_cell(grid, weir_size_format(bytes, text, sizeof text), terminal_bold(), true);
-    table_cell(grid, note, terminal_faint(), false);
-    free(note);
+    table_own(grid, note, terminal_faint(), false);
 }
 
 static char *arena_note(const weir_plan_details *sum)
@@ -279,8 +277,7 @@ void plan_print(const plan_answer *a)
         model_rows(&grid, a->source);
     else if (a->source->kind == PLAN_TRACE)
         plan_print_trace_rows(&grid, a->source, sum->arena);
-    table_print(&grid, stdout);
-    table_clear(&grid);
+    table_end(&grid);
     if (a->source->remark)
         printf("%s\n", a->source->remark);
     if (a->source->kind == PLAN_SAVED)

@@ -12,6 +12,8 @@
 
 #define DEFAULT_URL "http://127.0.0.1:8000"
 
+enum { LOOK_SECONDS = 5 };
+
 /* "host:port" is taken as well, as people write it. */
 static char *ask_address_of(const char *text)
 {
@@ -71,29 +73,29 @@ char *remote_refusal(const remote_server *server, const remote_answer *answer)
     return said;
 }
 
-static int remote_ask_ask(const remote_server *server, const char *method, const char *path, unsigned seconds,
-                          json_t **out, char **why)
+/* NULL: *out has the answer. Else why there is none, for the caller to free. */
+static char *remote_ask_ask(const remote_server *server, const char *method, const char *path, unsigned seconds,
+                            json_t **out)
 {
     remote_answer answer;
     remote_ask(server, &(remote_request){.method = method, .path = path, .seconds = seconds}, NULL, &answer);
-    *out = answer.answered && answer.status == 200 ? json_loadb(answer.body ? answer.body : "", answer.bytes, 0, NULL)
-                                                   : NULL;
-    if (!json_is_object(*out)) {
+    bool good = answer.answered && answer.status == 200;
+    *out = good ? json_loadb(answer.body ? answer.body : "", answer.bytes, 0, NULL) : NULL;
+    char *why = json_is_object(*out) ? NULL
+                : good               ? text_print("what answers at %s is no server of weir's", server->url)
+                                     : remote_refusal(server, &answer);
+    if (why) {
         json_decref(*out);
         *out = NULL;
-        if (answer.answered && answer.status == 200)
-            *why = text_print("what answers at %s is no server of weir's", server->url);
-        else
-            *why = remote_refusal(server, &answer);
     }
     free(answer.body);
-    return *out ? -1 : CLI_FAILED;
+    return why;
 }
 
-static int ask_say(int status, char *why)
+/* Prints the reason, which is taken. -1 where there is none. */
+static int ask_say(char *why)
 {
-    if (status >= 0)
-        cli_fail("%s", why);
+    int status = why ? cli_fail("%s", why) : -1;
     free(why);
     return status;
 }
@@ -101,40 +103,30 @@ static int ask_say(int status, char *why)
 int remote_get(const remote_server *server, const char *path, json_t **out)
 {
     enum { SECONDS = 30 };
-    char *why = NULL;
-    int status = remote_ask_ask(server, "GET", path, SECONDS, out, &why);
-    return ask_say(status, why);
+    return ask_say(remote_ask_ask(server, "GET", path, SECONDS, out));
 }
 
 int remote_post(const remote_server *server, const char *path, json_t **out)
 {
-    char *why = NULL;
-    int status = remote_ask_ask(server, "POST", path, 0, out, &why);
-    return ask_say(status, why);
+    return ask_say(remote_ask_ask(server, "POST", path, 0, out));
 }
 
 int remote_look(const remote_server *server, json_t **out)
 {
-    enum { SECONDS = 5 };
-    char *why = NULL;
     *out = NULL;
     if (server->off)
         return -1;
-    int status = remote_ask_ask(server, "GET", "/weir/state", SECONDS, out, &why);
-    if (status >= 0 && !server->chosen) {
-        free(why);
-        return -1;
-    }
-    return ask_say(status, why);
+    char *why = remote_ask_ask(server, "GET", "/weir/state", LOOK_SECONDS, out);
+    if (server->chosen)
+        return ask_say(why);
+    free(why);
+    return -1;
 }
 
 json_t *remote_state(const remote_server *server)
 {
-    enum { SECONDS = 5 };
-    char *why = NULL;
     json_t *state = NULL;
     if (!server->off)
-        (void)remote_ask_ask(server, "GET", "/weir/state", SECONDS, &state, &why);
-    free(why);
+        free(remote_ask_ask(server, "GET", "/weir/state", LOOK_SECONDS, &state));
     return state;
 }

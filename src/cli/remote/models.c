@@ -3,7 +3,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -26,21 +25,9 @@ static const arg option_list[] = {
 
 /* ---- of the state ------------------------------------------------------------------------------------------------ */
 
-static uint64_t remote_models_number(const json_t *object, const char *key)
-{
-    json_int_t value = json_integer_value(json_object_get(object, key));
-    return value > 0 ? (uint64_t)value : 0;
-}
-
-static const char *text(const json_t *object, const char *key)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    return value ? value : "";
-}
-
 static bool remote_models_is(const json_t *model, const char *state)
 {
-    return strcmp(text(model, "state"), state) == 0;
+    return strcmp(text_json_text(model, "state"), state) == 0;
 }
 
 static const json_t *model_of(const json_t *state, const char *name)
@@ -49,16 +36,11 @@ static const json_t *model_of(const json_t *state, const char *name)
     const json_t *model, *found = NULL;
     json_array_foreach(json_object_get(state, "models"), i, model)
     {
-        if (strcmp(text(model, "name"), name) == 0 && (!found || json_is_true(json_object_get(model, "current"))))
+        if (strcmp(text_json_text(model, "name"), name) == 0 &&
+            (!found || json_is_true(json_object_get(model, "current"))))
             found = model;
     }
     return found;
-}
-
-/* As `ollama ps` says it. */
-static const char *processor(const json_t *model)
-{
-    return strcmp(text(model, "device"), "host") == 0 ? "100% CPU" : "100% GPU";
 }
 
 char *remote_until(const json_t *model)
@@ -79,14 +61,8 @@ static char *state_text(const json_t *model)
 {
     const json_t *progress = json_object_get(model, "progress");
     return json_is_number(progress) && json_number_value(progress) > 0
-               ? text_print("%s %.0f%%", text(model, "state"), 100 * json_number_value(progress))
-               : text_copy(text(model, "state"));
-}
-
-static void own_cell(table *grid, char *content, const char *colour)
-{
-    table_cell(grid, content, colour, false);
-    free(content);
+               ? text_print("%s %.0f%%", text_json_text(model, "state"), 100 * json_number_value(progress))
+               : text_copy(text_json_text(model, "state"));
 }
 
 static char *remote_models_size_text(uint64_t bytes)
@@ -97,7 +73,7 @@ static char *remote_models_size_text(uint64_t bytes)
 
 static char *requests_text(const json_t *model)
 {
-    uint64_t running = remote_models_number(model, "running"), waiting = remote_models_number(model, "waiting");
+    uint64_t running = text_json_number(model, "running"), waiting = text_json_number(model, "waiting");
     return running + waiting == 0 ? text_copy("-")
            : waiting == 0
                ? text_print("%llu running", (unsigned long long)running)
@@ -108,28 +84,32 @@ static void model_row(table *grid, const json_t *model, bool all)
 {
     char seconds[24];
     bool there = remote_models_is(model, "loaded");
-    uint64_t peak = remote_models_number(model, "measured_peak") ? remote_models_number(model, "measured_peak")
-                                                                 : remote_models_number(model, "predicted_peak");
+    uint64_t peak = text_json_number(model, "measured_peak") ? text_json_number(model, "measured_peak")
+                                                             : text_json_number(model, "predicted_peak");
     const char *back = remote_models_is(model, "suspended") ? "resume_seconds" : "load_seconds";
     table_row(grid);
-    table_cell(grid, text(model, "name"), terminal_bold(), false);
-    own_cell(grid, remote_models_size_text(all ? peak : remote_models_number(model, "size")), "");
+    table_cell(grid, text_json_text(model, "name"), terminal_bold(), false);
+    table_own(grid, remote_models_size_text(all ? peak : text_json_number(model, "size")), "", false);
     if (all)
-        table_cell(grid, text(model, "device"), "", false);
+        table_cell(grid, text_json_text(model, "device"), "", false);
     else
-        table_cell(grid, processor(model), "", false);
-    own_cell(grid, state_text(model),
-             there                               ? terminal_green()
-             : remote_models_is(model, "failed") ? terminal_red()
-                                                 : "");
+        /* as `ollama ps` says it */
+        table_cell(grid, strcmp(text_json_text(model, "device"), "host") == 0 ? "100% CPU" : "100% GPU", "", false);
+    table_own(grid, state_text(model),
+              there                               ? terminal_green()
+              : remote_models_is(model, "failed") ? terminal_red()
+                                                  : "",
+              false);
     if (all) {
-        table_cell(grid, text(model, "engine"), "", false);
-        own_cell(grid,
-                 text_copy(text_seconds(json_number_value(json_object_get(model, back)), seconds, sizeof seconds)), "");
+        table_cell(grid, text_json_text(model, "engine"), "", false);
+        table_own(grid,
+                  text_copy(text_seconds(json_number_value(json_object_get(model, back)), seconds, sizeof seconds)), "",
+                  false);
     } else {
-        own_cell(grid, there || remote_models_is(model, "suspended") ? remote_until(model) : text_copy("-"), "");
+        table_own(grid, there || remote_models_is(model, "suspended") ? remote_until(model) : text_copy("-"), "",
+                  false);
     }
-    own_cell(grid, requests_text(model), "");
+    table_own(grid, requests_text(model), "", false);
 }
 
 void remote_print_models(const json_t *state, bool all)
@@ -139,9 +119,7 @@ void remote_print_models(const json_t *state, bool all)
     size_t i, shown = 0;
     const json_t *model;
     table grid = {0};
-    table_row(&grid);
-    for (i = 0; i < 7 && titles[all][i]; i++)
-        table_cell(&grid, titles[all][i], terminal_bold(), false);
+    table_titles(&grid, titles[all], all ? 7 : 6, terminal_bold(), 7);
     json_array_foreach(json_object_get(state, "models"), i, model)
     {
         if (!all && (remote_models_is(model, "unloaded") || remote_models_is(model, "failed")))
@@ -152,7 +130,7 @@ void remote_print_models(const json_t *state, bool all)
     if (shown > 0)
         table_print(&grid, stdout);
     else
-        printf("%s has no model loaded: 'weir list' names what it serves\n", text(state, "address"));
+        printf("%s has no model loaded: 'weir list' names what it serves\n", text_json_text(state, "address"));
     table_clear(&grid);
 }
 
@@ -216,17 +194,15 @@ static void line(const char *title, char *content)
 
 static void class_line(const char *title, const json_t *model, const char *total, const char *by)
 {
-    char buffer[24], *content = remote_models_size_text(remote_models_number(model, total));
+    char buffer[24], *content = remote_models_size_text(text_json_number(model, total));
     const char *name;
     const json_t *bytes;
     json_object_foreach(json_object_get(model, by), name, bytes)
     {
         if (json_integer_value(bytes) <= 0)
             continue;
-        char *more = text_print("%s, %s %s", content, name,
-                                weir_size_format((uint64_t)json_integer_value(bytes), buffer, sizeof buffer));
-        free(content);
-        content = more;
+        text_add(&content, ", %s %s", name,
+                 weir_size_format((uint64_t)json_integer_value(bytes), buffer, sizeof buffer));
     }
     line(title, content);
 }
@@ -237,16 +213,17 @@ static void print_model(const json_t *model)
                                          "failures", "runs",    "runs_failed", "runs_cancelled"};
     static const char *const times[] = {"load_seconds", "resume_seconds"};
     char seconds[24];
-    char *name = text_clean(text(model, "name"), strlen(text(model, "name")), false);
+    char *name = text_clean(text_json_text(model, "name"), strlen(text_json_text(model, "name")), false);
     printf("%s%s%s\n", terminal_bold(), name, terminal_plain());
     free(name);
-    if (text(model, "version")[0])
-        line("version", text_copy(text(model, "version")));
-    line("engine", text_print("%s, %s, on %s", text(model, "engine"), text(model, "provider"), text(model, "device")));
+    if (text_json_text(model, "version")[0])
+        line("version", text_copy(text_json_text(model, "version")));
+    line("engine", text_print("%s, %s, on %s", text_json_text(model, "engine"), text_json_text(model, "provider"),
+                              text_json_text(model, "device")));
     line("state", state_text(model));
-    if (text(model, "why")[0])
-        line("why", text_copy(text(model, "why")));
-    line("taken", remote_models_size_text(remote_models_number(model, "size")));
+    if (text_json_text(model, "why")[0])
+        line("why", text_copy(text_json_text(model, "why")));
+    line("taken", remote_models_size_text(text_json_number(model, "size")));
     line("until", remote_until(model));
     line("requests", requests_text(model));
     class_line("predicted", model, "predicted_peak", "predicted");
@@ -258,7 +235,7 @@ static void print_model(const json_t *model)
         char *title = text_copy(counts[i]);
         for (char *at = title; *at; at++)
             *at = *at == '_' ? ' ' : *at;
-        line(title, text_print("%llu", (unsigned long long)remote_models_number(model, counts[i])));
+        line(title, text_print("%llu", (unsigned long long)text_json_number(model, counts[i])));
         free(title);
     }
 }
@@ -396,17 +373,16 @@ static void remote_models_print_moved(const json_t *answer)
 {
     char returned[24], kept[24];
     const json_t *receipt = json_object_get(answer, "receipt");
-    char *said = text_print("%s is %s%s", text(answer, "model"), text(answer, "state"),
+    char *said = text_print("%s is %s%s", text_json_text(answer, "model"), text_json_text(answer, "state"),
                             json_is_true(json_object_get(answer, "pinned")) ? ", and pinned" : "");
     char *clean = text_clean(said, strlen(said), false);
     fputs(clean, stdout);
     free(clean);
     free(said);
-    if (remote_models_number(receipt, "before") > 0)
-        printf(": %s came back",
-               weir_size_format(remote_models_number(receipt, "returned"), returned, sizeof returned));
-    if (remote_models_number(receipt, "kept") > 0)
-        printf(", %s did not", weir_size_format(remote_models_number(receipt, "kept"), kept, sizeof kept));
+    if (text_json_number(receipt, "before") > 0)
+        printf(": %s came back", weir_size_format(text_json_number(receipt, "returned"), returned, sizeof returned));
+    if (text_json_number(receipt, "kept") > 0)
+        printf(", %s did not", weir_size_format(text_json_number(receipt, "kept"), kept, sizeof kept));
     puts("");
 }
 

@@ -3,7 +3,7 @@
  * gates. */
 #include "replay.h"
 
-#include "cli/cuda_find.h"
+#include "cli/run/measure.h"
 
 #include <limits.h>
 #include <linux/futex.h>

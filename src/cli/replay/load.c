@@ -15,6 +15,24 @@
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
+/* The events of a trace, added in the order of the file. */
+typedef struct replay_event {
+    uint64_t key; /* the events are sorted by it where keys go back */
+    uint64_t line, pointer, bytes, stream;
+    uint64_t thread; /* where keys are times */
+    wi_replay_name name;
+    uint8_t memory_class;
+    bool of_day; /* the key is a time of the day */
+    bool frees;
+    bool moves; /* for its client was suspended, or resumed; the block goes on */
+} replay_event;
+
+typedef struct replay_events {
+    replay_event *list;
+    size_t count, room;
+    bool sorted, timed, threaded; /* no key goes back; keys are times; threads are known */
+} replay_events;
+
 #define LIVE_MOST (UINT64_C(1) << 62)
 
 static weir_status replay_load_no_memory(const wi_replay_plan *plan)
@@ -22,11 +40,11 @@ static weir_status replay_load_no_memory(const wi_replay_plan *plan)
     return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory for its operations", plan->name);
 }
 
-weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event)
+static weir_status load_keep_event(replay_events *events, const replay_event *event)
 {
     if (events->count == events->room) {
         size_t room = events->room ? 2 * events->room : 4096;
-        wi_replay_event *list = realloc(events->list, room * sizeof *list);
+        replay_event *list = realloc(events->list, room * sizeof *list);
         if (!list)
             return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu events", room);
         events->list = list;
@@ -39,7 +57,7 @@ weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event
     return WEIR_OK;
 }
 
-void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what)
+static void load_note_problem(wi_replay_plan *plan, uint64_t line, const char *what)
 {
     if (plan->problem_count < WI_REPLAY_PROBLEMS)
         plan->problems[plan->problem_count] = (wi_replay_problem){line, what};
@@ -50,20 +68,20 @@ void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what
 
 static int replay_load_by_key(const void *a, const void *b)
 {
-    const wi_replay_event *x = a, *y = b;
+    const replay_event *x = a, *y = b;
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
 /* Makes keys of the times. */
-static weir_status order_times(wi_replay_events *events)
+static weir_status order_times(replay_events *events)
 {
     row_step *rows = calloc(events->count, sizeof *rows);
     if (!rows)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for the order of %zu events", events->count);
     for (size_t i = 0; i < events->count; i++) {
-        const wi_replay_event *event = &events->list[i];
+        const replay_event *event = &events->list[i];
         rows[i] = (row_step){.logged = event->key,
                              .thread = event->thread,
                              .pointer = event->pointer,
@@ -78,7 +96,7 @@ static weir_status order_times(wi_replay_events *events)
     return status;
 }
 
-static weir_status replay_load_sort(wi_replay_events *events)
+static weir_status replay_load_sort(replay_events *events)
 {
     weir_status status = events->timed ? order_times(events) : WEIR_OK;
     qsort(events->list, events->count, sizeof *events->list, replay_load_by_key);
@@ -118,7 +136,7 @@ static bool stream_number(maker *m, uint64_t stream, uint16_t *out)
     return true;
 }
 
-static weir_status add_allocation(maker *m, const wi_replay_event *event, wi_replay_op *op)
+static weir_status add_allocation(maker *m, const replay_event *event, wi_replay_op *op)
 {
     wi_replay_plan *plan = m->plan;
     op->bytes = event->bytes;
@@ -147,7 +165,7 @@ static void add_free(maker *m, uint64_t slot, wi_replay_op *op)
 
 /* Whether the event of a block that is away, or comes and goes, is an operation. What leaves in several events goes with
  * the first one. */
-static bool is_operation(maker *m, const wi_replay_event *event, bool known, weir_status *status)
+static bool is_operation(maker *m, const replay_event *event, bool known, weir_status *status)
 {
     const void *address = (const void *)(uintptr_t)event->pointer;
     uint64_t ignored;
@@ -162,7 +180,7 @@ static bool is_operation(maker *m, const wi_replay_event *event, bool known, wei
 }
 
 /* Adds the operation of an event. Answers what is wrong with the event, or NULL. */
-static const char *replay_load_add(maker *m, const wi_replay_event *event, uint16_t *stream, weir_status *status)
+static const char *replay_load_add(maker *m, const replay_event *event, uint16_t *stream, weir_status *status)
 {
     wi_replay_plan *plan = m->plan;
     const void *address = (const void *)(uintptr_t)event->pointer;
@@ -234,7 +252,7 @@ static weir_status replay_load_nothing(const wi_replay_plan *plan)
                      (unsigned long long)plan->problems[0].line, plan->problems[0].what);
 }
 
-static weir_status replay_load_make(maker *m, const wi_replay_events *events)
+static weir_status replay_load_make(maker *m, const replay_events *events)
 {
     wi_replay_plan *plan = m->plan;
     uint16_t stream = 0;
@@ -242,14 +260,15 @@ static weir_status replay_load_make(maker *m, const wi_replay_events *events)
     for (size_t i = 0; i < events->count && status == WEIR_OK; i++) {
         const char *wrong = replay_load_add(m, &events->list[i], &stream, &status);
         if (wrong)
-            wi_replay_problem_add(plan, events->list[i].line, wrong);
+            load_note_problem(plan, events->list[i].line, wrong);
     }
     if (status == WEIR_OK && plan->allocations == 0)
         status = replay_load_nothing(plan);
     return status == WEIR_OK ? find_left(m) : status;
 }
 
-weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_plan *plan)
+/* Makes operations of the events, which are taken and freed, whatever the answer; `host`: stream 0 is WEIR_STREAM_HOST. */
+static weir_status replay_load_plan(replay_events *events, bool host, wi_replay_plan *plan)
 {
     size_t count = events->count + 1; /* no more slots than events */
     maker *m = calloc(1, sizeof *m);
@@ -281,7 +300,7 @@ weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_p
     }
     free(m);
     free(events->list);
-    *events = (wi_replay_events){0};
+    *events = (replay_events){0};
     return status;
 }
 
@@ -315,24 +334,23 @@ static weir_status keep_name(wi_replay_plan *plan, const char *client, const cha
 
 /* Text ------------------------------------------------------------------------------------------------------------- */
 
-static weir_status replay_load_add_row(const rmm_row *row, uint64_t line, wi_replay_plan *plan,
-                                       wi_replay_events *events)
+static weir_status replay_load_add_row(const rmm_row *row, uint64_t line, wi_replay_plan *plan, replay_events *events)
 {
-    wi_replay_event event = {.key = row->key,
-                             .line = line,
-                             .pointer = row->pointer,
-                             .bytes = row->bytes,
-                             .stream = row->stream,
-                             .thread = row->thread,
-                             .memory_class = (uint8_t)row->memory_class,
-                             .of_day = row->of_day,
-                             .frees = row->action == RMM_FREE};
+    replay_event event = {.key = row->key,
+                          .line = line,
+                          .pointer = row->pointer,
+                          .bytes = row->bytes,
+                          .stream = row->stream,
+                          .thread = row->thread,
+                          .memory_class = (uint8_t)row->memory_class,
+                          .of_day = row->of_day,
+                          .frees = row->action == RMM_FREE};
     weir_status status = keep_name(plan, row->client, row->tag, &event.name);
     plan->refused += row->action == RMM_FAILURE;
-    return status == WEIR_OK && row->action != RMM_FAILURE ? wi_replay_add(events, &event) : status;
+    return status == WEIR_OK && row->action != RMM_FAILURE ? load_keep_event(events, &event) : status;
 }
 
-static weir_status replay_load_text(wi_replay_plan *plan, wi_replay_events *events, bool *host)
+static weir_status replay_load_text(wi_replay_plan *plan, replay_events *events, bool *host)
 {
     lines *l;
     rmm_columns columns;
@@ -347,7 +365,7 @@ static weir_status replay_load_text(wi_replay_plan *plan, wi_replay_events *even
     events->threaded = columns.threaded;
     while (status == WEIR_OK && (status = rmm_next(l, &columns, &row, &wrong, &got)) == WEIR_OK && got) {
         if (wrong)
-            wi_replay_problem_add(plan, lines_number(l), wrong);
+            load_note_problem(plan, lines_number(l), wrong);
         else
             status = replay_load_add_row(&row, lines_number(l), plan, events);
     }
@@ -360,16 +378,16 @@ static weir_status replay_load_text(wi_replay_plan *plan, wi_replay_events *even
 
 /* A resize is a free and an allocation at the same place, as in the text form; a leave is a free, a return an allocation.
  */
-static weir_status replay_load_add_event(const weir_event *event, wi_replay_plan *plan, wi_replay_events *events)
+static weir_status replay_load_add_event(const weir_event *event, wi_replay_plan *plan, replay_events *events)
 {
-    wi_replay_event add = {.key = event->order,
-                           .line = event->order,
-                           .pointer = (uintptr_t)event->pointer,
-                           .bytes = event->bytes,
-                           .stream = event->stream.id,
-                           .memory_class = (uint8_t)event->memory_class,
-                           .frees = event->action != WEIR_ACTION_ALLOCATE && event->action != WEIR_ACTION_RETURN,
-                           .moves = event->action == WEIR_ACTION_LEAVE || event->action == WEIR_ACTION_RETURN};
+    replay_event add = {.key = event->order,
+                        .line = event->order,
+                        .pointer = (uintptr_t)event->pointer,
+                        .bytes = event->bytes,
+                        .stream = event->stream.id,
+                        .memory_class = (uint8_t)event->memory_class,
+                        .frees = event->action != WEIR_ACTION_ALLOCATE && event->action != WEIR_ACTION_RETURN,
+                        .moves = event->action == WEIR_ACTION_LEAVE || event->action == WEIR_ACTION_RETURN};
     bool refused = event->action == WEIR_ACTION_REFUSE ||
                    (event->action == WEIR_ACTION_FAIL && event->object == WEIR_ACTION_ALLOCATE);
     plan->refused += refused;
@@ -379,14 +397,14 @@ static weir_status replay_load_add_event(const weir_event *event, wi_replay_plan
         return WEIR_OK;
     weir_status status = keep_name(plan, event->client, event->tag, &add.name);
     if (status == WEIR_OK)
-        status = wi_replay_add(events, &add);
+        status = load_keep_event(events, &add);
     if (status != WEIR_OK || event->action != WEIR_ACTION_RESIZE)
         return status;
     add.frees = false;
-    return wi_replay_add(events, &add);
+    return load_keep_event(events, &add);
 }
 
-static weir_status replay_load_binary(wi_replay_plan *plan, wi_replay_events *events)
+static weir_status replay_load_binary(wi_replay_plan *plan, replay_events *events)
 {
     reader *r;
     weir_event event;
@@ -406,14 +424,14 @@ static weir_status replay_load_binary(wi_replay_plan *plan, wi_replay_events *ev
 
 /* Snapshots -------------------------------------------------------------------------------------------------------- */
 
-static weir_status load_snapshot(wi_replay_plan *plan, int device, wi_replay_events *events)
+static weir_status load_snapshot(wi_replay_plan *plan, int device, replay_events *events)
 {
     recording all = {.format = RECORDING_PICKLE};
     weir_status status = recording_load(plan->name, device, &all);
     for (size_t i = 0; status == WEIR_OK && i < all.count; i++)
         status = replay_load_add_event(&all.events[i], plan, events);
     for (size_t i = 0; status == WEIR_OK && i < all.problem_count && i < RECORDING_PROBLEMS; i++)
-        wi_replay_problem_add(plan, all.problems[i].line, all.problems[i].what);
+        load_note_problem(plan, all.problems[i].line, all.problems[i].what);
     if (status == WEIR_OK && all.problem_count > RECORDING_PROBLEMS)
         plan->problem_count = all.problem_count;
     plan->binary = true;
@@ -424,7 +442,7 @@ static weir_status load_snapshot(wi_replay_plan *plan, int device, wi_replay_eve
 
 /* All -------------------------------------------------------------------------------------------------------------- */
 
-static weir_status load_events(wi_replay_plan *plan, int device, wi_replay_events *events, bool *host)
+static weir_status load_events(wi_replay_plan *plan, int device, replay_events *events, bool *host)
 {
     recording_file kind;
     weir_status status = recording_file_look(plan->name, &kind);
@@ -437,14 +455,14 @@ static weir_status load_events(wi_replay_plan *plan, int device, wi_replay_event
 
 weir_status wi_replay_load_device(const char *path, int device, wi_replay_plan *out)
 {
-    wi_replay_events events = {0};
+    replay_events events = {0};
     bool host = true;
     *out = (wi_replay_plan){.name = strdup(path)};
     if (!out->name)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory to read %s", path);
     weir_status status = load_events(out, device, &events, &host);
     if (status == WEIR_OK)
-        status = wi_replay_plan_make(&events, host, out);
+        status = replay_load_plan(&events, host, out);
     free(events.list);
     if (status != WEIR_OK)
         wi_replay_plan_clear(out);

@@ -3,8 +3,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/simulator.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "base/pointer_map.h"
@@ -123,31 +121,25 @@ typedef struct sums {
     uint64_t nanoseconds, driver_calls, moves, failures, waits, ladder[WEIR_RUNG_COUNT];
 } sums;
 
-static void add_sums(sums *to, const sums *more)
+/* Adds the passes [first, end). */
+static void add_passes(sums *to, const wi_replay_result *r, size_t first, size_t end)
 {
-    to->nanoseconds += more->nanoseconds;
-    to->driver_calls += more->driver_calls;
-    to->moves += more->moves;
-    to->failures += more->failures;
-    to->waits += more->waits;
-    for (int i = 0; i < WEIR_RUNG_COUNT; i++)
-        to->ladder[i] += more->ladder[i];
-}
-
-/* The sums over the passes [first, end). */
-static sums add_passes(const wi_replay_result *r, size_t first, size_t end)
-{
-    sums s = {0};
     for (size_t i = first; i < end; i++) {
         const wi_replay_pass *pass = &r->passes[i];
-        s.nanoseconds += pass->nanoseconds;
-        s.driver_calls += pass->driver_calls;
-        s.moves += pass->moves;
-        s.failures += pass->failures;
-        s.waits += pass->waits;
+        to->nanoseconds += pass->nanoseconds;
+        to->driver_calls += pass->driver_calls;
+        to->moves += pass->moves;
+        to->failures += pass->failures;
+        to->waits += pass->waits;
         for (int k = 0; k < WEIR_RUNG_COUNT; k++)
-            s.ladder[k] += pass->ladder[k];
+            to->ladder[k] += pass->ladder[k];
     }
+}
+
+static sums replay_sums_of(const wi_replay_result *r, size_t first, size_t end)
+{
+    sums s = {0};
+    add_passes(&s, r, first, end);
     return s;
 }
 
@@ -173,7 +165,7 @@ static uint64_t live_before(const wi_replay_plan *plan, const wi_replay_op *end)
 
 static uint64_t count_failures(const replay_answer *answer)
 {
-    return add_passes(&answer->result, 0, answer->result.count).failures;
+    return replay_sums_of(&answer->result, 0, answer->result.count).failures;
 }
 
 static double replay_over(uint64_t a, uint64_t b)
@@ -240,7 +232,7 @@ static json_t *replay_trace_json(const replay_answer *a)
 {
     const wi_replay_plan *plan = &a->plan;
     const wi_replay_result *r = &a->result;
-    sums s = add_passes(r, 0, r->count);
+    sums s = replay_sums_of(r, 0, r->count);
     bool found = a->smallest.bytes != 0;
     json_t *object =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o}", "trace",
@@ -275,7 +267,6 @@ static json_t *answers_json(const replay_answers *all)
     json_t *list = json_array();
     for (size_t i = 0; i < all->count; i++) {
         const replay_answer *a = &all->list[i];
-        sums s = add_passes(&a->result, 0, a->result.count);
         events += a->plan.count;
         passed += a->plan.count * a->result.count;
         peak = a->plan.peak > peak ? a->plan.peak : peak;
@@ -283,7 +274,7 @@ static json_t *answers_json(const replay_answers *all)
         smallest = a->smallest.bytes > smallest ? a->smallest.bytes : smallest;
         found &= a->smallest.bytes != 0;
         moves &= a->result.counts_moves;
-        add_sums(&t, &s);
+        add_passes(&t, &a->result, 0, a->result.count);
         json_array_append_new(list, replay_trace_json(a));
     }
     return json_pack(
@@ -297,41 +288,22 @@ static json_t *answers_json(const replay_answers *all)
 
 /* Table ------------------------------------------------------------------------------------------------------------ */
 
-static void cell(table *grid, char *text)
-{
-    table_cell(grid, text, "", true);
-    free(text);
-}
-
-static char *count_text(uint64_t value)
-{
-    return text_print("%llu", (unsigned long long)value);
-}
-
 static char *replay_size_text(uint64_t bytes)
 {
     char text[24];
     return text_copy(weir_size_format(bytes, text, sizeof text));
 }
 
-static void titles(table *grid, bool min_cap)
-{
-    static const char *const all[] = {"trace",        "events", "peak",    "held",    "ratio", "ns/event",
-                                      "driver calls", "moves",  "refused", "min cap", "ratio", "ns/event"};
-    table_row(grid);
-    for (size_t i = 0; i < (min_cap ? 12 : 9); i++)
-        table_cell(grid, all[i], terminal_bold(), i > 0);
-}
-
 /* Counts are sums over the passes, or with `each` the average of one pass. */
 static void pass_cells(table *grid, const replay_answer *a, size_t first, size_t end, bool each)
 {
     size_t count = end - first, parts = each ? count : 1;
-    sums s = add_passes(&a->result, first, end);
-    cell(grid, text_print("%.1f", replay_over(s.nanoseconds, a->plan.count * count)));
-    cell(grid, text_print("%.7g", replay_over(s.driver_calls, parts)));
-    cell(grid, a->result.counts_moves ? text_print("%.7g", replay_over(s.moves, parts)) : text_copy("?"));
-    cell(grid, text_print("%.7g", replay_over(s.failures, parts)));
+    sums s = replay_sums_of(&a->result, first, end);
+    table_own(grid, text_print("%.1f", replay_over(s.nanoseconds, a->plan.count * count)), "", true);
+    table_own(grid, text_print("%.7g", replay_over(s.driver_calls, parts)), "", true);
+    table_own(grid, a->result.counts_moves ? text_print("%.7g", replay_over(s.moves, parts)) : text_copy("?"), "",
+              true);
+    table_own(grid, text_print("%.7g", replay_over(s.failures, parts)), "", true);
 }
 
 static void pass_row(table *grid, const replay_answer *a, const char *name, size_t first, size_t end)
@@ -349,15 +321,15 @@ static void replay_trace_rows(table *grid, const replay_answer *a)
     size_t passes = a->result.count;
     table_row(grid);
     table_cell(grid, slash && slash[1] ? slash + 1 : a->plan.name, "", false);
-    cell(grid, count_text(a->plan.count));
-    cell(grid, replay_size_text(a->plan.peak));
-    cell(grid, replay_size_text(a->result.peak_held));
-    cell(grid, text_print("%.3f", replay_over(a->result.peak_held, a->plan.peak)));
+    table_count(grid, a->plan.count, "");
+    table_own(grid, replay_size_text(a->plan.peak), "", true);
+    table_own(grid, replay_size_text(a->result.peak_held), "", true);
+    table_own(grid, text_print("%.3f", replay_over(a->result.peak_held, a->plan.peak)), "", true);
     pass_cells(grid, a, 0, passes, false);
     if (a->min_cap && a->smallest.bytes) {
-        cell(grid, replay_size_text(a->smallest.bytes));
-        cell(grid, text_print("%.3f", replay_over(a->smallest.bytes, a->plan.peak)));
-        cell(grid, text_print("%.1f", a->smallest.ns));
+        table_own(grid, replay_size_text(a->smallest.bytes), "", true);
+        table_own(grid, text_print("%.3f", replay_over(a->smallest.bytes, a->plan.peak)), "", true);
+        table_own(grid, text_print("%.1f", a->smallest.ns), "", true);
     } else if (a->min_cap) {
         table_cell(grid, "none", terminal_red(), true);
     }
@@ -372,7 +344,7 @@ static void replay_print_remarks(const replay_answer *a, uint64_t lag)
 {
     const wi_replay_plan *plan = &a->plan;
     char *name = text_clean(plan->name, strlen(plan->name), false);
-    uint64_t waits = add_passes(&a->result, 0, a->result.count).waits;
+    uint64_t waits = replay_sums_of(&a->result, 0, a->result.count).waits;
     if (lag)
         printf("%s: streams %llu operations behind; %llu times that was too far, and they were let come up\n", name,
                (unsigned long long)lag, (unsigned long long)waits);
@@ -404,15 +376,16 @@ static void replay_print_remarks(const replay_answer *a, uint64_t lag)
 
 static void print_answers(const replay_answers *all)
 {
+    static const char *const titles[] = {"trace",        "events", "peak",    "held",    "ratio", "ns/event",
+                                         "driver calls", "moves",  "refused", "min cap", "ratio", "ns/event"};
     table grid = {0};
     double own = 0;
-    titles(&grid, all->list[0].min_cap);
+    table_titles(&grid, titles, all->list[0].min_cap ? 12 : 9, terminal_bold(), 1);
     for (size_t i = 0; i < all->count; i++) {
         replay_trace_rows(&grid, &all->list[i]);
         own = all->list[i].own > own ? all->list[i].own : own;
     }
-    table_print(&grid, stdout);
-    table_clear(&grid);
+    table_end(&grid);
     printf("\nThe loop itself takes %.1f ns an event.\n", own);
     for (size_t i = 0; i < all->count; i++)
         replay_print_remarks(&all->list[i], all->lag);
@@ -458,15 +431,6 @@ static int read_cap(const arg *option, const char *value, void *to)
     return cli_usage("replay", "--cap %s: a size, or a multiple of the peak such as 1.05x, is wanted", value);
 }
 
-static int replay_read_device(const arg *option, const char *value, void *to)
-{
-    uint64_t number;
-    if (!text_number(value, 0, 1023, &number))
-        return cli_usage("replay", "--%s %s: a whole number from 0 to 1023 is wanted", option->name, value);
-    ((replay_args *)to)->ordinal = (int)number;
-    return -1;
-}
-
 #define AT(member) .at = offsetof(replay_args, member)
 
 static const arg option_list[] = {
@@ -481,7 +445,7 @@ static const arg option_list[] = {
      AT(lag), 0, LAG_MOST},
     {"repeat", "N", "so many passes; the first and the later ones are told apart (default 1)", ARG_NUMBER, AT(repeat),
      1, WI_REPLAY_PASSES},
-    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = replay_read_device},
+    {"device", "N", "which one, of a snapshot of several devices", ARG_COUNT, AT(ordinal), 0, 1023},
     {"layout", "FILE", "writes where memory lies at the end of each trace, as JSON", ARG_TEXT, AT(layout)},
     {"json", NULL,
      "the answer as JSON: events, peak_requested, peak_reserved, ns_per_event, driver_calls, moves, failures, min_cap, "

@@ -64,30 +64,6 @@ weir_status wi_replay_load_device(const char *path, int device, wi_replay_plan *
 weir_status wi_replay_load(const char *path, wi_replay_plan *out);
 void wi_replay_plan_clear(wi_replay_plan *plan);
 
-/* The events of a trace, added in the order of the file. */
-typedef struct wi_replay_event {
-    uint64_t key; /* the events are sorted by it where keys go back */
-    uint64_t line, pointer, bytes, stream;
-    uint64_t thread; /* where keys are times */
-    wi_replay_name name;
-    uint8_t memory_class;
-    bool of_day; /* the key is a time of the day */
-    bool frees;
-    bool moves; /* for its client was suspended, or resumed; the block goes on */
-} wi_replay_event;
-
-typedef struct wi_replay_events {
-    wi_replay_event *list;
-    size_t count, room;
-    bool sorted, timed, threaded; /* no key goes back; keys are times; threads are known */
-} wi_replay_events;
-
-weir_status wi_replay_add(wi_replay_events *events, const wi_replay_event *event);
-void wi_replay_problem_add(wi_replay_plan *plan, uint64_t line, const char *what);
-/* Makes operations of them; `host`: stream 0 is WEIR_STREAM_HOST. The events are taken and freed, whatever the answer.
- */
-weir_status wi_replay_plan_make(wi_replay_events *events, bool host, wi_replay_plan *plan);
-
 /* The allocator ---------------------------------------------------------------------------------------------------- */
 
 typedef struct wi_replay_counts {

@@ -73,12 +73,6 @@ static weir_status replay_run_walk(void *user, weir_layout_fn fn, void *to, weir
 
 const wi_replay_device *wi_replay_simulated;
 
-/* Returns the simulated device's functions around a replay. NULL: the device needs none. */
-static const wi_replay_device *replay_run_device_of(const char *name)
-{
-    return strncmp(name, "sim", 3) == 0 ? wi_replay_simulated : NULL;
-}
-
 /* Closes everything; the first failure is the answer. */
 static weir_status replay_run_end(world *w)
 {
@@ -127,7 +121,7 @@ static weir_status replay_run_open_world(const wi_replay_world *how, wi_replay_t
     }
     w->streams = streams;
     w->count = how->streams;
-    w->device = replay_run_device_of(how->device);
+    w->device = strncmp(how->device, "sim", 3) == 0 ? wi_replay_simulated : NULL;
     if (w->device)
         w->device->begin(how);
     weir_status status = replay_run_make(how, w);

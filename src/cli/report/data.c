@@ -16,7 +16,7 @@ static json_t *count_or_null(uint64_t value, bool known)
 
 /* Lists ------------------------------------------------------------------------------------------------------------ */
 
-static json_t *data_client_json(const report *all, const sampled_client *client)
+static json_t *data_client_json(const sampled_client *client)
 {
     int64_t live = 0;
     json_t *object = json_pack("{s:o, s:I, s:I, s:I}", "name", text_json(client->name), "row", (json_int_t)client->row,
@@ -26,7 +26,6 @@ static json_t *data_client_json(const report *all, const sampled_client *client)
                             json_integer((json_int_t)(client->at_peak[i] > 0 ? client->at_peak[i] : 0)));
         live += client->bytes[i];
     }
-    (void)all;
     json_object_set_new(object, "refused", text_json_count(client->refused));
     json_object_set_new(object, "live_at_end", json_integer((json_int_t)(live > 0 ? live : 0)));
     json_object_set_new(object, "peak_away", text_json_count(client->peak_away));
@@ -39,7 +38,7 @@ static json_t *data_clients_json(const report *all)
     size_t count, *list = report_clients(all, &count);
     json_t *array = json_array();
     for (size_t i = 0; i < count && i < CLIENTS; i++)
-        json_array_append_new(array, data_client_json(all, &all->held.clients[list[i]]));
+        json_array_append_new(array, data_client_json(&all->held.clients[list[i]]));
     free(list);
     return array;
 }
@@ -179,46 +178,16 @@ static json_t *data_problems_json(const report *all)
 
 /* Time ------------------------------------------------------------------------------------------------------------- */
 
-static json_t *column(const report *all, uint64_t (*value)(const report *all, const sample *point))
+/* A member of each point, which is a uint64_t. */
+static json_t *column(const report *all, size_t member)
 {
     json_t *array = json_array();
-    for (size_t i = 0; i < all->held.count; i++)
-        json_array_append_new(array, text_json_count(value(all, &all->held.points[i])));
+    for (size_t i = 0; i < all->held.count; i++) {
+        uint64_t value;
+        memcpy(&value, (const char *)&all->held.points[i] + member, sizeof value);
+        json_array_append_new(array, text_json_count(value));
+    }
     return array;
-}
-
-static uint64_t order_of(const report *all, const sample *point)
-{
-    return all->trace.events[point->event].order;
-}
-
-static uint64_t time_of(const report *all, const sample *point)
-{
-    return report_microseconds(all, point->event);
-}
-
-static uint64_t live_of(const report *all, const sample *point)
-{
-    (void)all;
-    return point->live;
-}
-
-static uint64_t pending_of(const report *all, const sample *point)
-{
-    (void)all;
-    return point->pending;
-}
-
-static uint64_t held_of(const report *all, const sample *point)
-{
-    (void)all;
-    return point->held;
-}
-
-static uint64_t data_away_of(const report *all, const sample *point)
-{
-    (void)all;
-    return point->away;
 }
 
 static json_t *data_row_json(const report *all, size_t row)
@@ -271,14 +240,19 @@ static json_t *away_json(const report *all)
 
 static json_t *timeline_json(const report *all)
 {
-    json_t *rows = json_array();
+    json_t *rows = json_array(), *events = json_array(), *times = all->trace.timed ? json_array() : json_null();
     for (size_t row = 0; row < all->held.rows + all->held.others; row++)
         json_array_append_new(rows, data_row_json(all, row));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rows", rows, "event", column(all, order_of),
-                     "microseconds", all->trace.timed ? column(all, time_of) : json_null(), "live",
-                     column(all, live_of), "pending", column(all, pending_of), "held",
-                     all->trace.holds ? column(all, held_of) : json_null(), "away", column(all, data_away_of), "series",
-                     data_series_json(all), "away_series", away_json(all));
+    for (size_t i = 0; i < all->held.count; i++) {
+        uint32_t event = all->held.points[i].event;
+        json_array_append_new(events, text_json_count(all->trace.events[event].order));
+        json_array_append_new(times, text_json_count(report_microseconds(all, event)));
+    }
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rows", rows, "event", events, "microseconds", times, "live",
+        column(all, offsetof(sample, live)), "pending", column(all, offsetof(sample, pending)), "held",
+        all->trace.holds ? column(all, offsetof(sample, held)) : json_null(), "away",
+        column(all, offsetof(sample, away)), "series", data_series_json(all), "away_series", away_json(all));
 }
 
 /* Addresses -------------------------------------------------------------------------------------------------------- */

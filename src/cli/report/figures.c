@@ -115,28 +115,30 @@ char *report_refusal_text(const report *all, size_t number)
 
 static const report *sorted; /* what the lists are of, while they are sorted */
 
+/* The larger one first, and of equal ones the first. */
+static int figures_order(uint64_t x, uint64_t y, const void *a, const void *b)
+{
+    if (x != y)
+        return x > y ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
 static int by_peak(const void *a, const void *b)
 {
     const lifetime_kind *x = &sorted->blocks.kinds[*(const size_t *)a], *y = &sorted->blocks.kinds[*(const size_t *)b];
-    if (x->peak != y->peak)
-        return x->peak > y->peak ? -1 : 1;
-    return x < y ? -1 : x > y;
+    return figures_order(x->peak, y->peak, x, y);
 }
 
 static int by_allocations(const void *a, const void *b)
 {
     const lifetime_kind *x = &sorted->blocks.kinds[*(const size_t *)a], *y = &sorted->blocks.kinds[*(const size_t *)b];
-    if (x->allocations != y->allocations)
-        return x->allocations > y->allocations ? -1 : 1;
-    return x < y ? -1 : x > y;
+    return figures_order(x->allocations, y->allocations, x, y);
 }
 
 static int by_client_peak(const void *a, const void *b)
 {
     const sampled_client *x = &sorted->held.clients[*(const size_t *)a], *y = &sorted->held.clients[*(const size_t *)b];
-    if (x->peak != y->peak)
-        return x->peak > y->peak ? -1 : 1;
-    return x < y ? -1 : x > y;
+    return figures_order(x->peak, y->peak, x, y);
 }
 
 static size_t *numbers(size_t count)
@@ -172,9 +174,7 @@ size_t *report_clients(const report *all, size_t *count)
 static int by_bytes_left(const void *a, const void *b)
 {
     const report_left *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return x->kind < y->kind ? -1 : x->kind > y->kind;
+    return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : x->kind < y->kind ? -1 : x->kind > y->kind;
 }
 
 report_left *report_left_live(const report *all, size_t *count)

@@ -1,7 +1,6 @@
 /* print.c: a report in a terminal: the figures, the clients, what was lent, the tags, the refusals. */
 #include "report.h"
 
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -25,29 +24,16 @@ static void text_cell(table *grid, const char *text)
 
 static void report_print_size_cell(table *grid, uint64_t bytes)
 {
-    char text[24];
-    table_cell(grid, bytes == 0 ? "-" : weir_size_format(bytes, text, sizeof text), bytes == 0 ? terminal_faint() : "",
-               true);
+    table_size(grid, bytes, bytes == 0 ? terminal_faint() : "");
 }
 
-static void report_print_count_cell(table *grid, uint64_t count)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, count);
-    table_cell(grid, text, "", true);
-}
-
-static void report_print_head(table *grid, const char *const *names)
-{
-    table_row(grid);
-    for (size_t i = 0; names[i]; i++)
-        table_cell(grid, names[i], terminal_faint(), i > 0);
-}
-
+/* Below a blank line; a head alone is not printed. */
 static void report_print_finish(table *grid)
 {
-    puts("");
-    table_print(grid, stdout);
+    if (grid->count > 1) {
+        puts("");
+        table_print(grid, stdout);
+    }
     table_clear(grid);
 }
 
@@ -90,11 +76,10 @@ static void print_figures(const report *all)
 static void print_clients(const report *all)
 {
     bool away = all->held.peak_away > 0;
-    const char *const names[] = {"client", "weights", "activations",        "kv", "scratch",
-                                 "other",  "peak",    away ? "away" : NULL, NULL};
+    static const char *const names[] = {"client", "weights", "activations", "kv", "scratch", "other", "peak", "away"};
     size_t count, *list = report_clients(all, &count);
     table grid = {0};
-    report_print_head(&grid, names);
+    table_titles(&grid, names, away ? 8 : 7, terminal_faint(), 1);
     for (size_t i = 0; i < count && i < CLIENTS; i++) {
         const sampled_client *client = &all->held.clients[list[i]];
         table_row(&grid);
@@ -105,73 +90,65 @@ static void print_clients(const report *all)
         if (away)
             report_print_size_cell(&grid, client->peak_away);
     }
-    if (count > 0)
-        report_print_finish(&grid);
-    table_clear(&grid);
+    report_print_finish(&grid);
     free(list);
 }
 
 static void print_tags(const report *all)
 {
-    static const char *const names[] = {"tag", "client", "class", "allocations", "peak", NULL};
+    static const char *const names[] = {"tag", "client", "class", "allocations", "peak"};
     size_t count, *list = report_tags(all, TAGS, &count);
     table grid = {0};
-    report_print_head(&grid, names);
+    table_titles(&grid, names, 5, terminal_faint(), 1);
     for (size_t i = 0; i < count && i < TAGS; i++) {
         const lifetime_kind *kind = &all->blocks.kinds[list[i]];
         table_row(&grid);
         text_cell(&grid, kind->tag[0] ? kind->tag : "(none)");
         text_cell(&grid, kind->client);
         text_cell(&grid, weir_name_of(WEIR_NAMES_CLASS, (int)kind->memory_class));
-        report_print_count_cell(&grid, kind->allocations);
+        table_count(&grid, kind->allocations, "");
         report_print_size_cell(&grid, kind->peak);
     }
-    if (count > 0)
-        report_print_finish(&grid);
-    table_clear(&grid);
+    report_print_finish(&grid);
     free(list);
 }
 
 static void print_left(const report *all)
 {
-    static const char *const names[] = {"left live by", "tag", "class", "blocks", "bytes", NULL};
+    static const char *const names[] = {"left live by", "tag", "class", "blocks", "bytes"};
     size_t count;
     report_left *list = report_left_live(all, &count);
     table grid = {0};
-    report_print_head(&grid, names);
+    table_titles(&grid, names, 5, terminal_faint(), 1);
     for (size_t i = 0; i < count && i < LEFT; i++) {
         const lifetime_kind *kind = &all->blocks.kinds[list[i].kind];
         table_row(&grid);
         text_cell(&grid, kind->client);
         text_cell(&grid, kind->tag[0] ? kind->tag : "(none)");
         text_cell(&grid, weir_name_of(WEIR_NAMES_CLASS, (int)kind->memory_class));
-        report_print_count_cell(&grid, list[i].blocks);
+        table_count(&grid, list[i].blocks, "");
         report_print_size_cell(&grid, list[i].bytes);
     }
-    if (count > 0)
-        report_print_finish(&grid);
+    report_print_finish(&grid);
     if (count > LEFT)
         printf("and %zu more; --json has all\n", count - LEFT);
-    table_clear(&grid);
     free(list);
 }
 
 static void print_lends(const report *all)
 {
-    static const char *const names[] = {"memory of", "passed to", "bytes", "blocks", NULL};
+    static const char *const names[] = {"memory of", "passed to", "bytes", "blocks"};
     table grid = {0};
-    report_print_head(&grid, names);
+    table_titles(&grid, names, 4, terminal_faint(), 1);
     for (size_t i = 0; i < all->lent.client_count && i < LENDS; i++) {
         const lend *one = &all->lent.clients[i];
         table_row(&grid);
         text_cell(&grid, one->from);
         text_cell(&grid, one->to);
         report_print_size_cell(&grid, one->bytes);
-        report_print_count_cell(&grid, one->count);
+        table_count(&grid, one->count, "");
     }
-    if (all->lent.client_count > 0)
-        report_print_finish(&grid);
-    table_clear(&grid);
+    report_print_finish(&grid);
 }
 
 static void print_refusals(const report *all)

@@ -3,7 +3,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/output_file.h"
 #include "cli/text.h"
 #include "base/values.h"
 
@@ -16,15 +15,6 @@ static int report_read_budget(const arg *option, const char *value, void *to)
     report_args *args = to;
     if (wi_size_parse(value, &args->budget) != WEIR_OK || args->budget == 0)
         return cli_usage("report", "--%s %s: a size is wanted, such as 512MiB", option->name, value);
-    return -1;
-}
-
-static int report_read_device(const arg *option, const char *value, void *to)
-{
-    uint64_t number;
-    if (!text_number(value, 0, 1023, &number))
-        return cli_usage("report", "--%s %s: a whole number from 0 to 1023 is wanted", option->name, value);
-    ((report_args *)to)->device = (int)number;
     return -1;
 }
 
@@ -43,7 +33,7 @@ static int report_read_file_name(char **operands, size_t count, void *to)
 static const arg option_list[] = {
     {"output", "FILE", "the page, to be opened in any browser; also -o", ARG_FILE, AT(output), .letter = 'o'},
     {"budget", "SIZE", "the budget, where the trace does not have it", ARG_CALL, .read = report_read_budget},
-    {"device", "N", "which one, of a snapshot of several devices", ARG_CALL, .read = report_read_device},
+    {"device", "N", "which one, of a snapshot of several devices", ARG_COUNT, AT(device), 0, 1023},
     {"json", NULL,
      "all that the page shows, as JSON: peak, clients[], tags[], lends[], residency[], refusals[], timeline …",
      ARG_FLAG, AT(json)},

@@ -5,7 +5,6 @@
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/engine_file.h"
 #include "cli/text.h"
 #include "base/model_path.h"
 #include "base/values.h"
@@ -77,11 +76,8 @@ static int run_args_find_model(const run_args *args, const char *name, size_t le
 static char *model_names(const run_args *args)
 {
     char *all = text_copy("");
-    for (size_t i = 0; i < args->model_count; i++) {
-        char *more = text_print("%s%s%s", all, i > 0 ? ", " : "", args->models[i].name);
-        free(all);
-        all = more;
-    }
+    for (size_t i = 0; i < args->model_count; i++)
+        text_add(&all, "%s%s", i > 0 ? ", " : "", args->models[i].name);
     return all;
 }
 
@@ -123,12 +119,6 @@ static int read_limit(const arg *option, const char *value, void *to)
     return -1;
 }
 
-static void run_args_add_setting(run_model_args *model, const char *key, size_t length, const char *value)
-{
-    model->settings = text_grow(model->settings, model->setting_count + 1, sizeof *model->settings);
-    model->settings[model->setting_count++] = (weir_setting){text_print("%.*s", (int)length, key), text_copy(value)};
-}
-
 static int run_args_read_setting(const arg *option, const char *value, void *to)
 {
     run_args *args = to;
@@ -138,9 +128,14 @@ static int run_args_read_setting(const arg *option, const char *value, void *to)
     const char *equals = strchr(key, '=');
     if (equals == NULL || equals == key)
         return cli_usage("run", "--set %s: KEY=VALUE or MODEL:KEY=VALUE is wanted", value);
-    for (size_t i = 0; i < args->model_count; i++)
-        if (model == INPUT_ARG_EVERY_MODEL || (size_t)model == i)
-            run_args_add_setting(&args->models[i], key, (size_t)(equals - key), equals + 1);
+    for (size_t i = 0; i < args->model_count; i++) {
+        run_model_args *its = &args->models[i];
+        if (model != INPUT_ARG_EVERY_MODEL && (size_t)model != i)
+            continue;
+        its->settings = text_grow(its->settings, its->setting_count + 1, sizeof *its->settings);
+        its->settings[its->setting_count++] =
+            (weir_setting){text_print("%.*s", (int)(equals - key), key), text_copy(equals + 1)};
+    }
     return -1;
 }
 
@@ -278,11 +273,8 @@ static int run_args_read_models(char **paths, size_t count, void *to)
 static char *command_as_typed(int argc, char **argv)
 {
     char *all = text_copy("weir");
-    for (int i = 0; i < argc; i++) {
-        char *more = text_print(strchr(argv[i], ' ') != NULL ? "%s '%s'" : "%s %s", all, argv[i]);
-        free(all);
-        all = more;
-    }
+    for (int i = 0; i < argc; i++)
+        text_add(&all, strchr(argv[i], ' ') != NULL ? " '%s'" : " %s", argv[i]);
     return all;
 }
 

@@ -4,7 +4,6 @@
 #include <weir/model.h>
 
 #include "cli/cli.h"
-#include "cli/engine_file.h"
 #include "cli/text.h"
 
 #include <inttypes.h>

@@ -102,11 +102,8 @@ const int64_t inputs_extents[INPUTS_EXTENTS] = {16,  1,   2,   4,   8,   32,  64
 char *inputs_names(const weir_model_details *info)
 {
     char *all = text_copy(info->input_count == 0 ? "none" : "");
-    for (size_t i = 0; i < info->input_count; i++) {
-        char *more = text_print("%s%s%s", all, i > 0 ? ", " : "", info->inputs[i].name);
-        free(all);
-        all = more;
-    }
+    for (size_t i = 0; i < info->input_count; i++)
+        text_add(&all, "%s%s", i > 0 ? ", " : "", info->inputs[i].name);
     return all;
 }
 
@@ -170,15 +167,12 @@ static weir_status set_room(weir_tensor *tensor, uint32_t rank, const int64_t *s
 /* Appends "name [1, 16]". */
 static void note_filled(const weir_tensor *tensor, inputs *made)
 {
-    char *all = text_print("%s%s%s [", made->filled ? made->filled : "", made->filled ? ", " : "", tensor->name);
-    for (uint32_t i = 0; i < tensor->rank; i++) {
-        char *more = text_print("%s%s%" PRId64, all, i ? ", " : "", tensor->shape[i]);
-        free(all);
-        all = more;
-    }
-    free(made->filled);
-    made->filled = text_print("%s]", all);
-    free(all);
+    if (!made->filled)
+        made->filled = text_copy("");
+    text_add(&made->filled, "%s%s [", made->filled[0] ? ", " : "", tensor->name);
+    for (uint32_t i = 0; i < tensor->rank; i++)
+        text_add(&made->filled, "%s%" PRId64, i ? ", " : "", tensor->shape[i]);
+    text_add(&made->filled, "]");
 }
 
 /* Of open dimensions, the first is usually the batch and the others are lengths. */

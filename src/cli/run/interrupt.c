@@ -17,19 +17,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static weir_model *covered[RUN_MODELS_MOST]; /* under the lock */
 static atomic_bool seen;
 
-/* A failure means that nothing runs, or that the engine cannot cancel: both are fine. */
-static void interrupt_cancel(weir_model *model)
-{
-    weir_status status = weir_model_cancel(model, 0);
-    (void)status;
-}
-
 static void cancel_all(void)
 {
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < RUN_MODELS_MOST; i++)
         if (covered[i] != NULL)
-            interrupt_cancel(covered[i]);
+            (void)!weir_model_cancel(covered[i], 0); /* it fails where nothing runs, or the engine cannot cancel */
     pthread_mutex_unlock(&lock);
 }
 

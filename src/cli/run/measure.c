@@ -1,10 +1,9 @@
 /* measure.c: what the process took outside weir. */
 #include "measure.h"
 
-#include "cli/cuda_find.h"
-
 #include <weir/stats.h>
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <link.h>
 #include <malloc.h>
@@ -116,4 +115,18 @@ uint64_t measure_outside_device(const measure *before, const measure *after)
 {
     uint64_t then = before->device - before->held, now = after->device - after->held;
     return now > then ? now - then : 0;
+}
+
+bool cuda_find(const cuda_wanted *wanted, size_t count)
+{
+    enum { VERSION = 12000 };
+    int (*find)(const char *, void **, int, unsigned long long, int *) = NULL;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
+    memcpy(&find, &symbol, sizeof symbol);
+    for (size_t i = 0; i < count; i++) {
+        if (!find || find(wanted[i].name, &symbol, VERSION, 0, NULL) != 0 || !symbol)
+            return false;
+        memcpy(wanted[i].to, &symbol, sizeof symbol);
+    }
+    return true;
 }

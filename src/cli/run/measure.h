@@ -38,4 +38,14 @@ bool measure_is_device(const weir_runtime *runtime);
 /* What is used on a CUDA device, by this process and all others, as its driver says. */
 bool measure_device_taken(weir_runtime *runtime, uint64_t *taken);
 
+/* Functions of CUDA's driver, found at run time, for what the command itself does on a GPU. */
+typedef struct cuda_wanted {
+    const char *name;
+    void *to; /* the pointer to a function that is filled in */
+} cuda_wanted;
+
+/* Finds the functions in libcuda.so.1, with the interface of CUDA 12.0. False: the library is not here, or lacks a
+ * function. */
+bool cuda_find(const cuda_wanted *wanted, size_t count);
+
 #endif

@@ -4,13 +4,12 @@
 #include <weir/model.h>
 #include "run.h"
 
-#include "cli/engine_file.h"
+#include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Generated text --------------------------------------------------------------------------------------------------- */
 
@@ -72,9 +71,7 @@ static void stream_print_end(stream_print *out)
 
 double run_clock(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    return (double)cli_now() / 1e9;
 }
 
 bool model_run_good(const model_run *m)

@@ -1,7 +1,7 @@
 /* npy.c: NumPy array files. */
 #include "tensors.h"
 
-#include "cli/output_file.h"
+#include "cli/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

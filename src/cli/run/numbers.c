@@ -75,21 +75,10 @@ static void put_float(weir_type type, void *data, size_t at, double value)
         ((uint16_t *)data)[at] = type == WEIR_TYPE_F16 ? numbers_half_of((float)value) : brain_of((float)value);
 }
 
+/* The lower bytes of it: the machines here are little-endian. */
 static void put_integer(size_t width, void *data, size_t at, uint64_t value)
 {
-    switch (width) {
-    case 1:
-        ((uint8_t *)data)[at] = (uint8_t)value;
-        break;
-    case 2:
-        ((uint16_t *)data)[at] = (uint16_t)value;
-        break;
-    case 4:
-        ((uint32_t *)data)[at] = (uint32_t)value;
-        break;
-    default:
-        ((uint64_t *)data)[at] = value;
-    }
+    memcpy((char *)data + at * width, &value, width);
 }
 
 void numbers_synthesize(weir_type type, void *data, size_t bytes)
@@ -209,16 +198,10 @@ static double real_at(weir_type type, const void *data, size_t index)
 
 static int64_t numbers_whole_at(size_t width, const void *data, size_t index)
 {
-    switch (width) {
-    case 1:
-        return ((const int8_t *)data)[index];
-    case 2:
-        return ((const int16_t *)data)[index];
-    case 4:
-        return ((const int32_t *)data)[index];
-    default:
-        return ((const int64_t *)data)[index];
-    }
+    uint64_t value = 0;
+    unsigned above = (unsigned)(64 - 8 * width);
+    memcpy(&value, (const char *)data + index * width, width);
+    return (int64_t)(value << above) >> above;
 }
 
 const char *numbers_text(weir_type type, const void *data, size_t index, char *text, size_t capacity)

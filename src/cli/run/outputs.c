@@ -4,7 +4,6 @@
 
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "cli/output_file.h"
 #include "base/values.h"
 
 #include <errno.h>

@@ -4,8 +4,6 @@
 #include "run.h"
 
 #include "cli/cli.h"
-#include "cli/cores.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -15,14 +13,6 @@
 
 /* JSON ------------------------------------------------------------------------------------------------------------- */
 
-static json_t *run_print_classes_json(const uint64_t by_class[WEIR_CLASS_COUNT])
-{
-    json_t *object = json_object();
-    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(object, weir_name_of(WEIR_NAMES_CLASS, i), text_json_count(by_class[i]));
-    return object;
-}
-
 static json_t *run_print_client_json(const model_run *m)
 {
     const weir_client_stats *stats = &m->stats;
@@ -30,7 +20,7 @@ static json_t *run_print_client_json(const model_run *m)
                                text_json(m->engine), "version", text_json(m->version), "provider",
                                text_json(m->provider), "device", cli_runtime(m->runtime).device, "architecture",
                                text_json(m->architecture), "peak", text_json_count(stats->peak));
-    json_t *by_class = run_print_classes_json(stats->peak_class);
+    json_t *by_class = cli_classes_json(stats->peak_class);
     json_object_update(object, by_class);
     json_decref(by_class);
     json_object_set_new(object, "outside", m->measured ? text_json_count(m->outside) : json_null());
@@ -69,7 +59,7 @@ static json_t *peak_clients_json(const run *all)
             continue;
         json_t *object =
             json_pack("{s:o, s:o}", "name", text_json(all->models[i].args->name), "bytes", text_json_count(bytes));
-        json_t *classes = run_print_classes_json(by_class);
+        json_t *classes = cli_classes_json(by_class);
         json_object_update(object, classes);
         json_decref(classes);
         json_array_append_new(list, object);
@@ -150,12 +140,6 @@ static void print_outputs(const run *all)
     puts("");
 }
 
-static void run_print_size_cell(table *grid, uint64_t bytes, const char *colour)
-{
-    char text[24];
-    table_cell(grid, bytes == 0 ? "-" : weir_size_format(bytes, text, sizeof text), colour, true);
-}
-
 static void run_print_head(table *grid)
 {
     table_row(grid);
@@ -182,13 +166,12 @@ static void model_run_row(table *grid, const model_run *m)
                               good                                     ? ""
                               : m->failed.status == WEIR_ERR_CANCELLED ? ", stopped"
                                                                        : ", failed");
-    table_cell(grid, engine, good ? "" : terminal_red(), false);
-    free(engine);
+    table_own(grid, engine, good ? "" : terminal_red(), false);
     for (int i = 0; i < COLUMNS; i++)
-        run_print_size_cell(grid, m->stats.peak_class[columns[i]], "");
-    run_print_size_cell(grid, m->stats.peak, terminal_bold());
+        table_size(grid, m->stats.peak_class[columns[i]], "");
+    table_size(grid, m->stats.peak, terminal_bold());
     if (m->measured)
-        run_print_size_cell(grid, m->outside, terminal_faint());
+        table_size(grid, m->outside, terminal_faint());
     else
         table_cell(grid, "?", terminal_faint(), true);
 }
@@ -287,8 +270,7 @@ void run_print_table(const run *all)
     run_print_head(&grid);
     for (size_t i = 0; i < all->count; i++)
         model_run_row(&grid, &all->models[i]);
-    table_print(&grid, stdout);
-    table_clear(&grid);
+    table_end(&grid);
     for (size_t i = 0; i < all->device_count; i++)
         print_total(all, &all->devices[i]);
     for (size_t i = 0; i < all->count; i++)

@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "trace/series.h"
-#include "cli/output_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

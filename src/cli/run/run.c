@@ -6,7 +6,6 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "cli/output_file.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -241,10 +240,8 @@ static char *known_inputs(const run *all)
         if (all->models[i].model == NULL || weir_model_info(all->models[i].model, &info) != WEIR_OK)
             continue;
         char *names = inputs_names(&info);
-        char *more = text_print("%s%s%s has %s", known, known[0] != '\0' ? "; " : "", all->models[i].args->name, names);
+        text_add(&known, "%s%s has %s", known[0] != '\0' ? "; " : "", all->models[i].args->name, names);
         free(names);
-        free(known);
-        known = more;
     }
     return known;
 }

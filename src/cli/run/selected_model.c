@@ -6,7 +6,6 @@
 #include "run.h"
 
 #include "cli/cli.h"
-#include "cli/manifest.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -40,14 +39,6 @@ static bool options_are_wrong(const model_run *m)
     bool wrong = weir_choice_create(m->manifest, NULL, &choice) == WEIR_OK;
     weir_choice_destroy(choice);
     return wrong;
-}
-
-static int fail_options(void)
-{
-    char *reason = text_copy(weir_detail());
-    int status = cli_usage("run", "%s", reason);
-    free(reason);
-    return status;
 }
 
 /* The first device with a runtime. Candidates without one are told when the model is opened. */
@@ -87,7 +78,7 @@ int selected_model_prepare(model_run *m)
             (void)weir_fail(status, "%s", reason);
             free(reason);
             if (wrong)
-                return fail_options();
+                return cli_usage("run", "%s", weir_detail());
         }
     }
     failure_note(&m->failed, status, "choice");

@@ -1,19 +1,13 @@
 /* completion.c: what the protocols share that go on with a text: settings, prompts, the run and its pieces. */
 #include "completion.h"
 
+#include "cli/cli.h"
 #include "cli/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
-
-uint64_t completion_now(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
-}
 
 bool completion_wrong(completion *it, const char *format, ...)
 {
@@ -24,6 +18,37 @@ bool completion_wrong(completion *it, const char *format, ...)
     answer_wrong(it->run.request, "%s", text);
     free(text);
     return false;
+}
+
+/* ---- streams --------------------------------------------------------------------------------------------------------- */
+
+void completion_stream(completion *it, bool events)
+{
+    if (!it->streams)
+        ws_stream(it->run.request, 200, events ? "text/event-stream" : "application/x-ndjson");
+    it->streams = true;
+}
+
+bool completion_send(completion *it, bool events, json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT);
+    char *whole = text_print(events ? "data: %s\n\n" : "%s\n", text ? text : "{}");
+    completion_stream(it, events);
+    bool sent = ws_write(it->run.request, whole, strlen(whole)) == WEIR_OK;
+    json_decref(object);
+    free(whole);
+    free(text);
+    return sent;
+}
+
+void completion_fail(completion *it, bool events, weir_status status, json_t *error)
+{
+    if (it->streams) {
+        (void)completion_send(it, events, error);
+    } else {
+        json_decref(error);
+        answer_failure(it->run.request, status);
+    }
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------------- */
@@ -53,50 +78,43 @@ bool completion_number(completion *it, const json_t *object, const char *field, 
     return true;
 }
 
-/* Lines of words, in which a backslash stands before what would be no part of one. */
-static void add_stop(FILE *list, const char *word, size_t bytes)
+char *completion_words(const json_t *words)
 {
-    for (size_t i = 0; i < bytes; i++)
-        switch (word[i]) {
-        case '\n':
-            fputs("\\n", list);
-            break;
-        case '\t':
-            fputs("\\t", list);
-            break;
-        case '\\':
-            fputs("\\\\", list);
-            break;
-        default:
-            fputc(word[i], list);
-        }
-    fputc('\n', list);
+    char *lines = NULL;
+    size_t bytes = 0, count = json_is_array(words) ? json_array_size(words) : 1;
+    bool good = true;
+    FILE *list = text_stream(&lines, &bytes);
+    for (size_t i = 0; i < count && good; i++) {
+        const char *at = json_string_value(json_is_array(words) ? json_array_get(words, i) : words);
+        good = at != NULL;
+        fputs(good && *at && ftell(list) > 0 ? "\n" : "", list);
+        for (; good && *at; at++)
+            if (*at == '\n' || *at == '\t' || *at == '\\')
+                fprintf(list, "\\%c", *at == '\n' ? 'n' : *at == '\t' ? 't' : '\\');
+            else
+                fputc(*at, list);
+    }
+    fclose(list);
+    if (good)
+        return lines;
+    free(lines);
+    return NULL;
 }
 
 bool completion_stop(completion *it, const json_t *stop)
 {
-    char *text = NULL;
-    size_t bytes = 0, count = json_is_array(stop) ? json_array_size(stop) : stop && !json_is_null(stop);
+    size_t count = json_is_array(stop) ? json_array_size(stop) : stop && !json_is_null(stop);
     bool good = true;
-    if (count == 0)
-        return true;
-    FILE *list = text_stream(&text, &bytes);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *one = json_is_array(stop) ? json_array_get(stop, i) : stop;
-        good = good && json_string_length(one) > 0;
-        if (good)
-            add_stop(list, json_string_value(one), json_string_length(one));
-    }
-    fclose(list);
-    if (bytes > 0)
-        text[bytes - 1] = '\0';
-    completion_set(it, "stop", text);
+    for (size_t i = 0; i < count; i++)
+        good = good && json_string_length(json_is_array(stop) ? json_array_get(stop, i) : stop) > 0;
+    if (good && count > 0)
+        completion_set(it, "stop", completion_words(stop));
     return good || completion_wrong(it, "'stop' is a word or an array of words");
 }
 
 void completion_seed(completion *it)
 {
-    uint32_t seed = (uint32_t)completion_now();
+    uint32_t seed = (uint32_t)cli_now();
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
         seed ^= (uint32_t)it->run.all->began;
     completion_set(it, "seed", text_print("%u", seed & INT32_MAX));
@@ -251,7 +269,7 @@ static bool completion_take_piece(const weir_piece *piece, void *user)
 {
     completion *it = user;
     if (it->first == 0)
-        it->first = completion_now();
+        it->first = cli_now();
     if (ws_cancelled(it->run.request))
         return false;
     size_t bytes = it->part_bytes + piece->bytes;
@@ -269,9 +287,9 @@ static bool completion_take_piece(const weir_piece *piece, void *user)
 
 bool completion_begin(completion *it, const char *model)
 {
-    it->began = completion_now();
+    it->began = cli_now();
     bool there = served_take(&it->run, model);
-    it->loaded = completion_now();
+    it->loaded = cli_now();
     return there;
 }
 
@@ -319,7 +337,7 @@ weir_status completion_run(completion *it)
     weir_status status = completion_check_model(it);
     if (status == WEIR_OK)
         status = served_infer(&it->run, &inference, &it->out);
-    it->ended = completion_now();
+    it->ended = cli_now();
     if (it->first == 0)
         it->first = it->ended;
     return status;
@@ -359,6 +377,18 @@ const weir_tensor *completion_vectors(const completion *it, size_t count)
 {
     const weir_tensor *rows = completion_output(it, "embeddings");
     return rows && rows->rank == 2 && rows->type == WEIR_TYPE_F32 && rows->shape[0] == (int64_t)count ? rows : NULL;
+}
+
+json_t *completion_vector_json(const weir_tensor *rows, size_t at)
+{
+    json_t *list = json_array();
+    size_t width = (size_t)rows->shape[1];
+    for (size_t i = 0; i < width; i++) {
+        float value;
+        memcpy(&value, (const char *)rows->data + (at * width + i) * sizeof value, sizeof value);
+        json_array_append_new(list, json_real((double)value));
+    }
+    return list;
 }
 
 const char *completion_finish(const completion *it)

@@ -22,33 +22,23 @@ static char *base64(const unsigned char *data, size_t bytes)
     return text;
 }
 
-static json_t *embeddings_row_json(const char *row, size_t width, bool encoded)
+static json_t *embeddings_row_json(const weir_tensor *rows, size_t at, bool encoded)
 {
-    json_t *list;
-    if (encoded) {
-        char *text = base64((const unsigned char *)row, width * sizeof(float));
-        list = json_string(text);
-        free(text);
-        return list;
-    }
-    list = json_array();
-    for (size_t i = 0; i < width; i++) {
-        float value;
-        memcpy(&value, row + i * sizeof value, sizeof value);
-        json_array_append_new(list, json_real((double)value));
-    }
-    return list;
+    if (!encoded)
+        return completion_vector_json(rows, at);
+    size_t bytes = (size_t)rows->shape[1] * sizeof(float);
+    char *text = base64((const unsigned char *)rows->data + at * bytes, bytes);
+    json_t *row = json_string(text);
+    free(text);
+    return row;
 }
 
 static json_t *rows_json(const weir_tensor *rows, size_t count, bool encoded)
 {
     json_t *list = json_array();
-    size_t width = (size_t)rows->shape[1];
-    for (size_t i = 0; i < count; i++) {
-        json_t *row = embeddings_row_json((const char *)rows->data + i * width * sizeof(float), width, encoded);
-        json_array_append_new(
-            list, json_pack("{s:s, s:I, s:o}", "object", "embedding", "index", (json_int_t)i, "embedding", row));
-    }
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:o}", "object", "embedding", "index", (json_int_t)i,
+                                              "embedding", embeddings_row_json(rows, i, encoded)));
     return list;
 }
 

@@ -1,6 +1,7 @@
 /* history.c: the memory of a server's devices now, and over the last quarter of an hour. */
-#include "state.h"
+#include "serve.h"
 
+#include "cli/cli.h"
 #include "cli/text.h"
 
 #include <pthread.h>
@@ -68,14 +69,6 @@ static bool serve_history_look(weir_pool *pool, size_t index, device_look *out)
     return true;
 }
 
-static json_t *classes(const uint64_t *bytes)
-{
-    json_t *object = json_object();
-    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(object, weir_name_of(WEIR_NAMES_CLASS, i), text_json_count(bytes[i]));
-    return object;
-}
-
 static json_t *history_client_json(const weir_client_stats *client)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "name", text_json(client->name),
@@ -84,7 +77,7 @@ static json_t *history_client_json(const weir_client_stats *client)
                      text_json_count(client->maximum), "peak", text_json_count(client->peak), "refusals",
                      text_json_count(client->refusals), "predicted", text_json_count(client->predicted), "residency",
                      weir_name_of(WEIR_NAMES_RESIDENCY, (int)client->residency), "live_class",
-                     classes(client->live_class), "peak_class", classes(client->peak_class));
+                     cli_classes_json(client->live_class), "peak_class", cli_classes_json(client->peak_class));
 }
 
 json_t *device_json(weir_pool *pool, size_t index)

@@ -1,7 +1,7 @@
 /* metrics.c: figures of the server and of its models, as Prometheus reads them. */
 #include "serve.h"
 
-#include "cli/cores.h"
+#include "cli/cli.h"
 #include "cli/text.h"
 
 #include <inttypes.h>

@@ -1,9 +1,7 @@
 /* models.c: models by name, in a pool: each is loaded by the first request for it, and makes room for others when it is idle. */
-#include "config.h"
 #include "serve.h"
-#include "state.h"
 
-#include "cli/manifest.h"
+#include "cli/cli.h"
 #include "cli/text.h"
 
 #include <inttypes.h>

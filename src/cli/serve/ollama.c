@@ -1,8 +1,7 @@
 /* ollama.c: Ollama's interface: texts, chats and vectors. */
-#include "ollama.h"
+#include "completion.h"
 
-#include "config.h"
-
+#include "cli/cli.h"
 #include "cli/text.h"
 
 #include <stdio.h>
@@ -28,7 +27,7 @@ void ollama_time(int64_t from_now, char *text, size_t room)
 
 void ollama_add_times(json_t *to, const completion *it)
 {
-    json_object_set_new(to, "total_duration", json_integer((json_int_t)(completion_now() - it->began)));
+    json_object_set_new(to, "total_duration", json_integer((json_int_t)(cli_now() - it->began)));
     json_object_set_new(to, "load_duration", json_integer((json_int_t)(it->loaded - it->began)));
     json_object_set_new(to, "prompt_eval_count", json_integer((json_int_t)completion_prompt_tokens(it)));
     if (it->embeds)
@@ -43,7 +42,7 @@ void ollama_add_times(json_t *to, const completion *it)
 static bool read_context(completion *it, const json_t *options, served_model *model)
 {
     json_int_t wanted = json_integer_value(json_object_get(options, "num_ctx"));
-    uint64_t there = wanted > 0 ? ollama_context(it->run.all, model) : 0;
+    uint64_t there = wanted > 0 ? ollama_context(model) : 0;
     if (there == 0 || (uint64_t)wanted <= there)
         return true;
     return completion_wrong(it,
@@ -146,7 +145,7 @@ bool ollama_read(completion *it, const json_t *body, const char **model)
 
 typedef struct told {
     completion it; /* first */
-    bool chat, streams, began;
+    bool chat, streams;
     bool may_be_plain; /* a model without a chat template gets the prompt as it is */
 } told;
 
@@ -166,31 +165,17 @@ static json_t *line_json(const told *it, const char *text, size_t bytes, bool do
     return line;
 }
 
-static bool send_line(told *it, json_t *line)
-{
-    char *text = json_dumps(line, JSON_COMPACT), *whole = text_print("%s\n", text ? text : "{}");
-    /* The head waits for the first line, so that what fails before it is answered with a status. */
-    if (!it->began)
-        ws_stream(it->it.run.request, 200, "application/x-ndjson");
-    it->began = true;
-    bool sent = ws_write(it->it.run.request, whole, strlen(whole)) == WEIR_OK;
-    json_decref(line);
-    free(whole);
-    free(text);
-    return sent;
-}
-
 static bool ollama_take_text(completion *of, const char *text, size_t bytes, const weir_piece *piece)
 {
     told *it = (told *)(void *)of;
     (void)piece;
-    return !it->streams || bytes == 0 || send_line(it, line_json(it, text, bytes, false));
+    return !it->streams || bytes == 0 || completion_send(&it->it, false, line_json(it, text, bytes, false));
 }
 
 static void answer_line(told *it, json_t *line)
 {
     if (it->streams)
-        (void)send_line(it, line);
+        (void)completion_send(&it->it, false, line);
     else
         answer_json(it->it.run.request, 200, line);
 }
@@ -214,20 +199,7 @@ static void answer_run(told *it)
     completion_release(&it->it);
 }
 
-static void answer_failed(told *it, weir_status status)
-{
-    if (it->began)
-        (void)send_line(it, json_pack("{s:o}", "error", text_json(weir_detail())));
-    else
-        answer_failure(it->it.run.request, status);
-}
-
 /* ---- texts and chats ------------------------------------------------------------------------------------------------------- */
-
-static bool unloads(const told *it)
-{
-    return it->it.run.keep_set && it->it.run.keep == 0;
-}
 
 /* Unloads the model at once, or if it has leases, when the last lease ends. */
 static void ollama_unload(told *it, const char *model)
@@ -258,19 +230,19 @@ static void ollama_run_it(told *it, const json_t *body)
     it->it.take = ollama_take_text;
     weir_status status = completion_run(&it->it);
     bool refused = status == WEIR_ERR_INVALID || status == WEIR_ERR_UNSUPPORTED || status == WEIR_ERR_ENGINE;
-    if (refused && !it->began && it->may_be_plain) {
+    if (refused && !it->it.streams && it->may_be_plain) {
         make_plain(it, body);
         status = completion_run(&it->it);
     }
     if (status == WEIR_OK)
         answer_run(it);
     else
-        answer_failed(it, status);
+        completion_fail(&it->it, false, status, json_pack("{s:o}", "error", text_json(weir_detail())));
 }
 
 static void ollama_go_on(told *it, const char *model, const json_t *body, bool empty)
 {
-    if (empty && unloads(it)) {
+    if (empty && it->it.run.keep_set && it->it.run.keep == 0) {
         ollama_unload(it, model);
         return;
     }
@@ -333,18 +305,6 @@ void ollama_chat(ws_request *request, void *all)
 
 /* ---- vectors --------------------------------------------------------------------------------------------------------------- */
 
-static json_t *vector_json(const weir_tensor *rows, size_t at)
-{
-    json_t *list = json_array();
-    size_t width = (size_t)rows->shape[1];
-    for (size_t i = 0; i < width; i++) {
-        float value;
-        memcpy(&value, (const char *)rows->data + (at * width + i) * sizeof value, sizeof value);
-        json_array_append_new(list, json_real((double)value));
-    }
-    return list;
-}
-
 static void answer_vectors(completion *it, size_t count, bool one)
 {
     const weir_tensor *rows = completion_vectors(it, count);
@@ -356,12 +316,12 @@ static void answer_vectors(completion *it, size_t count, bool one)
         return;
     }
     if (one) {
-        answer_json(it->run.request, 200, json_pack("{s:o}", "embedding", vector_json(rows, 0)));
+        answer_json(it->run.request, 200, json_pack("{s:o}", "embedding", completion_vector_json(rows, 0)));
         return;
     }
     json_t *list = json_array(), *answer;
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, vector_json(rows, i));
+        json_array_append_new(list, completion_vector_json(rows, i));
     answer = json_pack("{s:o, s:o}", "model", text_json(it->run.model->name), "embeddings", list);
     ollama_add_times(answer, it);
     answer_json(it->run.request, 200, answer);

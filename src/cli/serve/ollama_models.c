@@ -1,5 +1,5 @@
 /* ollama_models.c: Ollama's interface: the lists of all models and of the loaded models. */
-#include "ollama.h"
+#include "completion.h"
 
 #include "cli/text.h"
 
@@ -12,12 +12,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
-uint64_t ollama_context(const served *all, served_model *model)
+uint64_t ollama_context(served_model *model)
 {
     uint64_t known = atomic_load(&model->context);
     weir_prediction prediction = WEIR_INIT(weir_prediction);
     weir_predict_options options = WEIR_INIT(weir_predict_options);
-    (void)all;
     if (known)
         return known == WEIR_POOL_NONE ? 0 : known;
     options.engine = model->engine;
@@ -56,6 +55,16 @@ static void digest(const served_model *model, uint64_t bytes, time_t written, ch
     free(words);
 }
 
+/* Of the model's file, as JSON has times. */
+static json_t *written_json(time_t written)
+{
+    char when[64];
+    struct tm parts;
+    gmtime_r(&written, &parts);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return json_string(when);
+}
+
 static json_t *details_json(const served_model *model)
 {
     const char *format = model->manifest->framework ? model->manifest->framework : model->engine;
@@ -66,7 +75,7 @@ static json_t *details_json(const served_model *model)
 /* What a list says of a model; `loaded` is the pool's word for one that is. */
 static json_t *ollama_models_model_json(const served_model *model, const weir_pool_entry *loaded)
 {
-    char sum[65], when[64];
+    char sum[65];
     time_t written;
     uint64_t bytes = ollama_models_look_at(model->manifest->model_file, &written);
     char *name = text_print("%s:latest", model->name);
@@ -74,12 +83,8 @@ static json_t *ollama_models_model_json(const served_model *model, const weir_po
     json_t *one =
         json_pack("{s:o, s:o, s:o, s:s, s:o}", "name", text_json(name), "model", text_json(name), "size",
                   text_json_count(loaded ? loaded->taken : bytes), "digest", sum, "details", details_json(model));
-    if (!loaded) {
-        struct tm parts;
-        gmtime_r(&written, &parts);
-        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &parts);
-        json_object_set_new(one, "modified_at", json_string(when));
-    }
+    if (!loaded)
+        json_object_set_new(one, "modified_at", written_json(written));
     free(name);
     return one;
 }
@@ -115,7 +120,7 @@ static json_t *loaded_json(served *all, served_model *model)
     bool device = strncmp(entry.device, "host", 4) != 0;
     json_t *one = ollama_models_model_json(model, &entry);
     json_object_set_new(one, "size_vram", text_json_count(device ? entry.taken : 0));
-    json_object_set_new(one, "context_length", text_json_count(ollama_context(all, model)));
+    json_object_set_new(one, "context_length", text_json_count(ollama_context(model)));
     add_end(one, &entry, atomic_load(&model->kept));
     return one;
 }
@@ -171,19 +176,15 @@ void ollama_show(ws_request *request, void *user)
     } else if (!model) {
         answer_failure(request, weir_fail(WEIR_ERR_NOT_FOUND, "model '%.100s' not found", json_string_value(name)));
     } else {
-        char when[64];
-        struct tm parts;
         time_t written;
         (void)ollama_models_look_at(model->manifest->model_file, &written);
-        gmtime_r(&written, &parts);
-        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &parts);
         char *from = text_print("FROM %s", model->manifest->model_file);
         answer_json(request, 200,
-                    json_pack("{s:o, s:o, s:s, s:o, s:{s:s, s:o}, s:o, s:s}", "modelfile", text_json(from),
+                    json_pack("{s:o, s:o, s:s, s:o, s:{s:s, s:o}, s:o, s:o}", "modelfile", text_json(from),
                               "parameters", settings_text(model), "template", "", "details", details_json(model),
                               "model_info", "general.architecture", model->engine, "general.context_length",
-                              text_json_count(ollama_context(all, model)), "capabilities",
-                              capabilities_json(all, model), "modified_at", when));
+                              text_json_count(ollama_context(model)), "capabilities", capabilities_json(all, model),
+                              "modified_at", written_json(written)));
         free(from);
     }
     served_drop(model);

@@ -25,13 +25,9 @@ void openai_models(ws_request *request, void *user)
 
 void openai_model(ws_request *request, void *user)
 {
-    served *all = user;
-    served_model *model = served_find(all, ws_segment(request, 0));
+    served_model *model = v2_find(user, request);
     if (model)
-        answer_json(request, 200, openai_model_json(all, model));
-    else
-        answer_failure(request,
-                       weir_fail(WEIR_ERR_NOT_FOUND, "there is no model '%.100s' here", ws_segment(request, 0)));
+        answer_json(request, 200, openai_model_json(user, model));
     served_drop(model);
 }
 
@@ -42,8 +38,8 @@ enum { MOST_CHOICES = 64, MOST_PROMPTS = 64, MOST_TOP = 20 };
 typedef struct asked {
     completion it; /* first */
     json_t *body;
-    bool chat, streams, wants_usage, began, opened; /* opened: the choice, with its role */
-    const json_t *prompts;                          /* texts, each with `n` choices; NULL: a single prompt */
+    bool chat, streams, wants_usage, opened; /* opened: the choice, with its role */
+    const json_t *prompts;                   /* texts, each with `n` choices; NULL: a single prompt */
     size_t n, choice;
     bool seeded, drawn; /* by the request; a seed is drawn for each choice */
     int logprobs;       /* likely tokens to be told beside each; -1: no probabilities */
@@ -396,35 +392,17 @@ static json_t *usage_json(const asked *it)
     return json_pack("{s:I, s:I, s:I}", "prompt_tokens", read, "completion_tokens", made, "total_tokens", read + made);
 }
 
-static bool openai_send_event(asked *it, json_t *object)
-{
-    char *text = json_dumps(object, JSON_COMPACT), *event = text_print("data: %s\n\n", text ? text : "{}");
-    bool sent = ws_write(it->it.run.request, event, strlen(event)) == WEIR_OK;
-    json_decref(object);
-    free(event);
-    free(text);
-    return sent;
-}
-
 static bool send_choice(asked *it, json_t *choice)
 {
     json_t *choices = json_array();
     json_array_append_new(choices, choice);
-    return openai_send_event(it, object_json(it, choices, false));
-}
-
-/* The headers wait for the first piece, so that what fails before it is answered with a status. */
-static void begin_stream(asked *it)
-{
-    if (!it->began)
-        ws_stream(it->it.run.request, 200, "text/event-stream");
-    it->began = true;
+    return completion_send(&it->it, true, object_json(it, choices, false));
 }
 
 static bool open_choice(asked *it)
 {
     bool opened = it->opened || !it->chat;
-    begin_stream(it);
+    completion_stream(&it->it, true);
     it->opened = true;
     if (opened)
         return true;
@@ -478,25 +456,14 @@ static void end_stream(asked *it)
 {
     static const char done[] = "data: [DONE]\n\n";
     bool sent = true;
-    begin_stream(it);
+    completion_stream(&it->it, true);
     if (it->wants_usage) {
         json_t *last = object_json(it, json_array(), false);
         json_object_set_new(last, "usage", usage_json(it));
-        sent = openai_send_event(it, last);
+        sent = completion_send(&it->it, true, last);
     }
     sent = sent && ws_write(it->it.run.request, done, sizeof done - 1) == WEIR_OK;
     (void)sent;
-}
-
-/* A failure in the middle is an event, as the status is sent already. */
-static void openai_fail(asked *it, weir_status status)
-{
-    if (!it->began) {
-        answer_failure(it->it.run.request, status);
-        return;
-    }
-    (void)openai_send_event(
-        it, json_pack("{s:{s:o, s:s}}", "error", "message", text_json(weir_detail()), "type", "server_error"));
 }
 
 static void keep_choice(asked *it)
@@ -551,7 +518,9 @@ static void openai_run_all(asked *it)
     for (it->choice = 0; it->choice < count && status == WEIR_OK; it->choice++)
         status = run_choice(it);
     if (status != WEIR_OK) {
-        openai_fail(it, status);
+        completion_fail(
+            &it->it, true, status,
+            json_pack("{s:{s:o, s:s}}", "error", "message", text_json(weir_detail()), "type", "server_error"));
     } else if (it->streams) {
         end_stream(it);
     } else {

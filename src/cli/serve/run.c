@@ -1,14 +1,8 @@
 /* run.c: one run of a model for one request: it waits for the model, and both end when its client goes. */
 #include "serve.h"
 
+#include "cli/cli.h"
 #include <time.h>
-
-uint64_t served_now(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
-}
 
 /* Both are called again until the call has ended: what is about to begin is not found the first time. */
 static void stop_waiting(void *user)
@@ -38,7 +32,7 @@ bool served_take(served_run *run, const char *name)
     weir_pool_answer answer = WEIR_INIT(weir_pool_answer);
     run->model = served_find(run->all, name);
     run->id = atomic_fetch_add(&run->all->next_run, 1) + 1;
-    run->asked = served_now();
+    run->asked = cli_now();
     run->began = run->ended = 0;
     request.name = run->model ? run->model->name : name;
     request.id = run->id;
@@ -49,7 +43,7 @@ bool served_take(served_run *run, const char *name)
                              ? weir_fail(WEIR_ERR_CANCELLED, "the client is gone")
                              : weir_pool_acquire(run->all->pool, &request, &answer, &run->lease);
     ws_on_cancel(run->request, NULL, NULL);
-    run->had = served_now();
+    run->had = cli_now();
     if (status != WEIR_OK) {
         state_run_ends(run);
         answer_refusal(run->request, status, &answer, name);
@@ -93,14 +87,14 @@ void served_describe(served *all, ws_request *request,
 weir_status served_infer(served_run *run, weir_inference *inference, weir_outputs *out)
 {
     served_count(run);
-    run->began = served_now();
+    run->began = cli_now();
     inference->id = run->id;
     inference->stream = WEIR_STREAM_HOST;
     ws_on_cancel(run->request, serve_run_stop, run);
     weir_status status = ws_cancelled(run->request) ? weir_fail(WEIR_ERR_CANCELLED, "the client is gone")
                                                     : weir_model_infer(run->loaded, inference, out);
     ws_on_cancel(run->request, NULL, NULL);
-    run->ended = served_now();
+    run->ended = cli_now();
     run->status = status;
     run->together = status == WEIR_OK ? out->together : 0;
     served_count_call(run);

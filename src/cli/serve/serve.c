@@ -1,7 +1,5 @@
 /* serve.c: the verb serve: models over HTTP, until a signal ends it. */
 #include "serve.h"
-#include "sources.h"
-#include "state.h"
 
 #include "cli/args.h"
 #include "cli/cli.h"
@@ -124,6 +122,11 @@ static void openapi(ws_request *request, void *all)
 #define JSON_BODY   (UINT64_C(16) << 20)
 #define TENSOR_BODY (UINT64_C(1) << 30)
 
+#define POST_JSON(its_path, its_handler)                                                                               \
+    {                                                                                                                  \
+        .method = "POST", .path = its_path, .handler = its_handler, .most_body = JSON_BODY                             \
+    }
+
 #define LACKING(its_path, its_method)                                                                                  \
     {                                                                                                                  \
         .method = its_method, .path = its_path, .handler = v2_lacking, .most_body = JSON_BODY, .on_loop = true         \
@@ -152,27 +155,15 @@ static const ws_route routes[] = {
     {.method = "GET", .path = "/v2/models/{}/versions/{}/ready", .handler = v2_model_ready},
     {.method = "POST", .path = "/v2/models/{}/infer", .handler = v2_infer, .most_body = TENSOR_BODY},
     {.method = "POST", .path = "/v2/models/{}/versions/{}/infer", .handler = v2_infer, .most_body = TENSOR_BODY},
-    {.method = "POST", .path = "/v2/models/{}/generate", .handler = v2_generate, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/v2/models/{}/versions/{}/generate", .handler = v2_generate, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/v2/models/{}/generate_stream", .handler = v2_generate_stream, .most_body = JSON_BODY},
-    {.method = "POST",
-     .path = "/v2/models/{}/versions/{}/generate_stream",
-     .handler = v2_generate_stream,
-     .most_body = JSON_BODY},
+    POST_JSON("/v2/models/{}/generate", v2_generate),
+    POST_JSON("/v2/models/{}/versions/{}/generate", v2_generate),
+    POST_JSON("/v2/models/{}/generate_stream", v2_generate_stream),
+    POST_JSON("/v2/models/{}/versions/{}/generate_stream", v2_generate_stream),
     {.method = "GET", .path = "/v2/systemsharedmemory/status", .handler = shared_status},
     {.method = "GET", .path = "/v2/systemsharedmemory/region/{}/status", .handler = shared_status},
-    {.method = "POST",
-     .path = "/v2/systemsharedmemory/region/{}/register",
-     .handler = shared_register,
-     .most_body = JSON_BODY},
-    {.method = "POST",
-     .path = "/v2/systemsharedmemory/region/{}/unregister",
-     .handler = shared_unregister,
-     .most_body = JSON_BODY},
-    {.method = "POST",
-     .path = "/v2/systemsharedmemory/unregister",
-     .handler = shared_unregister,
-     .most_body = JSON_BODY},
+    POST_JSON("/v2/systemsharedmemory/region/{}/register", shared_register),
+    POST_JSON("/v2/systemsharedmemory/region/{}/unregister", shared_unregister),
+    POST_JSON("/v2/systemsharedmemory/unregister", shared_unregister),
     LACKING("/v2/cudasharedmemory/status", "GET"),
     LACKING("/v2/cudasharedmemory/unregister", "POST"),
     LACKING("/v2/cudasharedmemory/region/{}/status", "GET"),
@@ -184,26 +175,26 @@ static const ws_route routes[] = {
     LACKING("/v2/models/{}/trace/setting", "POST"),
     LACKING("/v2/logging", "GET"),
     LACKING("/v2/logging", "POST"),
-    {.method = "POST", .path = "/v2/repository/index", .handler = v2_index, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/v2/repository/models/{}/load", .handler = v2_load, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/v2/repository/models/{}/unload", .handler = v2_unload, .most_body = JSON_BODY},
+    POST_JSON("/v2/repository/index", v2_index),
+    POST_JSON("/v2/repository/models/{}/load", v2_load),
+    POST_JSON("/v2/repository/models/{}/unload", v2_unload),
     {.method = "GET", .path = "/v1/models", .handler = openai_models},
     {.method = "GET", .path = "/v1/models/{}", .handler = openai_model},
-    {.method = "POST", .path = "/v1/completions", .handler = openai_completions, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/v1/chat/completions", .handler = openai_chat, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/v1/embeddings", .handler = openai_embeddings, .most_body = JSON_BODY},
+    POST_JSON("/v1/completions", openai_completions),
+    POST_JSON("/v1/chat/completions", openai_chat),
+    POST_JSON("/v1/embeddings", openai_embeddings),
     {.method = "GET", .path = "/api/version", .handler = ollama_version, .on_loop = true},
     {.method = "GET", .path = "/api/tags", .handler = ollama_tags},
     {.method = "GET", .path = "/api/ps", .handler = ollama_ps},
-    {.method = "POST", .path = "/api/show", .handler = ollama_show, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/api/generate", .handler = ollama_generate, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/api/chat", .handler = ollama_chat, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/api/embed", .handler = ollama_embed, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/api/embeddings", .handler = ollama_embeddings, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/api/pull", .handler = ollama_registry, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/api/push", .handler = ollama_registry, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/api/create", .handler = ollama_registry, .most_body = JSON_BODY},
-    {.method = "POST", .path = "/api/copy", .handler = ollama_registry, .most_body = JSON_BODY},
+    POST_JSON("/api/show", ollama_show),
+    POST_JSON("/api/generate", ollama_generate),
+    POST_JSON("/api/chat", ollama_chat),
+    POST_JSON("/api/embed", ollama_embed),
+    POST_JSON("/api/embeddings", ollama_embeddings),
+    POST_JSON("/api/pull", ollama_registry),
+    POST_JSON("/api/push", ollama_registry),
+    POST_JSON("/api/create", ollama_registry),
+    POST_JSON("/api/copy", ollama_registry),
     {.method = "DELETE", .path = "/api/delete", .handler = ollama_registry, .most_body = JSON_BODY},
     {0},
 };

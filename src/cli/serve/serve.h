@@ -7,6 +7,7 @@
 #include <weir/pool.h>
 #include <weir/select.h>
 
+#include "cli/serve/config.h"
 #include "serve/http.h"
 
 #include <jansson.h>
@@ -50,7 +51,7 @@ typedef struct served_model {
     served_statistics statistics;
 } served_model;
 
-typedef struct served_state served_state; /* state.h */
+typedef struct served_state served_state;
 typedef struct shared_regions shared_regions;
 
 typedef struct served {
@@ -130,8 +131,6 @@ typedef struct served_run {
     struct served_run *next; /* list of the runs under way: state.c */
 } served_run;
 
-/* Nanoseconds of the monotonic clock. */
-uint64_t served_now(void);
 /* statistics.c, any thread: adds the engine call that has just ended; adds the run that has ended, if any, with its
  * time up to now; copies the statistics under the lock. */
 void served_count_call(served_run *run);
@@ -237,6 +236,8 @@ void ollama_version(ws_request *request, void *user);
 void ollama_registry(ws_request *request, void *user);
 /* openapi.json: all that is answered. */
 extern const char serve_openapi[];
+/* page.html: the page at /. */
+extern const char serve_page[];
 
 void metrics_page(ws_request *request, void *user);
 
@@ -253,5 +254,52 @@ void state_history(ws_request *request, void *user);
 void state_page(ws_request *request, void *all);
 /* POST /weir/models/{}/ACTION: load, resume, unload, suspend, pin, unpin. */
 void state_action(ws_request *request, void *all);
+
+/* Before the pool is made: its events and runs are noted from here on. NULL: no memory; nothing is noted then. */
+served_state *state_create(void);
+/* Once the pool is there: looks at the memory of its devices every second, until state_free. A thread; without one there is
+ * no past to see. */
+void state_watch(served *all);
+/* Ends the thread, before the pool goes; frees it, after the pool, which tells events to the end. NULL is allowed. */
+void state_unwatch(served_state *state);
+void state_free(served_state *state);
+
+/* Of the pool, on any thread. Decisions are not kept. */
+void state_event(served_state *state, const weir_pool_event *event);
+
+/* ---- history.c --------------------------------------------------------------------------------------------------- */
+
+/* The past bytes of each client and class on each device. */
+typedef struct history history;
+
+history *history_create(void);
+void history_free(history *past);
+/* Looks at the devices, and notes it. */
+void history_look(history *past, weir_pool *pool, double time);
+/* Every second, each client's bytes by class, the newest last, as docs/guide/serve.md shows it. */
+json_t *history_json(history *past);
+
+/* Returns a device's memory now: the statistics of the runtime and of its clients. NULL: there is no such runtime. */
+json_t *device_json(weir_pool *pool, size_t index);
+
+/* ---- sources.c: where models come from: words of the command line, folders, a configuration; and changes there --- */
+
+typedef struct sources sources;
+
+/* `words` and `options` stay valid. Takes the configuration, which may be NULL, as the one at `path`. */
+sources *sources_create(served *all, char **words, size_t count, const char *path, server_config *file,
+                        const arg *options);
+void sources_free(sources *from); /* NULL is nothing */
+
+/* Finds the models, makes a pool for them and serves them. With `load` loads all models, else the models whose
+ * configuration asks for it. Prints a failure. Answers -1 when the models are served, else the exit status. */
+int sources_begin(sources *from, bool load);
+
+/* From here on a thread looks once a second whether files have changed, and has what is served follow. */
+weir_status sources_watch(sources *from);
+/* The configuration is read again, soon. Not in a signal's handler. */
+void sources_again(sources *from);
+/* Ends the thread; a load in progress is given up. */
+void sources_unwatch(sources *from);
 
 #endif

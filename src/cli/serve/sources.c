@@ -1,9 +1,7 @@
 /* sources.c: finds the models that are to be served, and follows their files and the configuration. */
-#include "sources.h"
+#include "serve.h"
 
 #include "cli/cli.h"
-#include "cli/engine_file.h"
-#include "cli/manifest.h"
 #include "cli/text.h"
 
 #include <dirent.h>

@@ -1,12 +1,14 @@
 /* state.c: the state of a server as one JSON object: devices, models, requests under way and waiting, what has happened. */
-#include "state.h"
+#include "serve.h"
 
-#include "cli/cores.h"
+#include "cli/cli.h"
 #include "cli/text.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,13 +38,6 @@ static double seconds_since_1970(void)
     struct timespec at;
     clock_gettime(CLOCK_REALTIME, &at);
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
-}
-
-static uint64_t serve_state_now(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    return (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
 }
 
 /* ---- making, watching, ending ------------------------------------------------------------------------------------ */
@@ -127,7 +122,7 @@ void state_event(served_state *state, const weir_pool_event *event)
 {
     if (!state || event->kind == WEIR_POOL_EVENT_DECIDED)
         return;
-    uint64_t at = serve_state_now();
+    uint64_t at = cli_now();
     happened one = {.kind = event->kind, .bytes = event->bytes};
     one.time = seconds_since_1970() - (double)(at > event->time ? at - event->time : 0) * 1e-9;
     snprintf(one.name, sizeof one.name, "%s", event->name);
@@ -145,7 +140,7 @@ void state_event(served_state *state, const weir_pool_event *event)
 void state_run_begins(served_run *run)
 {
     served_state *state = run->all->state;
-    run->since = serve_state_now();
+    run->since = cli_now();
     run->granted = 0;
     if (!state)
         return;
@@ -161,7 +156,7 @@ void state_run_granted(served_run *run, served_model *version)
     served_model *before = run->model;
     if (state)
         pthread_mutex_lock(&state->lock);
-    run->granted = serve_state_now();
+    run->granted = cli_now();
     run->model = version;
     if (state)
         pthread_mutex_unlock(&state->lock);
@@ -213,7 +208,7 @@ static json_t *requests_json(served *all)
             json_pack("{s:o, s:o, s:o, s:s, s:o}", "id", text_json_count(run->id), "model",
                       text_json(run->model ? run->model->name : "?"), "path", text_json(ws_path(run->request)), "state",
                       run->granted ? "running" : "waiting", "seconds",
-                      serve_state_seconds_json(serve_state_now() - (run->granted ? run->granted : run->since))));
+                      serve_state_seconds_json(cli_now() - (run->granted ? run->granted : run->since))));
     pthread_mutex_unlock(&state->lock);
     json_array_foreach(list, at, one)
     {
@@ -241,14 +236,6 @@ static json_t *events_json(served_state *state)
     }
     pthread_mutex_unlock(&state->lock);
     return list;
-}
-
-static json_t *serve_state_classes_json(const uint64_t *bytes)
-{
-    json_t *object = json_object();
-    for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        json_object_set_new(object, weir_name_of(WEIR_NAMES_CLASS, i), text_json_count(bytes[i]));
-    return object;
 }
 
 static void add_counts(json_t *object, const weir_pool_entry *entry, served_model *model)
@@ -283,8 +270,8 @@ static json_t *serve_state_model_json(served *all, const weir_pool_entry *entry)
     json_object_set_new(object, "promised", text_json_count(entry->promised));
     json_object_set_new(object, "predicted_peak", text_json_count(entry->predicted_peak));
     json_object_set_new(object, "measured_peak", text_json_count(entry->measured_peak));
-    json_object_set_new(object, "predicted", serve_state_classes_json(entry->predicted));
-    json_object_set_new(object, "measured", serve_state_classes_json(entry->measured));
+    json_object_set_new(object, "predicted", cli_classes_json(entry->predicted));
+    json_object_set_new(object, "measured", cli_classes_json(entry->measured));
     json_object_set_new(object, "running", text_json_count(entry->running));
     json_object_set_new(object, "waiting", text_json_count(entry->waiting));
     json_object_set_new(object, "expires",
@@ -364,4 +351,52 @@ void state_history(ws_request *request, void *user)
     }
     ws_add_header(request, "Cache-Control", "no-store");
     answer_json(request, 200, history_json(all->state->past));
+}
+
+/* ---- the page at /, which is the same for everybody; its data comes from /weir, which needs a key ---------------- */
+
+enum { NONCE_BYTES = 16 };
+
+/* Only the style and the script that carry it count: of anything that got into the page otherwise nothing would be run. */
+static bool make_nonce(char text[2 * NONCE_BYTES + 1])
+{
+    unsigned char bytes[NONCE_BYTES];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return false;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return true;
+}
+
+static void page_put(FILE *file, const char *mark, void *nonce)
+{
+    if (strcmp(mark, "nonce") == 0)
+        fputs(nonce, file);
+    else if (strcmp(mark, "version") == 0)
+        text_html(file, weir_version());
+}
+
+void state_page(ws_request *request, void *all)
+{
+    char nonce[2 * NONCE_BYTES + 1], policy[320];
+    char *text = NULL;
+    size_t bytes = 0;
+    (void)all;
+    if (!make_nonce(nonce)) {
+        ws_refuse(request, 500, "internal_error", "the system has no random bytes", 0);
+        return;
+    }
+    snprintf(policy, sizeof policy,
+             "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; img-src data:; "
+             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+             nonce, nonce);
+    ws_add_header(request, "Content-Security-Policy", policy);
+    ws_add_header(request, "X-Content-Type-Options", "nosniff");
+    ws_add_header(request, "X-Frame-Options", "DENY");
+    ws_add_header(request, "Referrer-Policy", "no-referrer");
+    ws_add_header(request, "Cache-Control", "no-store");
+    FILE *file = text_stream(&text, &bytes);
+    text_page(file, serve_page, page_put, nonce);
+    fclose(file);
+    ws_answer_own(request, 200, "text/html; charset=utf-8", text, bytes);
 }

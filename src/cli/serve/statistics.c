@@ -1,6 +1,7 @@
 /* statistics.c: what a model has done, as Triton's statistics extension tells it. */
 #include "serve.h"
 
+#include "cli/cli.h"
 #include "cli/text.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ void served_count(served_run *run)
     if (!run->ended)
         return;
     served_statistics *to = &run->model->statistics;
-    uint64_t now = served_now(), began = statistics_milliseconds() - (now - run->began) / 1000000;
+    uint64_t now = cli_now(), began = statistics_milliseconds() - (now - run->began) / 1000000;
     pthread_mutex_lock(&run->model->counting);
     if (run->status == WEIR_OK) {
         count_success(to, run, now);

@@ -1,6 +1,7 @@
 /* tensors.c: tensors on the wire of the Open Inference Protocol, as numbers in JSON or as bytes behind it. */
 #include "serve.h"
 
+#include "base/values.h"
 #include "cli/text.h"
 
 #include <math.h>
@@ -11,13 +12,11 @@
 static const struct {
     const char *name;
     weir_type type;
-    size_t bytes;
 } types[] = {
-    {"FP32", WEIR_TYPE_F32, 4},   {"INT64", WEIR_TYPE_I64, 8},  {"INT32", WEIR_TYPE_I32, 4},
-    {"BYTES", WEIR_TYPE_TEXT, 0}, {"FP64", WEIR_TYPE_F64, 8},   {"FP16", WEIR_TYPE_F16, 2},
-    {"BF16", WEIR_TYPE_BF16, 2},  {"BOOL", WEIR_TYPE_BOOL, 1},  {"INT8", WEIR_TYPE_I8, 1},
-    {"INT16", WEIR_TYPE_I16, 2},  {"UINT8", WEIR_TYPE_U8, 1},   {"UINT16", WEIR_TYPE_U16, 2},
-    {"UINT32", WEIR_TYPE_U32, 4}, {"UINT64", WEIR_TYPE_U64, 8},
+    {"FP32", WEIR_TYPE_F32},   {"INT64", WEIR_TYPE_I64},  {"INT32", WEIR_TYPE_I32}, {"BYTES", WEIR_TYPE_TEXT},
+    {"FP64", WEIR_TYPE_F64},   {"FP16", WEIR_TYPE_F16},   {"BF16", WEIR_TYPE_BF16}, {"BOOL", WEIR_TYPE_BOOL},
+    {"INT8", WEIR_TYPE_I8},    {"INT16", WEIR_TYPE_I16},  {"UINT8", WEIR_TYPE_U8},  {"UINT16", WEIR_TYPE_U16},
+    {"UINT32", WEIR_TYPE_U32}, {"UINT64", WEIR_TYPE_U64},
 };
 enum { TYPES = sizeof types / sizeof *types, MOST_INPUTS = 256 };
 
@@ -43,62 +42,18 @@ void wire_clear(wire_inputs *inputs)
 
 /* ---- numbers in ---------------------------------------------------------------------------------------------------- */
 
-#define STORE(type, value)                                                                                             \
-    do {                                                                                                               \
-        type stored = (type)(value);                                                                                   \
-        memcpy(to, &stored, sizeof stored);                                                                            \
-    } while (0)
-
-static bool tensors_fits(json_int_t n, weir_type type)
-{
-    switch (type) {
-    case WEIR_TYPE_I8:
-        return n >= INT8_MIN && n <= INT8_MAX;
-    case WEIR_TYPE_I16:
-        return n >= INT16_MIN && n <= INT16_MAX;
-    case WEIR_TYPE_I32:
-        return n >= INT32_MIN && n <= INT32_MAX;
-    case WEIR_TYPE_U8:
-        return n >= 0 && n <= UINT8_MAX;
-    case WEIR_TYPE_U16:
-        return n >= 0 && n <= UINT16_MAX;
-    case WEIR_TYPE_U32:
-        return n >= 0 && n <= UINT32_MAX;
-    case WEIR_TYPE_U64:
-        return n >= 0;
-    default:
-        return type == WEIR_TYPE_I64;
-    }
-}
-
+/* The lower bytes of a number that fits: the machines here are little-endian. */
 static bool store_integer(json_int_t n, weir_type type, char *to)
 {
-    if (!tensors_fits(n, type))
-        return false;
-    switch (type) {
-    case WEIR_TYPE_I8:
-        STORE(int8_t, n);
-        break;
-    case WEIR_TYPE_U8:
-        STORE(uint8_t, n);
-        break;
-    case WEIR_TYPE_I16:
-        STORE(int16_t, n);
-        break;
-    case WEIR_TYPE_U16:
-        STORE(uint16_t, n);
-        break;
-    case WEIR_TYPE_I32:
-        STORE(int32_t, n);
-        break;
-    case WEIR_TYPE_U32:
-        STORE(uint32_t, n);
-        break;
-    default:
-        STORE(int64_t, n);
-        break;
-    }
-    return true;
+    size_t width = wi_type_bytes(type);
+    unsigned above = (unsigned)(64 - 8 * width);
+    bool fits = type >= WEIR_TYPE_I8 && type <= WEIR_TYPE_I64 ? (json_int_t)((uint64_t)n << above) >> above == n
+                : type >= WEIR_TYPE_U8 && type <= WEIR_TYPE_U64
+                    ? n >= 0 && (json_int_t)((uint64_t)n << above >> above) == n
+                    : false;
+    if (fits)
+        memcpy(to, &n, width);
+    return fits;
 }
 
 /* Reads a whole number; 7.0 counts as 7, as some clients write every number with a fraction. Refuses reals beyond 2^53,
@@ -119,17 +74,14 @@ static bool tensors_store(const json_t *value, weir_type type, char *to)
         bool truth = json_is_true(value) || json_integer_value(value) == 1;
         if (!json_is_boolean(value) && !(json_is_integer(value) && (json_integer_value(value) & ~(json_int_t)1) == 0))
             return false;
-        STORE(uint8_t, truth);
+        *to = (char)truth;
         return true;
     }
     if (type == WEIR_TYPE_F32 || type == WEIR_TYPE_F64) {
-        if (!json_is_number(value))
-            return false;
-        if (type == WEIR_TYPE_F32)
-            STORE(float, json_number_value(value));
-        else
-            STORE(double, json_number_value(value));
-        return true;
+        double number = json_number_value(value);
+        float single = type == WEIR_TYPE_F32 ? (float)number : 0;
+        memcpy(to, type == WEIR_TYPE_F32 ? (const void *)&single : &number, wi_type_bytes(type));
+        return json_is_number(value);
     }
     return tensors_read_whole(value, &whole) && store_integer(whole, type, to);
 }
@@ -270,10 +222,9 @@ static json_int_t tensors_read_one(ws_request *request, shared_regions *regions,
     weir_tensor tensor = WEIR_INIT(weir_tensor);
     filling it = {0};
     for (size_t i = 0; i < TYPES && type; i++)
-        if (strcmp(types[i].name, type) == 0) {
+        if (strcmp(types[i].name, type) == 0)
             it.type = types[i].type;
-            it.each = types[i].bytes;
-        }
+    it.each = wi_type_bytes(it.type);
     json_int_t length = json_is_integer(size) ? json_integer_value(size) : data || shared ? 0 : -1;
     if (!name || it.type == WEIR_TYPE_NONE || length < 0 || (uint64_t)length > bytes || !!data + !!size + shared != 1 ||
         !tensors_read_shape(json_object_get(input, "shape"), &tensor, &it.room)) {
@@ -330,49 +281,30 @@ bool wire_read(ws_request *request, shared_regions *regions, const json_t *head,
 
 static json_t *tensors_number(const weir_tensor *tensor, const char *at)
 {
-#define LOAD(type, make)                                                                                               \
-    do {                                                                                                               \
-        type loaded;                                                                                                   \
-        memcpy(&loaded, at, sizeof loaded);                                                                            \
-        return make;                                                                                                   \
-    } while (0)
-    switch (tensor->type) {
-    case WEIR_TYPE_F32:
-        LOAD(float, isfinite(loaded) ? json_real((double)loaded) : json_null());
-    case WEIR_TYPE_F64:
-        LOAD(double, isfinite(loaded) ? json_real(loaded) : json_null());
-    case WEIR_TYPE_BOOL:
-        LOAD(uint8_t, json_boolean(loaded));
-    case WEIR_TYPE_I8:
-        LOAD(int8_t, json_integer(loaded));
-    case WEIR_TYPE_U8:
-        LOAD(uint8_t, json_integer(loaded));
-    case WEIR_TYPE_I16:
-        LOAD(int16_t, json_integer(loaded));
-    case WEIR_TYPE_U16:
-        LOAD(uint16_t, json_integer(loaded));
-    case WEIR_TYPE_I32:
-        LOAD(int32_t, json_integer(loaded));
-    case WEIR_TYPE_U32:
-        LOAD(uint32_t, json_integer(loaded));
-    default:
-        LOAD(int64_t, json_integer(loaded));
+    float single;
+    double number;
+    uint64_t whole = 0;
+    size_t width = wi_type_bytes(tensor->type);
+    unsigned above = (unsigned)(64 - 8 * width);
+    if (tensor->type == WEIR_TYPE_F32) {
+        memcpy(&single, at, sizeof single);
+        return isfinite(single) ? json_real((double)single) : json_null();
     }
-#undef LOAD
-}
-
-static size_t tensors_size_of(weir_type type)
-{
-    for (size_t i = 0; i < TYPES; i++)
-        if (types[i].type == type)
-            return types[i].bytes;
-    return 0;
+    if (tensor->type == WEIR_TYPE_F64) {
+        memcpy(&number, at, sizeof number);
+        return isfinite(number) ? json_real(number) : json_null();
+    }
+    memcpy(&whole, at, width);
+    if (tensor->type == WEIR_TYPE_BOOL)
+        return json_boolean(whole);
+    bool below = tensor->type >= WEIR_TYPE_I8 && tensor->type <= WEIR_TYPE_I64;
+    return json_integer(below ? (json_int_t)(whole << above) >> above : (json_int_t)whole);
 }
 
 static json_t *data_json(const weir_tensor *tensor)
 {
     json_t *data = json_array();
-    size_t each = tensors_size_of(tensor->type);
+    size_t each = wi_type_bytes(tensor->type);
     if (tensor->type == WEIR_TYPE_TEXT) {
         json_array_append_new(data, text_json_bytes(tensor->data, tensor->bytes));
         return data;

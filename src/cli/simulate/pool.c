@@ -1,12 +1,10 @@
 /* pool.c: weir simulate pool: models under traffic in virtual time, and logs of decisions replayed. */
-#include "pool.h"
 #include "simulate.h"
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/output_file.h"
-#include "cli/terminal.h"
 #include "cli/text.h"
+#include "cli/terminal.h"
 #include "base/values.h"
 #include "sim/pool/traffic.h"
 

@@ -1,8 +1,7 @@
 /* pool_answer.c: what weir simulate pool prints. */
-#include "pool.h"
+#include "simulate.h"
 
 #include "cli/cli.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -91,30 +90,10 @@ static json_t *pool_answer_answer_json(const pool_args *args, const pool_run *ru
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void pool_answer_put(table *grid, const char *colour, bool right, char *text)
-{
-    table_cell(grid, text, colour, right);
-    free(text);
-}
-
-static void put_count(table *grid, uint64_t count)
-{
-    pool_answer_put(grid, "", true, text_print("%llu", (unsigned long long)count));
-}
-
 static void pool_answer_put_time(table *grid, uint64_t nanoseconds)
 {
     char text[24];
     table_cell(grid, nanoseconds ? text_seconds(in_seconds(nanoseconds), text, sizeof text) : "0", "", true);
-}
-
-static void put_heads(table *grid)
-{
-    static const char *const heads[] = {"traffic",  "policy",  "requests", "refused", "loads", "resumes",
-                                        "reload s", "of best", "coming s", "p50",     "p99",   "moved"};
-    table_row(grid);
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        table_cell(grid, heads[i], terminal_bold(), i > 1);
 }
 
 static void put_run(table *grid, const pool_run *run, bool first)
@@ -124,17 +103,17 @@ static void put_run(table *grid, const pool_run *run, bool first)
     table_row(grid);
     table_cell(grid, first ? run->traffic : "", "", false);
     table_cell(grid, run->policy->name, "", false);
-    put_count(grid, r->requests);
-    put_count(grid, drive_refusals(r));
-    put_count(grid, r->loads);
-    put_count(grid, r->resumes);
-    pool_answer_put(grid, "", true, text_print("%.0f", in_seconds(r->reload)));
-    pool_answer_put(grid,
-                    run->beside > 1.05                      ? terminal_yellow()
-                    : run->beside > 0 && run->beside <= 0.8 ? terminal_green()
-                                                            : "",
-                    true, run->beside > 0 ? text_print("%.2f", run->beside) : text_copy(""));
-    pool_answer_put(grid, "", true, text_print("%.0f", in_seconds(r->coming)));
+    table_count(grid, r->requests, "");
+    table_count(grid, drive_refusals(r), "");
+    table_count(grid, r->loads, "");
+    table_count(grid, r->resumes, "");
+    table_own(grid, text_print("%.0f", in_seconds(r->reload)), "", true);
+    table_own(grid, run->beside > 0 ? text_print("%.2f", run->beside) : text_copy(""),
+              run->beside > 1.05                      ? terminal_yellow()
+              : run->beside > 0 && run->beside <= 0.8 ? terminal_green()
+                                                      : "",
+              true);
+    table_own(grid, text_print("%.0f", in_seconds(r->coming)), "", true);
     pool_answer_put_time(grid, drive_wait(r, 0.5));
     pool_answer_put_time(grid, drive_wait(r, 0.99));
     table_cell(grid, weir_size_format(r->bytes_in + r->bytes_out, text, sizeof text), "", true);
@@ -142,15 +121,16 @@ static void put_run(table *grid, const pool_run *run, bool first)
 
 static void pool_answer_print_table(const pool_run *runs, size_t count)
 {
+    static const char *const heads[] = {"traffic",  "policy",  "requests", "refused", "loads", "resumes",
+                                        "reload s", "of best", "coming s", "p50",     "p99",   "moved"};
     table grid = {0};
     char time[24];
     uint64_t events = 0;
     double seconds = 0;
-    put_heads(&grid);
+    table_titles(&grid, heads, sizeof heads / sizeof *heads, terminal_bold(), 2);
     for (size_t i = 0; i < count; i++)
         put_run(&grid, &runs[i], i == 0 || runs[i].traffic != runs[i - 1].traffic);
-    table_print(&grid, stdout);
-    table_clear(&grid);
+    table_end(&grid);
     for (size_t i = 0; i < count; i++) {
         events += runs[i].result.events;
         seconds += runs[i].result.seconds;

@@ -5,7 +5,6 @@
 #include "cli/args.h"
 #include <weir/trace.h>
 #include "cli/cli.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "trace/race_check.h"
@@ -371,4 +370,17 @@ int verb_simulate(int argc, char **argv)
     if (seen & ~(args_bit(&arguments, "trace") | args_bit(&arguments, "json")))
         return cli_usage("simulate", "--trace goes with --json alone");
     return check_trace(args.trace, args.json);
+}
+
+/* ---- the program ------------------------------------------------------------------------------------------------- */
+
+static const cli_verb verbs[] = {{"simulate", "", verb_simulate}, {"replay", "", verb_replay}};
+
+int main(int argc, char **argv)
+{
+    wi_replay_simulated = &simulate_replays;
+    for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return cli_end(verbs[i].main(argc - 1, argv + 1), argv + 1);
+    return cli_usage(NULL, "weir-sim is the part of weir that simulates and replays");
 }

@@ -1,5 +1,6 @@
-#include "find.h"
+#include "watch.h"
 
+#include "cli/cli.h"
 #include "cli/text.h"
 #include "base/watch_folder.h"
 
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MILLISECONDS = 2000, AT_ONCE = 128, ANSWER_MOST = 1 << 20, COMMAND_MOST = 255 };
@@ -37,24 +37,12 @@ typedef struct search {
 
 /* Answers ---------------------------------------------------------------------------------------------------------- */
 
-uint64_t watched_number(const json_t *object, const char *key)
-{
-    json_int_t value = json_integer_value(json_object_get(object, key));
-    return value > 0 ? (uint64_t)value : 0;
-}
-
-const char *watched_text(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? text : "";
-}
-
 uint64_t watched_sum(const json_t *list, const char *inner, const char *key)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *object = json_array_get(list, i);
-        sum += watched_number(inner != NULL ? json_object_get(object, inner) : object, key);
+        sum += text_json_number(inner != NULL ? json_object_get(object, inner) : object, key);
     }
     return sum;
 }
@@ -100,7 +88,7 @@ static char *find_command_of(uint64_t pid)
 static void find_note(watched_list *out, const asked *one)
 {
     json_t *answer = read_answer(one);
-    const char *command = watched_text(answer, "command");
+    const char *command = text_json_text(answer, "command");
     out->list = text_grow(out->list, out->count + 1, sizeof *out->list);
     out->list[out->count++] = (watched){
         one->pid, answer != NULL ? text_clean(command, strlen(command), false) : find_command_of(one->pid), answer};
@@ -127,18 +115,11 @@ static void find_take(asked *one)
         watch_find_end(one);
 }
 
-static long find_milliseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits for the processes that were asked, notes their answers, and clears the list of questions. */
 static void find_collect(search *s)
 {
-    long last = find_milliseconds() + MILLISECONDS, left;
-    for (size_t open = s->count; open > 0 && (left = last - find_milliseconds()) > 0;) {
+    long last = (long)(cli_now() / 1000000) + MILLISECONDS, left;
+    for (size_t open = s->count; open > 0 && (left = last - (long)(cli_now() / 1000000)) > 0;) {
         struct pollfd files[AT_ONCE];
         for (size_t i = 0; i < s->count; i++)
             files[i] = (struct pollfd){.fd = s->asked[i].file, .events = POLLIN};

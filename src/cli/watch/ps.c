@@ -1,11 +1,9 @@
 /* ps.c: the verb ps: a table of the watchable processes and their memory. */
-#include "find.h"
+#include "watch.h"
 
 #include "cli/args.h"
 #include "cli/cli.h"
-#include "cli/cores.h"
 #include "cli/remote/remote.h"
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -44,27 +42,17 @@ static int ps_print_json(const watched_list *found, const ps_args *args, const j
 static void ps_bytes_cell(table *grid, const json_t *runtime, const char *key)
 {
     char text[24];
-    table_cell(grid, weir_size_format(watched_number(runtime, key), text, sizeof text), "", true);
-}
-
-static void ps_count_cell(table *grid, const json_t *runtime, const char *key, const char *colour)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)watched_number(runtime, key));
-    table_cell(grid, text, colour, true);
+    table_cell(grid, weir_size_format(text_json_number(runtime, key), text, sizeof text), "", true);
 }
 
 static void begin_row(table *grid, const watched *process)
 {
     enum { COMMAND_COLUMNS = 40 };
-    char pid[24];
     char *command = text_copy(process->command);
     text_cut(command, COMMAND_COLUMNS);
-    snprintf(pid, sizeof pid, "%llu", (unsigned long long)process->pid);
     table_row(grid);
-    table_cell(grid, pid, terminal_bold(), true);
-    table_cell(grid, command, "", false);
-    free(command);
+    table_count(grid, process->pid, terminal_bold());
+    table_own(grid, command, "", false);
 }
 
 static void process_rows(table *grid, const watched *process, bool away)
@@ -78,11 +66,12 @@ static void process_rows(table *grid, const watched *process, bool away)
     for (size_t i = 0; i < json_array_size(runtimes); i++) {
         const json_t *runtime = json_array_get(runtimes, i);
         begin_row(grid, process);
-        table_cell(grid, watched_text(runtime, "device"), "", false);
+        table_cell(grid, text_json_text(runtime, "device"), "", false);
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] - !away; k++)
             ps_bytes_cell(grid, runtime, sizes[k]);
-        ps_count_cell(grid, runtime, "client_count", "");
-        ps_count_cell(grid, runtime, "refusals", watched_number(runtime, "refusals") > 0 ? terminal_red() : "");
+        table_count(grid, text_json_number(runtime, "client_count"), "");
+        table_count(grid, text_json_number(runtime, "refusals"),
+                    text_json_number(runtime, "refusals") > 0 ? terminal_red() : "");
     }
 }
 
@@ -108,8 +97,7 @@ static void ps_print_table(const watched_list *found)
             table_cell(&grid, titles[i], terminal_bold(), i == 0 || i >= 3);
     for (size_t i = 0; i < found->count; i++)
         process_rows(&grid, &found->list[i], away);
-    table_print(&grid, stdout);
-    table_clear(&grid);
+    table_end(&grid);
 }
 
 /* Behind the table, a line for each process with models that have leased cores. */

@@ -1,4 +1,4 @@
-#include "screen.h"
+#include "watch.h"
 
 #include "cli/terminal.h"
 #include "cli/text.h"

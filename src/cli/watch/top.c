@@ -1,7 +1,5 @@
 /* top.c: the verb top: one process at a time, live. */
-#include "find.h"
-#include "screen.h"
-#include "view.h"
+#include "watch.h"
 
 #include "cli/args.h"
 #include "cli/cli.h"
@@ -213,26 +211,19 @@ static bool obey(top *t, int key)
     }
 }
 
-static uint64_t top_milliseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Until a key or a signal ends it, or the one process that was asked for is gone. */
 static bool top_follow(top *t)
 {
-    uint64_t next = top_milliseconds() + t->args->interval;
+    uint64_t next = cli_now() / 1000000 + t->args->interval;
     for (bool going = true; going;) {
         if (!top_draw(t))
             return true;
-        uint64_t now = top_milliseconds();
+        uint64_t now = cli_now() / 1000000;
         int key = screen_key_pressed(t->paused ? -1 : next > now ? (int)(next - now) : 0);
         going = obey(t, key);
-        if (going && !t->paused && top_milliseconds() >= next) {
+        if (going && !t->paused && cli_now() / 1000000 >= next) {
             top_look(t);
-            next = top_milliseconds() + t->args->interval;
+            next = cli_now() / 1000000 + t->args->interval;
         }
         if (t->args->pid != 0 && t->found.count == 0)
             return false;

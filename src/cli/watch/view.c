@@ -1,6 +1,5 @@
-#include "view.h"
+#include "watch.h"
 
-#include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 
@@ -127,8 +126,8 @@ void view_note(view *v, const watched_list *found)
         const json_t *runtimes = json_object_get(found->list[i].answer, "runtimes");
         for (size_t k = 0; k < json_array_size(runtimes); k++) {
             const json_t *runtime = json_array_get(runtimes, k);
-            view_add_point(make_series(v, found->list[i].pid, k, watched_text(runtime, "device")),
-                           watched_number(runtime, "live"), watched_number(runtime, "held"));
+            view_add_point(make_series(v, found->list[i].pid, k, text_json_text(runtime, "device")),
+                           text_json_number(runtime, "live"), text_json_number(runtime, "held"));
         }
     }
     for (size_t i = 0; i < v->series_count; i++)
@@ -219,8 +218,8 @@ static size_t view_share_of(uint64_t value, uint64_t whole, size_t columns)
 /* The budget: what is live of it, what is held besides, and the rest. */
 static void budget_line(const view *v, const json_t *runtime, view_lines *out)
 {
-    uint64_t budget = watched_number(runtime, "budget"), live = watched_number(runtime, "live"),
-             held = watched_number(runtime, "held");
+    uint64_t budget = text_json_number(runtime, "budget"), live = text_json_number(runtime, "live"),
+             held = text_json_number(runtime, "held");
     size_t columns = v->columns > 34 ? (size_t)v->columns - 30 : 8;
     size_t of_live = view_share_of(live, budget, columns), of_held = view_share_of(held, budget, columns);
     char *text = text_zeroed(columns * 4 + 1, 1), *end = text;
@@ -236,19 +235,6 @@ static void budget_line(const view *v, const json_t *runtime, view_lines *out)
 }
 
 /* Tables ----------------------------------------------------------------------------------------------------------- */
-
-static void view_size_cell(table *grid, uint64_t bytes, const char *colour)
-{
-    char text[24];
-    table_cell(grid, bytes == 0 ? "-" : weir_size_format(bytes, text, sizeof text), colour, true);
-}
-
-static void bar_cell(const view *v, table *grid, uint64_t value, uint64_t most)
-{
-    char *text = bar(v, value, most);
-    table_cell(grid, text, terminal_green(), false);
-    free(text);
-}
 
 static void title_row(table *grid, const char *const *titles, size_t count)
 {
@@ -268,11 +254,11 @@ static int view_compare(const void *a, const void *b, void *by)
     const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
     view_sort sort = *(const view_sort *)by;
     if (sort != VIEW_BY_NAME) {
-        uint64_t p = watched_number(x, view_sort_name(sort)), q = watched_number(y, view_sort_name(sort));
+        uint64_t p = text_json_number(x, view_sort_name(sort)), q = text_json_number(y, view_sort_name(sort));
         if (p != q)
             return p > q ? -1 : 1;
     }
-    return strcmp(watched_text(x, "name"), watched_text(y, "name"));
+    return strcmp(text_json_text(x, "name"), text_json_text(y, "name"));
 }
 
 /* The clients, as the view sorts them; the caller frees the list. */
@@ -284,7 +270,7 @@ static json_t **sorted(const view *v, const json_t *clients, uint64_t *most)
     *most = 0;
     for (size_t i = 0; i < count; i++) {
         list[i] = json_array_get(clients, i);
-        uint64_t live = watched_number(list[i], "live");
+        uint64_t live = text_json_number(list[i], "live");
         *most = live > *most ? live : *most;
     }
     if (count > 0)
@@ -295,7 +281,7 @@ static json_t **sorted(const view *v, const json_t *clients, uint64_t *most)
 /* Whether the client's memory is where it was; one that an older process tells of is. */
 static bool is_resident(const json_t *client)
 {
-    const char *state = watched_text(client, "residency");
+    const char *state = text_json_text(client, "residency");
     return state[0] == '\0' || strcmp(state, weir_name_of(WEIR_NAMES_RESIDENCY, WEIR_RESIDENT)) == 0;
 }
 
@@ -311,27 +297,24 @@ static bool all_resident(const json_t *clients)
 static void client_row(const view *v, table *grid, const json_t *client, uint64_t most, bool away)
 {
     enum { NAME_COLUMNS = 24 };
-    char refusals[24], *name = text_copy(watched_text(client, "name"));
-    uint64_t refused = watched_number(client, "refusals");
+    char *name = text_copy(text_json_text(client, "name"));
+    uint64_t refused = text_json_number(client, "refusals");
     text_cut(name, NAME_COLUMNS);
-    snprintf(refusals, sizeof refusals, "%llu", (unsigned long long)refused);
     table_row(grid);
-    table_cell(grid, name, "", false);
-    view_size_cell(grid, watched_number(client, "live"), "");
-    bar_cell(v, grid, watched_number(client, "live"), most);
+    table_own(grid, name, "", false);
+    table_size(grid, text_json_number(client, "live"), "");
+    table_own(grid, bar(v, text_json_number(client, "live"), most), terminal_green(), false);
     if (away) {
-        char *state = is_resident(client) ? text_copy("-") : text_copy(watched_text(client, "residency"));
-        view_size_cell(grid, watched_number(client, "away"), terminal_yellow());
+        char *state = is_resident(client) ? text_copy("-") : text_copy(text_json_text(client, "residency"));
+        table_size(grid, text_json_number(client, "away"), terminal_yellow());
         text_cut(state, NAME_COLUMNS);
-        table_cell(grid, state, is_resident(client) ? "" : terminal_yellow(), true);
-        free(state);
+        table_own(grid, state, is_resident(client) ? "" : terminal_yellow(), true);
     }
-    view_size_cell(grid, watched_number(client, "peak"), "");
-    view_size_cell(grid, watched_number(client, "maximum"), "");
-    table_cell(grid, refusals, refused > 0 ? terminal_red() : "", true);
+    table_size(grid, text_json_number(client, "peak"), "");
+    table_size(grid, text_json_number(client, "maximum"), "");
+    table_count(grid, refused, refused > 0 ? terminal_red() : "");
     for (int i = 0; i < WEIR_CLASS_COUNT; i++)
-        view_size_cell(grid, watched_number(json_object_get(client, "live_class"), class_name(i)), terminal_faint());
-    free(name);
+        table_size(grid, text_json_number(json_object_get(client, "live_class"), class_name(i)), terminal_faint());
 }
 
 static void client_lines(const view *v, const json_t *runtime, view_lines *out)
@@ -341,7 +324,7 @@ static void client_lines(const view *v, const json_t *runtime, view_lines *out)
     const char *titles[8 + WEIR_CLASS_COUNT] = {"client", "live", "", "away", "state"};
     const char *const others[] = {"peak", "maximum", "refusals"};
     size_t columns = away ? 5 : 3;
-    uint64_t most, there = watched_number(runtime, "client_count");
+    uint64_t most, there = text_json_number(runtime, "client_count");
     json_t **list = sorted(v, clients, &most);
     table grid = {0};
     for (int i = 0; i < 3; i++)
@@ -370,8 +353,8 @@ static void class_lines(const view *v, const json_t *runtime, view_lines *out)
     for (int i = 0; i < WEIR_CLASS_COUNT; i++) {
         table_row(&grid);
         table_cell(&grid, class_name(i), "", false);
-        view_size_cell(&grid, live[i], "");
-        bar_cell(v, &grid, live[i], most);
+        table_size(&grid, live[i], "");
+        table_own(&grid, bar(v, live[i], most), terminal_green(), false);
     }
     table_lines(v, &grid, out);
 }
@@ -381,18 +364,15 @@ static void class_lines(const view *v, const json_t *runtime, view_lines *out)
 static void sums_line(const view *v, const json_t *runtime, view_lines *out)
 {
     static const char *const sizes[] = {"budget", "live", "pending", "held", "peak", "away"};
-    const size_t shown = watched_number(runtime, "away") > 0 ? 6 : 5;
-    const char *device = watched_text(runtime, "device");
+    const size_t shown = text_json_number(runtime, "away") > 0 ? 6 : 5;
+    const char *device = text_json_text(runtime, "device");
     char *clean = text_clean(device, strlen(device), false);
     char *line = text_print("%s%s%s", terminal_bold(), clean, terminal_plain());
     for (size_t i = 0; i < shown; i++) {
         char text[24];
-        char *more = text_print("%s  %s %s", line, sizes[i],
-                                weir_size_format(watched_number(runtime, sizes[i]), text, sizeof text));
-        free(line);
-        line = more;
+        text_add(&line, "  %s %s", sizes[i], weir_size_format(text_json_number(runtime, sizes[i]), text, sizeof text));
     }
-    uint64_t refusals = watched_number(runtime, "refusals");
+    uint64_t refusals = text_json_number(runtime, "refusals");
     view_line(v, out,
               text_print("%s  %srefusals %llu%s", line, refusals > 0 ? terminal_red() : "",
                          (unsigned long long)refusals, refusals > 0 ? terminal_plain() : ""));
@@ -403,7 +383,7 @@ static void sums_line(const view *v, const json_t *runtime, view_lines *out)
 static void runtime_lines(const view *v, const watched *process, size_t index, view_lines *out)
 {
     const json_t *runtime = json_array_get(json_object_get(process->answer, "runtimes"), index);
-    const view_series *series = view_series_of(v, process->pid, index, watched_text(runtime, "device"));
+    const view_series *series = view_series_of(v, process->pid, index, text_json_text(runtime, "device"));
     sums_line(v, runtime, out);
     budget_line(v, runtime, out);
     if (series != NULL)
@@ -427,17 +407,15 @@ static void model_lines(const view *v, const json_t *models, view_lines *out)
     {
         const json_t *progress = json_object_get(model, "progress");
         char *state = json_is_number(progress)
-                          ? text_print("%s %.0f %%", watched_text(model, "state"), 100 * json_number_value(progress))
-                          : text_copy(watched_text(model, "state"));
+                          ? text_print("%s %.0f %%", text_json_text(model, "state"), 100 * json_number_value(progress))
+                          : text_copy(text_json_text(model, "state"));
         table_row(&grid);
-        table_cell(&grid, watched_text(model, "name"), "", false);
+        table_cell(&grid, text_json_text(model, "name"), "", false);
         table_cell(&grid, state, strcmp(state, "loaded") == 0 ? terminal_green() : "", true);
-        view_size_cell(&grid, watched_number(model, "size"), "");
+        table_size(&grid, text_json_number(model, "size"), "");
         for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
-            char text[24];
-            uint64_t count = watched_number(model, counts[k]);
-            snprintf(text, sizeof text, "%llu", (unsigned long long)count);
-            table_cell(&grid, count ? text : "-", "", true);
+            uint64_t count = text_json_number(model, counts[k]);
+            table_own(&grid, count ? text_print("%llu", (unsigned long long)count) : text_copy("-"), "", true);
         }
         free(state);
     }
@@ -454,16 +432,18 @@ static void request_lines(const view *v, const json_t *requests, view_lines *out
     title_row(&grid, titles, sizeof titles / sizeof titles[0]);
     json_array_foreach(requests, i, request)
     {
-        char seconds[24], position[24];
-        uint64_t place = watched_number(request, "position");
-        snprintf(position, sizeof position, "%llu", (unsigned long long)place);
+        char seconds[24];
+        uint64_t place = text_json_number(request, "position");
         text_seconds(json_number_value(json_object_get(request, "seconds")), seconds, sizeof seconds);
         table_row(&grid);
-        table_cell(&grid, watched_text(request, "model"), "", false);
+        table_cell(&grid, text_json_text(request, "model"), "", false);
         table_cell(&grid, seconds, "", true);
-        table_cell(&grid, watched_text(request, "state"), "", true);
-        table_cell(&grid, watched_text(request, "reason"), terminal_yellow(), true);
-        table_cell(&grid, place ? position : "", "", true);
+        table_cell(&grid, text_json_text(request, "state"), "", true);
+        table_cell(&grid, text_json_text(request, "reason"), terminal_yellow(), true);
+        if (place)
+            table_count(&grid, place, "");
+        else
+            table_cell(&grid, "", "", true);
     }
     if (json_array_size(requests) > 0)
         table_lines(v, &grid, out);
@@ -474,7 +454,7 @@ static void request_lines(const view *v, const json_t *requests, view_lines *out
 void view_process(const view *v, const watched *process, view_lines *out)
 {
     size_t count = json_array_size(json_object_get(process->answer, "runtimes"));
-    uint64_t left_out = watched_number(process->answer, "left_out");
+    uint64_t left_out = text_json_number(process->answer, "left_out");
     if (process->answer == NULL)
         view_line(v, out, text_copy("it does not answer"));
     for (size_t i = 0; i < count; i++) {

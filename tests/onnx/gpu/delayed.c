@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/cuda_find.h"
+#include "cli/run/measure.h"
 #include "gpu.h"
 
 void gate_close(gate *g, const bed *b, weir_client *client, weir_stream stream)
