@@ -22,7 +22,6 @@ int verb_report(int argc, char **argv);
 int verb_export(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_exec(int argc, char **argv);
-int verb_bench(int argc, char **argv);
 int verb_options(int argc, char **argv);
 int verb_devices(int argc, char **argv);
 int verb_engines(int argc, char **argv);
@@ -33,6 +32,10 @@ int verb_ps(int argc, char **argv);
 int verb_top(int argc, char **argv);
 int verb_serve(int argc, char **argv);
 int verb_version(int argc, char **argv);
+
+/* Opens an unusable file for each standard stream that is closed. Its number would be given to the next file that is
+ * opened, and what is meant for the stream would be written there. */
+void cli_keep_streams(void);
 
 /* Writes "weir: …" as one line on standard error; control characters in it become '?'. Answers CLI_FAILED. */
 int cli_fail(const char *format, ...) WEIR_PRINTF(1, 2);
