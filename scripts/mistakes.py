@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 WHOLE_FILE = "-"
-FOLDERS = ("src", "include")  # where code that has moved may be
+FOLDERS = ("src", "include", "bench/command")  # where code that has moved may be
 SUFFIXES = (".c", ".h", ".cpp", ".hpp")
 TOKEN = re.compile(r"""(?P<skip> \s+ | //[^\n]* | /\*.*?(?:\*/|\Z) )
                      | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \w+ | .""", re.S | re.X)

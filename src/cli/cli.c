@@ -2,11 +2,13 @@
 #include "text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* In one write, so that lines of several threads do not mix. */
 static void cli_say(const char *text)
@@ -34,6 +36,13 @@ int cli_fail(const char *format, ...)
     last_failure = text;
     pthread_mutex_unlock(&lock);
     return CLI_FAILED;
+}
+
+void cli_keep_streams(void)
+{
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) < 0)
+            (void)!open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 /* True: --json is given, in full or abbreviated as getopt_long allows. No verb has another option that begins with

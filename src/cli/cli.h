@@ -25,7 +25,6 @@ int verb_report(int argc, char **argv);
 int verb_export(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_exec(int argc, char **argv);
-int verb_bench(int argc, char **argv);
 int verb_options(int argc, char **argv);
 int verb_devices(int argc, char **argv);
 int verb_engines(int argc, char **argv);
@@ -36,6 +35,10 @@ int verb_ps(int argc, char **argv);
 int verb_top(int argc, char **argv);
 int verb_serve(int argc, char **argv);
 int verb_version(int argc, char **argv);
+
+/* Opens an unusable file for each standard stream that is closed. Its number would be given to the next file that is
+ * opened, and what is meant for the stream would be written there. */
+void cli_keep_streams(void);
 
 /* Writes "weir: …" as one line on standard error; control characters in it become '?'. Answers CLI_FAILED. */
 int cli_fail(const char *format, ...) WEIR_PRINTF(1, 2);
@@ -63,14 +66,18 @@ json_t *cli_classes_json(const uint64_t *bytes);
 weir_runtime_details cli_runtime(const weir_runtime *runtime);
 weir_client_stats cli_client(weir_client *client);
 
-/* ---- simulator.c: the program weir-sim beside this one, which has the simulated device --------------------------- */
+/* ---- beside.c: the programs beside this one: weir-sim, which has the simulated device, and weir-bench, which measures -- */
 
 /* Becomes weir-sim with these arguments, from the verb to a NULL. Answers only if that fails: CLI_FAILED. */
-int simulator_become(char **argv);
+int beside_become_sim(char **argv);
 
 /* Calls weir-sim with these arguments, which have to ask for JSON, and returns its answer. NULL: the call failed, and
  * the detail says how. */
-json_t *simulator_call(const char *const *argv);
+json_t *beside_call_sim(const char *const *argv);
+
+/* Becomes weir-bench, or where it does not lie beside this program the one in PATH, with these arguments, from the one
+ * behind the verb to a NULL. Answers only if that fails: CLI_FAILED. */
+int beside_become_bench(char **argv);
 
 /* ---- cores.c: who computes with what, of the ledger of cores (weir/cores.h) -------------------------------------- */
 

@@ -4,17 +4,21 @@
 #include "args.h"
 #include "remote/remote.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static int verb_help(int argc, char **argv);
 
 static int verb_simulate_there(int argc, char **argv)
 {
     (void)argc;
-    return simulator_become(argv);
+    return beside_become_sim(argv);
+}
+
+static int verb_bench_there(int argc, char **argv)
+{
+    (void)argc;
+    return beside_become_bench(argv + 1);
 }
 
 #ifndef WEIR_SERVE
@@ -56,7 +60,7 @@ static const cli_verb verbs[] = {
     {"plan", "an arena for a model's activations, a trace or a list, as small as can be", verb_plan},
     {"exec", "run a program as it is, with its CUDA memory under a budget", verb_exec},
     {"bench", "what single operations cost, beside what one would call instead; a running server under load",
-     verb_bench},
+     verb_bench_there},
     {"ps", "the models that a running server has loaded, and the processes that can be watched", verb_ps},
     {"top", "a server or a process, live: its budget, models, clients and classes", verb_top},
     {"list", "the models of a running server, loaded or not", verb_list},
@@ -136,18 +140,9 @@ int verb_version(int argc, char **argv)
     return cli_flush(CLI_OK);
 }
 
-/* The number of a closed stream would be given to the next file that is opened, and what is meant for the stream would
- * be written there. An unusable file takes its place. */
-static void keep_streams(void)
-{
-    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
-        if (fcntl(file, F_GETFD) < 0)
-            (void)!open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
-
 int main(int argc, char **argv)
 {
-    keep_streams();
+    cli_keep_streams();
     if (argc < 2)
         return cli_usage(NULL, "which verb?");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

@@ -1,7 +1,7 @@
 /* A shared object of allocators for `weir bench --peer`: malloc that watches how it is called and fails every later call
  * when that was wrong, holds what is live and keeps to its cap; one that has no large blocks; one that holds twice what is
  * live; and one that cannot be used. */
-#include "../../src/cli/bench/peer.h"
+#include "../../bench/command/peer.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

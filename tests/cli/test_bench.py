@@ -1,5 +1,5 @@
 """weir bench: that every row is measured, that ratios and goals are those of the figures it prints, and that peers are called
-as src/cli/bench/peer.h says."""
+as bench/command/peer.h says."""
 
 import os
 import subprocess

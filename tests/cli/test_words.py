@@ -182,11 +182,44 @@ class Words(harness.Case):
         for name in ("t.csv", "r.html"):
             self.assertNotIn("at the peak; held at most", (self.folder / name).read_text())
 
-    def test_without_weir_sim_beside_it_what_needs_the_simulated_device_says_so(self):
+    def copy_alone(self):
+        """The command in a folder where none of its other programs is."""
         alone = self.folder / "alone/weir"
         alone.parent.mkdir()
         alone.write_bytes(Path(harness.COMMAND).read_bytes())
         alone.chmod(0o755)
+        return alone
+
+    def test_without_weir_bench_beside_it_the_one_in_the_path_is_taken_or_it_is_said_how_to_get_it(self):
+        alone, beside = self.copy_alone(), harness.COMMAND.parent
+
+        def answer(words, folder):
+            done = subprocess.run([alone, *words], cwd=self.folder, env=self.environment({"PATH": f"/nonexistent:{folder}"}), timeout=1000,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, text=True)
+            return done.returncode, done.stdout, done.stderr
+
+        self.assertEqual(answer(["bench", "--help"], beside), (0, self.weir("bench", "--help")[0], ""))
+        self.assertEqual(answer(["help", "bench"], beside), (0, self.weir("bench", "--help")[0], ""))
+        status, _, said = answer(["bench", "--rounds", "x"], beside)
+        self.assertEqual((status, said), (2, self.refused("bench", "--rounds", "x")))
+        status, out, said = answer(["bench", "--json"], "/nonexistent")
+        self.assertEqual(status, 1)
+        self.one_line(said)
+        for word in (f"{alone.parent}/weir-bench", "PATH", "make install"):
+            self.assertIn(word, said)
+            self.assertIn(word, json.loads(out)["error"]["detail"])
+        (alone.parent / "weir-bench").write_text("")
+        status, _, said = answer(["bench"], beside)
+        self.assertEqual(status, 1)
+        self.one_line(said)
+        self.assertIn(f"{alone.parent}/weir-bench cannot be run: Permission denied", said)
+
+    def test_weir_bench_is_a_program_of_its_own(self):
+        done = subprocess.run([harness.COMMAND.parent / "weir-bench", "serve", "--help"], stdout=subprocess.PIPE, timeout=1000, check=True)
+        self.assertEqual(done.stdout.decode(), self.weir("bench", "serve", "--help")[0])
+
+    def test_without_weir_sim_beside_it_what_needs_the_simulated_device_says_so(self):
+        alone = self.copy_alone()
         self.write("t.csv", "Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.000001,allocate,0x100,64,1\n")
         for words, status in ((["simulate", "--json"], 1), (["help", "simulate"], 1), (["replay", "t.csv"], 1), (["plan", "t.csv"], 1),
                               (["replay", "t.csv", "--driver", "host"], 0), (["plan", "t.csv", "--no-replay"], 0)):

@@ -8,7 +8,8 @@ both only become fewer.
 
 A sentence is dense when more than a quarter of its words, of six or more, stand for something that is named elsewhere: it, that, which,
 one, others and the like. A namesake is a static function that another file has too, so that neither is found by its name. Rooms are
-the folders of src/, where they hold several subjects (SPLIT) the folders there; and include/."""
+the folders of src/, where they hold several subjects (SPLIT) the folders there; include/; and bench/, of which only the program
+weir-bench is looked at."""
 
 import argparse
 import collections
@@ -46,8 +47,8 @@ def is_dense(sentence):
 
 def room_of(path):
     parts = path.split("/")
-    if parts[0] == "include":
-        return "include"
+    if parts[0] in ("include", "bench"):
+        return parts[0]
     within = len(parts) > 3 and (parts[1] in SPLIT or "/".join(parts[1:3]) in SPLIT)
     return "/".join(parts[1:3]) if within else parts[1]
 
@@ -55,7 +56,7 @@ def room_of(path):
 def read_tree(source):
     """The text of each file by its path."""
     return {str(path.relative_to(source)): path.read_text(encoding="utf-8", errors="replace")
-            for pattern in ("src/**/*.[ch]", "include/**/*.h") for path in sorted(source.glob(pattern))}
+            for pattern in ("src/**/*.[ch]", "include/**/*.h", "bench/command/*.[ch]") for path in sorted(source.glob(pattern))}
 
 
 def look(files):

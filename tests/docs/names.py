@@ -23,7 +23,7 @@ ELSEWHERE = {"weir_static", "bert_serve", "gpt2_train", "llama_serve", "segment_
              "moe_train"}
 
 
-FOLDERS = ("src", "include", "tests", "cmake", "scripts")
+FOLDERS = ("src", "include", "bench/command", "tests", "cmake", "scripts")
 ENDINGS = {".c", ".h", ".cpp", ".py", ".cmake"}
 
 
@@ -55,7 +55,7 @@ def read(source):
 
 def code(texts):
     """The files of the code, and the words in them."""
-    files = {name for name in texts if name.split("/")[0] in FOLDERS and Path(name).suffix in ENDINGS}
+    files = {name for name in texts if name.startswith(tuple(f"{folder}/" for folder in FOLDERS)) and Path(name).suffix in ENDINGS}
     return files, {word for name in [*files, "CMakeLists.txt"] for word in re.findall(r"\w+", texts[name])}
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Words that docs/glossary.md has replaced do not come back into src/, include/, docs/, README.md and CONTRIBUTING.md.
+"""Words that docs/glossary.md has replaced do not come back into src/, include/, bench/command/, docs/, README.md and CONTRIBUTING.md.
 
     words.py SOURCE          checks the tree; its own tests run before
     words.py SOURCE --where  also says where the words that are still there are
@@ -101,7 +101,7 @@ def check(rules, files):
 
 
 def read(source):
-    roots = [source / "src", source / "include", source / "docs"]
+    roots = [source / "src", source / "include", source / "bench/command", source / "docs"]
     paths = [source / "README.md", source / "CONTRIBUTING.md", *(p for root in roots for p in root.rglob("*"))]
     return {str(p.relative_to(source)): p.read_text(errors="replace") for p in paths if p.is_file() and p.suffix in SUFFIXES}
 

@@ -1,4 +1,5 @@
-"""Arrows between the rooms of src/ point one way: which room may include which is listed here, from the ground up.
+"""Arrows between the rooms of src/ point one way: which room may include which is listed here, from the ground up. The program
+weir-bench, which lies beside src/, is a room of its own.
 
     arrows.py SRC    checks the tree; its own tests run before"""
 
@@ -43,7 +44,10 @@ ROOMS = {
     "sim": ("runtime", "memory", "driver", "base", "pool/admission.h", "pool/decisions.h"),
     "serve": (),
     "cli": ("sim", "serve", "onnx/shapes", "onnx/file", "trace", "runtime", "driver", "base", "engines/command.h"),
+    # beside the command, and beside src/: the program weir-bench
+    "bench/command": ("cli", "driver/cuda_api.h"),
 }
+BESIDE = "bench/command"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 ELSEWHERE = re.compile(r"(\.\./[\w./]*\.c(?:pp)?)\b")
 
@@ -101,6 +105,12 @@ class Lists(unittest.TestCase):
                                          "driver/own.h": "", "onnx/bridge/api.h": "",
                                          "onnx/engine/e.c": '#include "onnx/bridge/api.h"\n'}))
 
+    def test_the_room_beside_src_uses_the_command_and_is_used_by_none(self):
+        program = {"bench/command/a.c": '#include "cli/args.h"\n#include "own.h"\n', "bench/command/own.h": "", "cli/args.h": ""}
+        self.assertEqual([], complaints(program))
+        self.assertEqual(["cli/a.c includes bench/command/own.h: no arrow goes from cli to bench/command"],
+                         complaints({**program, "cli/a.c": '#include "bench/command/own.h"\n'}))
+
     def test_an_arrow_back_is_found(self):
         self.assertEqual(["base/a.c includes driver/b.h: no arrow goes from base to driver"],
                          complaints({"base/a.c": ' #  include "driver/b.h"\n', "driver/b.h": ""}))
@@ -117,12 +127,16 @@ class Lists(unittest.TestCase):
         self.assertEqual(1, len(complaints({"cli/CMakeLists.txt": "add_executable(a main.c\n  ../trace/reader.c)\n"})))
 
 
+def read_tree(src):
+    """The text of each file by its path below src, and of the room beside it by its path below the root."""
+    return {str(path.relative_to(top)): path.read_text(errors="replace") for top, folder in ((src, src), (src.parent, src.parent / BESIDE))
+            for path in folder.rglob("*") if path.suffix in (".c", ".h", ".cpp", ".cmake") or path.name == "CMakeLists.txt"}
+
+
 def main():
     if not unittest.main(argv=sys.argv[:1], exit=False).result.wasSuccessful():
         sys.exit(1)
-    src = Path(sys.argv[1])
-    found = complaints({str(path.relative_to(src)): path.read_text(errors="replace") for path in src.rglob("*")
-                        if path.suffix in (".c", ".h", ".cpp", ".cmake") or path.name == "CMakeLists.txt"})
+    found = complaints(read_tree(Path(sys.argv[1]).resolve()))
     if found:
         sys.exit("\n".join(found))
 

@@ -172,7 +172,7 @@ def files():
                 if place.encode() in content:
                     sys.exit(f"{path} names {place}")
     environment = {**clean_environment(), "PYTHONDONTWRITEBYTECODE": "1"}
-    for command in (PREFIX / "bin/weir", *sorted((PREFIX / "share/weir/scripts").iterdir())):
+    for command in (PREFIX / "bin/weir", PREFIX / "bin/weir-bench", *sorted((PREFIX / "share/weir/scripts").iterdir())):
         if os.access(command, os.X_OK):
             run(command, "--help", env=environment)
 

@@ -49,7 +49,8 @@ class Makefiles(unittest.TestCase):
             self.call("cmake", "-G", "Unix Makefiles", "-S", ROOT, "-B", tree, f"-DCMAKE_C_COMPILER={compiler}", "-DWEIR_TESTS=OFF",
                       *launchers)
             self.call("make", "-C", tree, "-j2", "products")
-            for name, room in (("lib/libweir.a", "src"), ("lib/libweir.so", "src"), ("bin/weir", "src/cli"), ("bin/weir-sim", "src/cli")):
+            for name, room in (("lib/libweir.a", "src"), ("lib/libweir.so", "src"), ("bin/weir", "src/cli"), ("bin/weir-sim", "src/cli"),
+                               ("bin/weir-bench", "bench/command")):
                 if (tree / room / "Makefile").exists():
                     self.assertTrue((tree / name).exists(), name)
 

@@ -25,7 +25,7 @@ LIBRARIES = {"lib/libweir.so.0.2", "lib/libweir-seams.so.0.2", "lib/libweir-mani
 GGUF = "lib/weir/weir-engine-gguf.so"
 SCRIPTS = {"weir-engines": "engines", **{name: name for name in ("store.py", "pins.json", "cuda_trim.py", "llama_cuda.py")}}
 MACHINES = {"x86_64": 62, "aarch64": 183}  # in ELF's words
-PROGRAMS = {"bin/weir", "bin/weir-sim"}
+PROGRAMS = {"bin/weir", "bin/weir-sim", "bin/weir-bench"}
 
 
 def setUpModule():

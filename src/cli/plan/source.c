@@ -67,7 +67,7 @@ static weir_status add_blocks(const wi_replay_plan *trace, plan_source *out)
 static weir_status plan_source_replay(const char *path, uint64_t *held)
 {
     const char *const command[] = {"replay", "--json", "--", path, NULL};
-    json_t *answer = simulator_call(command);
+    json_t *answer = beside_call_sim(command);
     if (answer == NULL)
         return WEIR_ERR_SYSTEM;
     *held = (uint64_t)json_integer_value(json_object_get(answer, "peak_reserved"));

@@ -77,6 +77,5 @@ int verb_list(int argc, char **argv);
 int verb_show(int argc, char **argv);
 /* load, unload, stop, suspend, resume, pin, unpin: argv[0] says which. */
 int verb_move(int argc, char **argv);
-int bench_serve(int argc, char **argv);
 
 #endif

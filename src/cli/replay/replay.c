@@ -554,7 +554,7 @@ int verb_replay(int argc, char **argv)
     if (status >= 0)
         return status;
     if (strncmp(args.device, "sim", 3) == 0 && wi_replay_simulated == NULL)
-        return simulator_become(argv);
+        return beside_become_sim(argv);
     size_t count = args.count;
     replay_answer *answers = text_zeroed(count, sizeof *answers);
     replay_answers all = {

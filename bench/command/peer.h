@@ -1,11 +1,16 @@
-/* peer.h: an allocator that `weir bench` measures: weir itself, an allocator built into the command, or a shared object
+/* peer.h: an allocator that `weir bench` measures: weir itself, an allocator built into the program weir-bench, or a shared object
  * that scripts/bench-peers builds. Every allocator is called through this table, so that the cost of the call is the
  * same for all.
  *
  * A peer is opened once, and begun and ended many times. Functions that answer a text answer NULL when all is well,
- * else what was wrong, as a text that stays until the next call. Bytes are as requested. Plain C, also for C++. */
-#ifndef WEIR_BENCH_PEER_H
-#define WEIR_BENCH_PEER_H
+ * else what was wrong, as a text that stays until the next call. Bytes are as requested. Plain C, also for C++.
+ *
+ * A shared object of your own needs this header and nothing else of weir's (tests/cli/peer.c is a small example):
+ *
+ *     cc -shared -fPIC -I bench/command -o peers/peer-mine.so mine.c
+ *     weir bench --only allocator --peer peers */
+#ifndef WEIR_BENCH_COMMAND_PEER_H
+#define WEIR_BENCH_COMMAND_PEER_H
 
 #include <stdbool.h>
 #include <stddef.h>

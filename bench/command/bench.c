@@ -1,8 +1,7 @@
-/* bench.c: the verb bench: its arguments, and the order of its parts. */
+/* bench.c: weir-bench, the program that `weir bench` is: its arguments, and the order of its parts. */
 #include "bench.h"
 
 #include "cli/args.h"
-#include "cli/remote/remote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +51,7 @@ static const arg option_list[] = {
     {"resource", "NAME", "which resource of weir's the allocator's and the traces' rows are of (default: the default)",
      ARG_TEXT, AT(bench.resource)},
     {"peer", "PATH",
-     "also measure the allocators of a shared object (src/cli/bench/peer.h), or of all in a folder; may be given more "
+     "also measure the allocators of a shared object (bench/command/peer.h), or of all in a folder; may be given more "
      "than "
      "once",
      ARG_CALL, AT(bench.peers), .read = bench_read_path},
@@ -122,10 +121,8 @@ static void choose_parts(verb_args *args)
                                             : true;
 }
 
-int verb_bench(int argc, char **argv)
+static int bench_measure(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "serve") == 0)
-        return bench_serve(argc - 1, argv + 1);
     verb_args args = {.bench = {.device = "host", .lag = 64, .rounds = 5, .laps = 2000}};
     int status = args_read(&arguments, argc, argv, &args, NULL);
     if (status >= 0)
@@ -145,4 +142,11 @@ int verb_bench(int argc, char **argv)
     }
     int printed = answer ? cli_print_json(answer) : cli_flush(CLI_OK);
     return status == CLI_OK ? printed : status;
+}
+
+int main(int argc, char **argv)
+{
+    cli_keep_streams();
+    bool serves = argc > 1 && strcmp(argv[1], "serve") == 0;
+    return cli_end(serves ? bench_serve(argc - 1, argv + 1) : bench_measure(argc, argv), argv + 1);
 }

@@ -1,6 +1,6 @@
-/* allocators.h: the allocators that weir bench measures, all through the table of peer.h, and the loads put on them. */
-#ifndef WEIR_CLI_BENCH_ALLOCATORS_H
-#define WEIR_CLI_BENCH_ALLOCATORS_H
+/* allocators.h: the allocators that weir-bench measures, all through the table of peer.h, and the loads put on them. */
+#ifndef WEIR_BENCH_COMMAND_ALLOCATORS_H
+#define WEIR_BENCH_COMMAND_ALLOCATORS_H
 
 #include "bench.h"
 #include "peer.h"

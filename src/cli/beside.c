@@ -1,3 +1,4 @@
+/* beside.c: the programs beside this one. */
 #include "cli.h"
 
 #include "text.h"
@@ -11,17 +12,17 @@
 #include <unistd.h>
 
 /* Beside the file of this process. The caller frees it. */
-static char *simulator_find(void)
+static char *beside_find(const char *name)
 {
     char own[4096];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     own[length > 0 ? length : 0] = '\0';
     char *slash = strrchr(own, '/');
-    return text_print("%.*sweir-sim", slash ? (int)(slash + 1 - own) : 0, own);
+    return text_print("%.*s%s", slash ? (int)(slash + 1 - own) : 0, own, name);
 }
 
 /* Its path, then the arguments. The caller frees the list. */
-static char **simulator_command_of(char *path, const char *const *argv)
+static char **beside_command_of(char *path, const char *const *argv)
 {
     size_t count = 0;
     while (argv[count] != NULL)
@@ -32,9 +33,9 @@ static char **simulator_command_of(char *path, const char *const *argv)
     return command;
 }
 
-int simulator_become(char **argv)
+int beside_become_sim(char **argv)
 {
-    char *path = simulator_find(), **command = simulator_command_of(path, (const char *const *)argv);
+    char *path = beside_find("weir-sim"), **command = beside_command_of(path, (const char *const *)argv);
     execv(path, command);
     int status =
         cli_fail("the simulated device is the program weir-sim's, and %s cannot be run: %s", path, strerror(errno));
@@ -43,8 +44,26 @@ int simulator_become(char **argv)
     return status;
 }
 
+int beside_become_bench(char **argv)
+{
+    char *path = beside_find("weir-bench"), **command = beside_command_of(path, (const char *const *)argv);
+    execv(path, command);
+    int error = errno;
+    if (error == ENOENT)
+        execvp("weir-bench", command);
+    int status =
+        error == ENOENT
+            ? cli_fail("weir bench needs the program weir-bench, which is neither %s nor in PATH: 'make' builds "
+                       "it, and 'make install' and the Python package put it beside weir",
+                       path)
+            : cli_fail("weir bench needs the program weir-bench, and %s cannot be run: %s", path, strerror(error));
+    free(command);
+    free(path);
+    return status;
+}
+
 /* Standard output into a pipe, whose other end is the answer; -1: it could not be started. */
-static int simulator_start(const char *path, char **command, pid_t *child)
+static int beside_start(const char *path, char **command, pid_t *child)
 {
     int ends[2], error = pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
     if (error == 0) {
@@ -66,7 +85,7 @@ static int simulator_start(const char *path, char **command, pid_t *child)
 }
 
 /* An answer {error: {detail}} is a failure. */
-static json_t *simulator_judge(json_t *answer)
+static json_t *beside_judge(json_t *answer)
 {
     const char *detail = json_string_value(json_object_get(json_object_get(answer, "error"), "detail"));
     if (answer != NULL && detail == NULL)
@@ -76,11 +95,11 @@ static json_t *simulator_judge(json_t *answer)
     return NULL;
 }
 
-json_t *simulator_call(const char *const *argv)
+json_t *beside_call_sim(const char *const *argv)
 {
     pid_t child;
-    char *path = simulator_find(), **command = simulator_command_of(path, argv);
-    int output = simulator_start(path, command, &child);
+    char *path = beside_find("weir-sim"), **command = beside_command_of(path, argv);
+    int output = beside_start(path, command, &child);
     FILE *file = output >= 0 ? fdopen(output, "r") : NULL;
     json_t *answer = file != NULL ? json_loadf(file, 0, NULL) : NULL;
     if (file != NULL)
@@ -91,5 +110,5 @@ json_t *simulator_call(const char *const *argv)
         waitpid(child, NULL, 0);
     free(command);
     free(path);
-    return output >= 0 ? simulator_judge(answer) : NULL;
+    return output >= 0 ? beside_judge(answer) : NULL;
 }

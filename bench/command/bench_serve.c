@@ -1,10 +1,9 @@
 /* bench_serve.c: `weir bench serve`: clients that send a running server one request after another, and the times of
  * their waits. */
-#include "remote.h"
+#include "bench.h"
 
 #include "cli/args.h"
-#include "cli/bench/bench.h"
-#include "cli/cli.h"
+#include "cli/remote/remote.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
 

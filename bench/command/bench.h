@@ -1,6 +1,6 @@
-/* bench.h: what the parts of weir bench share: arguments, clock, tables, goals. */
-#ifndef WEIR_CLI_BENCH_BENCH_H
-#define WEIR_CLI_BENCH_BENCH_H
+/* bench.h: what the parts of weir-bench share: arguments, clock, tables, goals. */
+#ifndef WEIR_BENCH_COMMAND_BENCH_H
+#define WEIR_BENCH_COMMAND_BENCH_H
 
 #include "cli/cli.h"
 #include "cli/terminal.h"
@@ -32,6 +32,9 @@ int bench_part_lending(const bench_args *args, json_t *answer);    /* `lending` 
 int bench_part_bounds(const bench_args *args, json_t *answer);     /* `bounds` */
 int bench_part_traces(const bench_args *args, json_t *answer);     /* `traces` */
 int bench_part_plans(const bench_args *args, json_t *answer);      /* `plans` */
+
+/* `weir bench serve`, in bench_serve.c: puts load on a running server. argv[0] is `serve`. */
+int bench_serve(int argc, char **argv);
 
 /* Files: figures.c ------------------------------------------------------------------------------------------------- */
 
