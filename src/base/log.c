@@ -15,6 +15,11 @@ static atomic_int sink_level = -1; /* -1: not yet read from the option */
 
 static const char *const level_names[] = {"off", "error", "warning", "info", "debug"};
 
+const char *wi_log_level_name(weir_log_level level)
+{
+    return level_names[level];
+}
+
 static void to_stderr(weir_log_level level, const char *text, void *user)
 {
     (void)user;

@@ -26,6 +26,8 @@ unsigned wi_option_cores(void);
 /* The longest time, in nanoseconds, that an allocation waits for pending frees. */
 uint64_t wi_option_wait(void);
 
+/* The log's, which reads its level from an option. */
 void wi_log_option_changed(void);
+const char *wi_log_level_name(weir_log_level level);
 
 #endif

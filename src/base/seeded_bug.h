@@ -21,7 +21,7 @@ typedef enum wi_bug {
 } wi_bug;
 
 #ifdef WEIR_SEEDED_BUGS
-extern wi_bug wi_seeded_bug; /* src/sim/seeded_bug.c */
+extern wi_bug wi_seeded_bug; /* src/sim/simulate.c */
 #else
 enum { wi_seeded_bug = WI_BUG_NONE };
 #endif

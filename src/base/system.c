@@ -6,13 +6,21 @@
 uint64_t (*wi_clock)(void);
 bool wi_alone;
 
-uint64_t wi_now(void)
+static uint64_t system_real_now(void)
 {
-    if (wi_clock)
-        return wi_clock();
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+uint64_t wi_now(void)
+{
+    return wi_clock ? wi_clock() : system_real_now();
+}
+
+double wi_real_seconds(void)
+{
+    return (double)system_real_now() / 1e9;
 }
 
 enum { YIELDS = 16, FIRST_PAUSE = 20 * 1000, DOUBLINGS = 5 }; /* nanoseconds */

@@ -5,6 +5,7 @@
 #include "base/internal.h"
 
 uint64_t wi_now(void);           /* monotonic nanoseconds */
+double wi_real_seconds(void);    /* the same in seconds, whatever wi_clock says */
 uint64_t wi_thread_number(void); /* 1 for the first thread that asks, 2 for the second … */
 
 /* Waits one turn, counted from 0, for another thread that is doing something short. That thread may need this
