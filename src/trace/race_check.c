@@ -1,12 +1,15 @@
 /* See race_check.h. */
 #include "trace/race_check.h"
 #include <weir/trace.h>
+#include "base/internal.h"
 #include "base/treap.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ULL(x) ((unsigned long long)(x))
 
 /* Clocks ----------------------------------------------------------------------------------------------------------- */
 
@@ -131,7 +134,8 @@ typedef struct noted {
 struct race_check {
     uint16_t slot_of[SLOTS]; /* a place's slot; 0: not seen yet */
     stream_state *streams;   /* streams[0].clock is the host's */
-    unsigned stream_count, stream_room;
+    unsigned stream_count;
+    size_t stream_room;
     wi_treap blocks, launches, events;
     clock_purse purse;
     race_finding *found;
@@ -153,20 +157,6 @@ static weir_status race_check_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
 }
 
-/* Makes room for another element of `each` bytes; false: no memory. */
-static bool race_check_make_room(void **list, size_t count, size_t *room, size_t each)
-{
-    if (count < *room)
-        return true;
-    size_t more = *room ? 2 * *room : 4;
-    void *larger = realloc(*list, more * each);
-    if (!larger)
-        return false;
-    *list = larger;
-    *room = more;
-    return true;
-}
-
 /* Keeps a finding; `first` is the order of the earlier event, on `other`. */
 WEIR_PRINTF(7, 8)
 static void race_check_report(race_check *r, race_kind kind, const block *b, const weir_event *event, unsigned other,
@@ -185,8 +175,8 @@ static void race_check_report(race_check *r, race_kind kind, const block *b, con
                         .other_stream = other == HOST ? 0 : r->streams[other].id,
                         .order_first = first,
                         .order_second = event->order};
-    int length = snprintf(f->text, sizeof f->text, "%.64s's block at 0x%llx%s%.48s%s, ", b->client,
-                          (unsigned long long)b->node.key, b->tag[0] ? " (" : "", b->tag, b->tag[0] ? ")" : "");
+    int length = snprintf(f->text, sizeof f->text, "%.64s's block at 0x%llx%s%.48s%s, ", b->client, ULL(b->node.key),
+                          b->tag[0] ? " (" : "", b->tag, b->tag[0] ? ")" : "");
     va_list arguments;
     va_start(arguments, format);
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it does not see va_start */
@@ -210,7 +200,7 @@ static const char *name(const race_check *r, unsigned slot, char text[NAME])
     if (slot == HOST)
         snprintf(text, NAME, "the host");
     else
-        snprintf(text, NAME, "stream %llx", (unsigned long long)r->streams[slot].id);
+        snprintf(text, NAME, "stream %llx", ULL(r->streams[slot].id));
     return text;
 }
 
@@ -247,6 +237,13 @@ static block *race_check_first_in(const race_check *r, uint64_t start, uint64_t 
     return b && b->node.key < end && race_check_end_of(b) > start ? b : NULL;
 }
 
+/* The next one. */
+static block *race_check_next_in(const race_check *r, const block *b, uint64_t end)
+{
+    block *next = (block *)wi_treap_above(&r->blocks, b->node.key);
+    return next && next->node.key < end ? next : NULL;
+}
+
 /* Allocation ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes are given out that were others'. */
@@ -258,7 +255,7 @@ static void race_check_take_over(race_check *r, const weir_event *event, unsigne
         if (old->freed == 0) {
             race_check_report(r, RACE_OVERLAP, old, event, old->slot, old->order,
                               "allocated by event %llu, is live when event %llu gives its bytes out again",
-                              (unsigned long long)old->order, (unsigned long long)event->order);
+                              ULL(old->order), ULL(event->order));
             continue;
         }
         if (old->freed_stream && old->freed_slot != slot &&
@@ -267,8 +264,7 @@ static void race_check_take_over(race_check *r, const weir_event *event, unsigne
                 r, RACE_EARLY_REUSE, old, event, old->freed_slot, old->freed,
                 "freed in the order of %s by event %llu: its bytes are %.64s's on another stream from event "
                 "%llu on, before any stream could have them",
-                name(r, old->freed_slot, who), (unsigned long long)old->freed, event->client,
-                (unsigned long long)event->order);
+                name(r, old->freed_slot, who), ULL(old->freed), event->client, ULL(event->order));
             continue;
         }
         for (size_t i = 0; i < old->access_count; i++) {
@@ -280,8 +276,8 @@ static void race_check_take_over(race_check *r, const weir_event *event, unsigne
                 r, RACE_EARLY_REUSE, old, event, a->slot, a->order,
                 "freed by event %llu: its bytes are %.64s's from event %llu on, and work of %s (event %llu) may "
                 "still %s them",
-                (unsigned long long)old->freed, event->client, (unsigned long long)event->order, name(r, a->slot, who),
-                (unsigned long long)a->order, a->write ? "write" : "read");
+                ULL(old->freed), event->client, ULL(event->order), name(r, a->slot, who), ULL(a->order),
+                a->write ? "write" : "read");
             break;
         }
     }
@@ -354,8 +350,7 @@ static weir_status race_check_release(race_check *r, const weir_event *event, un
             r, RACE_FREE_IN_USE, b, event, a->slot, a->order,
             "is freed on %s (event %llu) while work of %s (event %llu) may still %s it; order the free behind "
             "that, or declare the use",
-            name(r, slot, where), (unsigned long long)event->order, name(r, a->slot, who), (unsigned long long)a->order,
-            a->write ? "write" : "read");
+            name(r, slot, where), ULL(event->order), name(r, a->slot, who), ULL(a->order), a->write ? "write" : "read");
     }
     b->freed = event->order;
     b->freed_slot = slot;
@@ -373,9 +368,7 @@ static void race_check_pass(race_check *r, const weir_event *event)
     uint64_t start = (uint64_t)(uintptr_t)event->pointer, end = start + event->bytes;
     if (event->generation != 0)
         return;
-    for (block *b = race_check_first_in(r, start, end), *next; b; b = next) {
-        next = (block *)wi_treap_above(&r->blocks, b->node.key);
-        next = next && next->node.key < end ? next : NULL;
+    for (block *b = race_check_first_in(r, start, end); b; b = race_check_next_in(r, b, end)) {
         if (b->freed_stream == event->stream.id)
             b->freed_stream = 0;
     }
@@ -411,8 +404,7 @@ static void check_use(race_check *r, const weir_event *event, unsigned slot, blo
             r, RACE_UNORDERED_ALLOCATION, b, event, b->slot, b->order,
             "allocated on %s (event %llu), is used on %s (event %llu), and nothing orders the two; declare the "
             "use, or wait for an event",
-            name(r, b->slot, where), (unsigned long long)b->order, name(r, slot, who),
-            (unsigned long long)event->order);
+            name(r, b->slot, where), ULL(b->order), name(r, slot, who), ULL(event->order));
     }
     for (size_t i = 0; i < b->access_count; i++) {
         access *a = &b->accesses[i];
@@ -422,8 +414,8 @@ static void check_use(race_check *r, const weir_event *event, unsigned slot, blo
         a->told = true;
         race_check_report(r, RACE_UNORDERED_USE, b, event, a->slot, a->order,
                           "is %s on %s (event %llu) and %s on %s (event %llu), and nothing orders the two",
-                          a->write ? "written" : "read", name(r, a->slot, where), (unsigned long long)a->order,
-                          now->write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
+                          a->write ? "written" : "read", name(r, a->slot, where), ULL(a->order),
+                          now->write ? "written" : "read", name(r, slot, who), ULL(event->order));
     }
 }
 
@@ -451,9 +443,7 @@ static weir_status touch(race_check *r, const weir_event *event, unsigned slot, 
     uint64_t start = (uint64_t)(uintptr_t)event->pointer;
     uint64_t end = event->bytes > UINT64_MAX - start ? UINT64_MAX : start + event->bytes;
     char who[NAME];
-    for (block *b = race_check_first_in(r, start, end), *next; b; b = next) {
-        next = (block *)wi_treap_above(&r->blocks, b->node.key);
-        next = next && next->node.key < end ? next : NULL;
+    for (block *b = race_check_first_in(r, start, end); b; b = race_check_next_in(r, b, end)) {
         access now = {.start = start > b->node.key ? start : b->node.key,
                       .end = end < race_check_end_of(b) ? end : race_check_end_of(b),
                       .sequence = number ? OPEN : r->streams[slot].sequence,
@@ -464,21 +454,20 @@ static weir_status touch(race_check *r, const weir_event *event, unsigned slot, 
         if (b->left && !b->freed) {
             race_check_report(r, RACE_USE_WHILE_AWAY, b, event, HOST, b->left,
                               "away since event %llu, is %s on %s by event %llu; resume its client before",
-                              (unsigned long long)b->left, now.write ? "written" : "read", name(r, slot, who),
-                              (unsigned long long)event->order);
+                              ULL(b->left), now.write ? "written" : "read", name(r, slot, who), ULL(event->order));
             continue;
         }
         if (b->freed) {
             race_check_report(r, RACE_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
-                              "freed by event %llu, is %s on %s by event %llu", (unsigned long long)b->freed,
-                              now.write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
+                              "freed by event %llu, is %s on %s by event %llu", ULL(b->freed),
+                              now.write ? "written" : "read", name(r, slot, who), ULL(event->order));
             continue;
         }
         check_use(r, event, slot, b, &now);
         if (slot == HOST && !number) /* done, and known to all */
             continue;
         prune(r, b, &now);
-        if (!race_check_make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
+        if (!wi_make_room(&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
             return race_check_no_memory();
         b->accesses[b->access_count++] = now;
     }
@@ -501,12 +490,10 @@ static weir_status race_check_find_slot(race_check *r, uint64_t id, unsigned *sl
     if (id == 0)
         return WEIR_OK;
     if (*slot == 0) {
-        size_t room = r->stream_room;
         if (r->stream_count == SLOTS)
             return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams than can be followed");
-        if (!race_check_make_room((void **)&r->streams, r->stream_count, &room, sizeof *r->streams))
+        if (!wi_make_room(&r->streams, r->stream_count, &r->stream_room, sizeof *r->streams))
             return race_check_no_memory();
-        r->stream_room = (unsigned)room;
         *slot = r->stream_count++;
         r->slot_of[id % SLOTS] = (uint16_t)*slot;
         r->streams[*slot] = (stream_state){.id = id};
@@ -559,8 +546,8 @@ static weir_status begin_use(race_check *r, const weir_event *event, unsigned sl
     }
     if (!b) /* from before the trace, or lost */
         return WEIR_OK;
-    if (!race_check_make_room((void **)&l->starts, l->count, &l->room, sizeof *l->starts) ||
-        !race_check_make_room((void **)&b->declared, b->declared_count, &b->declared_room, sizeof *b->declared))
+    if (!wi_make_room(&l->starts, l->count, &l->room, sizeof *l->starts) ||
+        !wi_make_room(&b->declared, b->declared_count, &b->declared_room, sizeof *b->declared))
         return race_check_no_memory();
     l->starts[l->count++] = b->node.key;
     size_t i = 0;
@@ -665,8 +652,7 @@ static weir_status race_check_leave(race_check *r, const weir_event *event)
             r, RACE_USE_WHILE_AWAY, b, event, a->slot, a->order,
             "leaves by event %llu, and work of %s (event %llu) may still %s it; declare the use, or wait for it before "
             "the suspend",
-            (unsigned long long)event->order, name(r, a->slot, who), (unsigned long long)a->order,
-            a->write ? "write" : "read");
+            ULL(event->order), name(r, a->slot, who), ULL(a->order), a->write ? "write" : "read");
         break;
     }
     b->access_count = 0;
@@ -688,8 +674,7 @@ static weir_status race_check_come_back(race_check *r, const weir_event *event, 
     if (status == WEIR_OK)
         status = clock_copy(&r->purse, &b->writes, &r->streams[slot].clock);
     clock_clear(&r->purse, &b->reads);
-    if (status == WEIR_OK &&
-        !race_check_make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
+    if (status == WEIR_OK && !wi_make_room(&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
         return race_check_no_memory();
     if (status == WEIR_OK)
         b->accesses[b->access_count++] = (access){.start = b->node.key,
