@@ -197,16 +197,6 @@ void wi_cuda_streams_end(wi_cuda_redirect *r)
     }
 }
 
-uint64_t wi_cuda_streams_count(wi_cuda_redirect *r)
-{
-    uint64_t count = 0;
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->stream_count; i++)
-        count += r->streams[i].used && r->streams[i].native;
-    pthread_mutex_unlock(&r->lock);
-    return count;
-}
-
 /* Creating --------------------------------------------------------------------------------------------------------- */
 
 /* The stream is CUDA's by now. Without weir knowing it, frees could not be put behind its work. */
