@@ -94,11 +94,8 @@ static void graphs_capture(world *w, const step *s, world_graph *g)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
     if (stream == 0 || !world_has_stream(w, stream) || w->stream_in_hand[stream] > 0 || world_frees_for_others(w) ||
-        g->captures == WORLD_CAPTURES || w->suspended[g->client])
+        g->captures == WORLD_CAPTURES || w->suspended[g->client] || world_has_launch(w, stream))
         return;
-    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
-        if (w->launches[i].launch && w->launches[i].stream == stream)
-            return;
     w->stream_closed[stream] = true;
     oracle_capturing(w->oracle, world_number(w, stream));
     if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream], g->graph), WEIR_OK)) {

@@ -3,22 +3,12 @@
 
 #include <weir/memory.h>
 
-#define ULL(x) ((unsigned long long)(x))
-
 /* Pending frees ---------------------------------------------------------------------------------------------------- */
 
 void oracle_list_pending(oracle *o, uint32_t index)
 {
-    if (o->pending_count == o->pending_capacity) {
-        size_t capacity = o->pending_capacity ? 2 * o->pending_capacity : 64;
-        uint32_t *pending = realloc(o->pending, capacity * sizeof *pending);
-        if (!pending) {
-            oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
-            return;
-        }
-        o->pending = pending;
-        o->pending_capacity = capacity;
-    }
+    if (!oracle_room(o, &o->pending, o->pending_count, &o->pending_capacity, sizeof *o->pending))
+        return;
     o->pending[o->pending_count++] = index;
     o->table[index].listed = true;
 }

@@ -3,6 +3,7 @@
  * slot does not. Nothing is suspended. The policies differ in the model that they unload first, and in how many models
  * are loaded at once. They have an advantage over the real pools: a request that can never fit is refused at once. */
 #include "sim/pool/traffic.h"
+#include "base/internal.h"
 
 #include <stdlib.h>
 
@@ -48,14 +49,8 @@ typedef struct baseline {
 /* Without memory for it the simulation ends: nothing else can be right. */
 static void act(baseline *b, wp_action action)
 {
-    if (b->action_count == b->action_room) {
-        size_t room = b->action_room ? 2 * b->action_room : 64;
-        wp_action *grown = realloc(b->actions, room * sizeof *grown);
-        if (!grown)
-            abort();
-        b->actions = grown;
-        b->action_room = room;
-    }
+    if (!wi_make_room(&b->actions, b->action_count, &b->action_room, sizeof *b->actions))
+        abort();
     b->actions[b->action_count++] = action;
 }
 

@@ -1,5 +1,6 @@
 /* A binary heap of events. */
 #include "sim/pool/traffic.h"
+#include "base/internal.h"
 
 #include <stdlib.h>
 
@@ -10,14 +11,8 @@ static bool heap_before(const heap_event *a, const heap_event *b)
 
 bool heap_put(heap *it, uint64_t at, uint64_t what)
 {
-    if (it->count == it->room) {
-        size_t room = it->room ? 2 * it->room : 64;
-        heap_event *grown = realloc(it->list, room * sizeof *grown);
-        if (!grown)
-            return false;
-        it->list = grown;
-        it->room = room;
-    }
+    if (!wi_make_room(&it->list, it->count, &it->room, sizeof *it->list))
+        return false;
     heap_event event = {at, it->order++, what};
     size_t i = it->count++;
     for (; i > 0 && heap_before(&event, &it->list[(i - 1) / 2]); i = (i - 1) / 2)
