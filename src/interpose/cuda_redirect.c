@@ -1,6 +1,7 @@
 /* A redirect: its state, its beginning and end, and the functions that the module calls. */
 #include "interpose/cuda_redirect_parts.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -439,4 +440,20 @@ void wi_cuda_scope_leave(wi_cuda_scope *scope)
         return;
     innermost = scope->outer;
     (void)wi_on_cudaGetLastError(scope->redirect);
+}
+
+/* What CUDA needs -------------------------------------------------------------------------------------------------- */
+
+static const char *first_missing(const char *const *names)
+{
+    while (*names && dlopen(*names, RTLD_LAZY | RTLD_LOCAL))
+        names++;
+    return *names;
+}
+
+const char *wi_cuda_missing(const char *const *more)
+{
+    static const char *const always[] = {"libcuda.so.1", "libcudart.so.13", "libcublas.so.13", NULL};
+    const char *missing = first_missing(always);
+    return missing || !more ? missing : first_missing(more);
 }

@@ -110,4 +110,14 @@ void wi_cuda_scope_leave(wi_cuda_scope *scope);
 /* Bytes that CUDA granted past the budget for this client, and that are live. Before it has ended. */
 uint64_t wi_cuda_redirect_overrun(wi_cuda_redirect *redirect, const weir_client *client);
 
+/* What CUDA needs -------------------------------------------------------------------------------------------------- */
+
+/* The libraries that a library built for CUDA needs. If one of them is missing, the dynamic linker says so in a single
+ * line; this check, made before, names the missing library. */
+
+/* The first library that cannot be opened: of the driver's, and those of CUDA that all engines need, then of `more`,
+ * which ends with NULL; NULL for none. NULL: all are here. What was opened stays open for good, as whoever asks is about
+ * to use it: to open libcublasLt once more takes 80 ms. */
+const char *wi_cuda_missing(const char *const *more);
+
 #endif

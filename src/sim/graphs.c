@@ -5,7 +5,7 @@
 
 #include "runtime/runtime.h"
 
-bool world_knows_graphs(const world *w)
+static bool graphs_are_known(const world *w)
 {
     enum { STREAMS_ENOUGH = 4 };
     return w->options.streams >= STREAMS_ENOUGH && world_features(w) & WEIR_FEATURE_CAPTURABLE &&
@@ -164,7 +164,7 @@ static void open_one(world *w, const step *s, world_graph *g)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, home = (unsigned)s->field[F_CLASS];
     weir_capture_pool *graph;
-    if (!world_knows_graphs(w) || home == 0 || !world_has_stream(w, home) || !world_has_client(w, client) ||
+    if (!graphs_are_known(w) || home == 0 || !world_has_stream(w, home) || !world_has_client(w, client) ||
         s->field[F_BYTES] == 0)
         return;
     for (unsigned i = 0; i < WORLD_GRAPHS; i++)

@@ -142,7 +142,6 @@ void oracle_list_pending(oracle *o, uint32_t index);
 void oracle_unlist_pending(oracle *o, uint32_t index);
 void oracle_move(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
 void oracle_live(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
-void oracle_sweep_pending(oracle *o);
 bool oracle_are_done(const oracle *o, const uint64_t *points);
 
 /* A copy of the client's is queued; up to which one the host must be behind before the memory there goes. */

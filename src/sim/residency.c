@@ -38,7 +38,7 @@ static weir_status in_between(const world *w)
 /* In hand ---------------------------------------------------------------------------------------------------------- */
 
 /* Whether no step under way has anything of the client's in hand. */
-bool world_can_move(const world *w, unsigned client)
+static bool residency_can_move(const world *w, unsigned client)
 {
     bool can = world_has_client(w, client) && w->client_in_hand[client] == 0;
     for (unsigned i = 0; i < WORLD_SLOTS && can; i++)
@@ -237,7 +237,7 @@ static void use_first(world *w, const step *s)
 void run_suspend(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
-    if (!world_knows_residency(&w->options) || !world_can_move(w, client))
+    if (!world_knows_residency(&w->options) || !residency_can_move(w, client))
         return;
     if (w->suspended[client] || !can_be_suspended(w)) {
         world_must_answer(w, "weir_client_suspend", weir_client_suspend(w->clients[client], NULL, NULL),
@@ -245,7 +245,7 @@ void run_suspend(world *w, const step *s)
         return;
     }
     use_first(w, s);
-    if (!world_can_move(w, client) || w->suspended[client])
+    if (!residency_can_move(w, client) || w->suspended[client])
         return;
     sim_residency_take_client(w, client, true);
     sim_residency_suspend(w, s, client);
@@ -368,7 +368,7 @@ static bool ready_to_resume(world *w, unsigned client)
 void run_resume(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, stream = (unsigned)s->field[F_STREAM];
-    if (!world_can_move(w, client) || !world_has_stream(w, stream))
+    if (!residency_can_move(w, client) || !world_has_stream(w, stream))
         return;
     if (!w->suspended[client]) {
         (void)ANSWER(w, "weir_client_resume", weir_client_resume(w->clients[client], w->streams[stream]),
@@ -393,7 +393,7 @@ bool world_asks(world *w, unsigned client)
 {
     if (w->suspended[client] != SUSPENDED_UNTIL_ALLOC)
         return true;
-    if (!world_can_move(w, client) || !ready_to_resume(w, client))
+    if (!residency_can_move(w, client) || !ready_to_resume(w, client))
         return false;
     begin_resume(w, client);
     return true;
@@ -420,7 +420,7 @@ bool world_was_admitted(world *w, unsigned client, const char *call, weir_status
 void run_forget(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
-    if (!world_can_move(w, client))
+    if (!residency_can_move(w, client))
         return;
     sim_residency_take_client(w, client, true);
     uint64_t stored = sim_residency_look(w, client).stored, given = weir_client_forget_copies(w->clients[client]);
@@ -436,7 +436,7 @@ void world_step_aside(world *w)
     enum { KEEP_ALL = 0 };
     for (unsigned i = 0; i < w->options.clients; i++) {
         unsigned client = (unsigned)(w->pressed + i) % w->options.clients;
-        if (!world_can_move(w, client) || w->suspended[client])
+        if (!residency_can_move(w, client) || w->suspended[client])
             continue;
         w->nested++;
         run_suspend(

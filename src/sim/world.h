@@ -394,7 +394,6 @@ bool world_knows_residency(const world_options *options);
 void run_suspend(world *w, const step *s);
 void run_resume(world *w, const step *s);
 void run_forget(world *w, const step *s);
-bool world_can_move(const world *w, unsigned client);
 bool world_is_away(const world *w, const slot *b);
 /* A call begins that allocates for the client, which it may resume. False: it must not, as the client is in hand. */
 bool world_asks(world *w, unsigned client);
@@ -408,7 +407,6 @@ void world_resume_all(world *w); /* of those that are suspended */
 const wi_driver *between_driver(void);
 void between_calls(void (*fn)(void *user), void *user);
 
-bool world_knows_graphs(const world *w);
 void run_graph(world *w, const step *s);
 void world_end_graphs(world *w);
 

@@ -1,4 +1,4 @@
-#include "trace/lends.h"
+#include "trace/lifetimes.h"
 
 #include "base/hash.h"
 #include "base/treap.h"

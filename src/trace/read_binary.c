@@ -1,4 +1,4 @@
-#include "trace/read_binary.h"
+#include "trace/readers.h"
 #include "base/internal.h"
 #include "trace/format.h"
 

@@ -1,5 +1,5 @@
 /* The instructions and their numbers are those of Python's module pickletools. */
-#include "trace/read_pickle.h"
+#include "trace/readers.h"
 #include "base/internal.h"
 
 #include <errno.h>

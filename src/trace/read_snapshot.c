@@ -2,11 +2,10 @@
  * what there is at its end and, of the events before, the last ones. What was live before the first of them follows
  * from both, and comes first, as it does in a trace of weir's. */
 #include "trace/recording.h"
-#include "trace/snapshot.h"
 
 #include "base/internal.h"
 #include "base/pointer_map.h"
-#include "trace/read_pickle.h"
+#include "trace/readers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,9 +4,7 @@
 #include "base/internal.h"
 #include "base/pointer_map.h"
 #include "trace/format.h"
-#include "trace/read_binary.h"
-#include "trace/read_rmm.h"
-#include "trace/row_order.h"
+#include "trace/readers.h"
 
 #include <errno.h>
 #include <stdio.h>

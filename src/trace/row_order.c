@@ -1,4 +1,4 @@
-#include "trace/row_order.h"
+#include "trace/readers.h"
 
 #include "base/internal.h"
 #include "base/pointer_map.h"

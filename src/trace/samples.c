@@ -1,4 +1,4 @@
-#include "trace/samples.h"
+#include "trace/lifetimes.h"
 #include "base/internal.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What a module asks of CUDA's memory goes to clients of weir: accounts, classes, answers and errors. */
-#include "interpose/cuda_needs.h"
+#include "interpose/cuda_redirect.h"
 #include "interpose/cuda_rig.h"
 
 enum { VIRTUAL_MEMORY = 102, MULTIPROCESSORS = 16, INVALID_VALUE = 1, NO_MEMORY = 2 };

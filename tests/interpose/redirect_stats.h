@@ -23,24 +23,24 @@ typedef struct wi_cuda_redirect_stats {
 
 /* What a module may take device or pinned memory by, and is not redirected. */
 static const char *const redirect_not_seen[] = {"cudaMallocAsync",
-                                       "cudaMallocFromPoolAsync",
-                                       "cudaMallocPitch",
-                                       "cudaMalloc3D",
-                                       "cudaMallocArray",
-                                       "cudaMalloc3DArray",
-                                       "cuMemAlloc_v2",
-                                       "cuMemAllocManaged",
-                                       "cuMemAllocPitch_v2",
-                                       "cuMemAllocAsync",
-                                       "cuMemAllocFromPoolAsync",
-                                       "cuMemCreate",
-                                       "cuMemHostAlloc",
-                                       "cuMemAllocHost_v2",
-                                       "cuMemHostRegister_v2",
-                                       "cuGetProcAddress",
-                                       "cuGetProcAddress_v2",
-                                       "cudaGetDriverEntryPoint",
-                                       "cudaGetDriverEntryPointByVersion"};
+                                                "cudaMallocFromPoolAsync",
+                                                "cudaMallocPitch",
+                                                "cudaMalloc3D",
+                                                "cudaMallocArray",
+                                                "cudaMalloc3DArray",
+                                                "cuMemAlloc_v2",
+                                                "cuMemAllocManaged",
+                                                "cuMemAllocPitch_v2",
+                                                "cuMemAllocAsync",
+                                                "cuMemAllocFromPoolAsync",
+                                                "cuMemCreate",
+                                                "cuMemHostAlloc",
+                                                "cuMemAllocHost_v2",
+                                                "cuMemHostRegister_v2",
+                                                "cuGetProcAddress",
+                                                "cuGetProcAddress_v2",
+                                                "cudaGetDriverEntryPoint",
+                                                "cudaGetDriverEntryPointByVersion"};
 
 static inline void redirect_list_unseen(const wi_cuda_redirect *r, char *text, size_t capacity)
 {

@@ -3,10 +3,8 @@
 #include <weir/trace.h>
 
 #include "base/pointer_map.h"
-#include "trace/read_binary.h"
-#include "trace/read_rmm.h"
+#include "trace/readers.h"
 #include "trace/recording.h"
-#include "trace/row_order.h"
 
 #include <errno.h>
 #include <stdio.h>

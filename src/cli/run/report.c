@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "trace/series.h"
+#include "trace/timeline.h"
 #include "cli/output_file.h"
 
 #include <inttypes.h>
