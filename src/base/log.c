@@ -1,6 +1,6 @@
 /* The log: the program's function, or standard error if an option asks for it. */
 #include "base/internal.h"
-#include "base/options.h"
+#include "base/values.h"
 
 #include <weir/base.h>
 

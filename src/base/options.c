@@ -1,6 +1,5 @@
 /* The options: one table, from which values, checks and listings come. */
-#include "base/options.h"
-#include "base/keywords.h"
+#include "base/values.h"
 
 #include <ctype.h>
 #include <errno.h>

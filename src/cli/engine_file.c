@@ -1,7 +1,7 @@
 #include "engine_file.h"
 #include "text.h"
 
-#include "base/model_path.h"
+#include "base/paths.h"
 
 #include <weir/engine.h>
 

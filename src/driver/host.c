@@ -6,8 +6,6 @@
  * A handle is 0 while it has no pages yet (they come with the first touch, where it is mapped), and otherwise the address
  * at which its pages are kept while it is mapped nowhere: one area of the kernel's, however long it is. */
 #include "driver/host.h"
-#include "base/cgroup.h"
-#include "base/mappings.h"
 #include "base/system.h"
 
 #include <errno.h>

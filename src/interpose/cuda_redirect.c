@@ -444,11 +444,11 @@ void wi_cuda_scope_leave(wi_cuda_scope *scope)
 
 /* What CUDA needs -------------------------------------------------------------------------------------------------- */
 
-static const char *first_missing(const char *const *names)
+static const char *first_missing(const char *const *libraries)
 {
-    while (*names && dlopen(*names, RTLD_LAZY | RTLD_LOCAL))
-        names++;
-    return *names;
+    while (*libraries && dlopen(*libraries, RTLD_LAZY | RTLD_LOCAL))
+        libraries++;
+    return *libraries;
 }
 
 const char *wi_cuda_missing(const char *const *more)

@@ -5,7 +5,7 @@
 #define WI_CUDA_REDIRECT_PARTS_H
 
 #include "base/internal.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "interpose/cuda_redirect.h"
 #include "interpose/interpose.h"
 

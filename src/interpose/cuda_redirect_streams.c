@@ -1,5 +1,5 @@
 /* The module's streams, as weir knows them; see cuda_redirect.h. */
-#include "base/window.h"
+#include "base/probes.h"
 #include "interpose/cuda_redirect_parts.h"
 
 /* Entries ---------------------------------------------------------------------------------------------------------- */

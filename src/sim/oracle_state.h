@@ -126,7 +126,7 @@ struct oracle {
 
 /* True if a clock is behind everything in `last`; else *late is a stream that it is not behind. */
 bool oracle_behind(const oracle *o, const uint64_t *clock, const uint64_t *last, unsigned *late);
-/* The clock comes behind what the other one is behind. */
+/* Raises the clock to the other clock. */
 void oracle_join(const oracle *o, uint64_t *clock, const uint64_t *other);
 const uint64_t *oracle_clock(const oracle *o, unsigned stream); /* 0: the host's */
 void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *address, uint64_t bytes, bool write,

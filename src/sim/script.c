@@ -2,7 +2,7 @@
  * Numbers that are 0 are left out; a line that begins with # is a remark. A step that is indented, two blanks per
  * level, runs within the last step above with fewer blanks. */
 #include "sim/simulate.h"
-#include "base/intern.h"
+#include "base/texts.h"
 
 #include <errno.h>
 #include <stdio.h>

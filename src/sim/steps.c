@@ -1,6 +1,5 @@
 /* How a world moves: steps from a script or by chance, and others within them. */
-#include "base/seeded_bug.h"
-#include "base/window.h"
+#include "base/probes.h"
 #include "sim/world.h"
 
 #include "runtime/runtime.h"

@@ -287,7 +287,7 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
                  sizeof((weir_status[]){WEIR_OK, __VA_ARGS__}) / sizeof(weir_status))
 /* The next random step, fitting the state of the world. */
 void world_choose(world *w, step *out);
-/* Reports a call that answers another status. */
+/* Reports the call, unless its status is the expected status. */
 void world_must_answer(world *w, const char *call, weir_status status, weir_status expected);
 /* Between what a step takes in hand and what it lets go. */
 void world_take_stream(world *w, unsigned stream, int by);

@@ -1,9 +1,9 @@
-/* The blocks of a recording with their clients, bytes, and first and last events, and sums over the
- * blocks; and what is told by them: who held what, what was lent, what lay where. */
+/* The blocks of a recording with their clients, bytes, and first and last events, and sums over the blocks; samples of each
+ * client's bytes, lends between clients, and the map of addresses. */
 #ifndef WI_TRACE_LIFETIMES_H
 #define WI_TRACE_LIFETIMES_H
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "trace/recording.h"
 
 enum { LIFETIMES_NEVER = UINT32_MAX };

@@ -2,7 +2,7 @@
 #include "trace/race_check.h"
 #include <weir/trace.h>
 #include "base/internal.h"
-#include "base/treap.h"
+#include "base/maps.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "trace/readers.h"
 
-#include "base/hash.h"
+#include "base/texts.h"
 #include "trace/format.h"
 #include "trace/recording.h"
 

@@ -4,7 +4,7 @@
 #include "trace/recording.h"
 
 #include "base/internal.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "trace/readers.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "trace/recording.h"
 
-#include "base/hash.h"
+#include "base/texts.h"
 #include "base/internal.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "trace/format.h"
 #include "trace/readers.h"
 

@@ -1,7 +1,7 @@
 #include "trace/readers.h"
 
 #include "base/internal.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* Sinks that write traces into files: as RMM's logging adaptor writes them, with weir's own columns behind RMM's six, and
  * as binary files. */
-#include "base/hash.h"
+#include "base/texts.h"
 #include "base/internal.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "trace/format.h"
 
 #include <weir/trace.h>

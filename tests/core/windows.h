@@ -3,7 +3,7 @@
 #ifndef TESTS_CORE_WINDOWS_H
 #define TESTS_CORE_WINDOWS_H
 
-#include "base/window.h"
+#include "base/probes.h"
 #include "core.h"
 #include "runtime/runtime.h"
 #include "uses/lender.h"

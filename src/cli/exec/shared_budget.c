@@ -1,6 +1,6 @@
 #include "cli/exec/shared_budget.h"
 
-#include "base/watch_folder.h"
+#include "base/paths.h"
 #include "cli/cli.h"
 #include "cli/text.h"
 

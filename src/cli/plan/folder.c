@@ -1,7 +1,7 @@
 /* folder.c: the graph of a model in ONNX Runtime GenAI's form, a folder whose genai_config.json names it. */
 #include "plan.h"
 
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "cli/text.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "replay.h"
 #include <weir/trace.h>
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "trace/readers.h"
 #include "trace/recording.h"
 

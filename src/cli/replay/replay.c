@@ -7,7 +7,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "base/values.h"
 #include "trace/recording.h"
 

@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/engine_file.h"
 #include "cli/text.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "base/values.h"
 
 #include <stdio.h>

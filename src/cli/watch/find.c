@@ -1,7 +1,7 @@
 #include "find.h"
 
 #include "cli/text.h"
-#include "base/watch_folder.h"
+#include "base/paths.h"
 
 #include <dirent.h>
 #include <errno.h>

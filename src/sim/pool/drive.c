@@ -1,7 +1,7 @@
 /* A pool under traffic: takes the next event, tells the policy, and carries out its actions. */
 #include "sim/pool/traffic.h"
 #include "base/internal.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "base/system.h"
 
 #include <inttypes.h>

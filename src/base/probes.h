@@ -1,10 +1,16 @@
+/* Where tests and the simulator reach into weir: windows, where others may run, and seeded bugs. */
+#ifndef WI_PROBES_H
+#define WI_PROBES_H
+
+#include <stdbool.h>
+
+/* Windows ---------------------------------------------------------------------------------------------------------- */
+
 /* Windows: places between two steps of an operation where another thread may run, but seldom does. A test stops a
  * thread at a window while another thread acts (tests/core/windows.c), and the simulator runs other steps there. No
  * lock is held, except the thread's own at the last window. Every driver call is such a place as well.
  *
  * Builds without WEIR_INVARIANTS do not contain them. */
-#ifndef WI_WINDOW_H
-#define WI_WINDOW_H
 
 typedef enum wi_window_place {
     WI_WINDOW_STREAM_SETTLED, /* a registered stream has its place; the earlier one at its address has not ended yet */
@@ -30,5 +36,36 @@ extern void (*wi_window_turn)(wi_window_place place);
 #else
 #define wi_window(place) ((void)(place))
 #endif
+
+/* Seeded bugs ------------------------------------------------------------------------------------------------------ */
+
+/* Seeded bugs (mutations): mistakes that the simulator puts into the core, for its oracle to find.
+ *
+ * The core calls wi_has_bug at each decision that a seeded bug can change. Only the simulator's copy of the core is
+ * compiled with seeded bugs (WEIR_SEEDED_BUGS); libweir has none, and the calls cost nothing there. */
+
+typedef enum wi_bug {
+    WI_BUG_NONE = 0,
+    WI_BUG_EARLY_REUSE = 1,     /* a pending free counts as passed */
+    WI_BUG_DROP_WAIT = 2,       /* a launch does not wait for the uses before it */
+    WI_BUG_UNMAP_UNDER_USE = 3, /* pending memory is unmapped like free memory */
+    WI_BUG_LOST_READER = 4,     /* a read that has ended is forgotten */
+    WI_BUG_FREE_UNDER_USE = 5,  /* a block is freed while a launch uses it */
+    WI_BUG_LEAVE_EARLY = 6,     /* a suspend does not wait for declared uses */
+    WI_BUG_ARRIVE_LATE = 7,     /* the stream of a resume is not ordered behind the copies */
+    WI_BUG_EXCHANGE_EARLY = 8,  /* pieces that are shown are exchanged while work may be using them */
+    WI_BUGS
+} wi_bug;
+
+#ifdef WEIR_SEEDED_BUGS
+extern wi_bug wi_seeded_bug; /* src/sim/simulate.c */
+#else
+enum { wi_seeded_bug = WI_BUG_NONE };
+#endif
+
+static inline bool wi_has_bug(wi_bug bug)
+{
+    return (int)wi_seeded_bug == (int)bug;
+}
 
 #endif

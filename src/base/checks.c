@@ -1,7 +1,12 @@
-/* Structures of callers that were compiled with an older or a newer header. */
+/* Checks: of the structures and lists that callers hand in, of weir's own invariants, and windows for tests. */
 #include "base/internal.h"
+#include "base/probes.h"
 
 #include <weir/engine.h>
+
+#include <stdio.h>
+
+/* Structures of older and newer callers ---------------------------------------------------------------------------- */
 
 /* Whether a caller's structure has anything set beyond our size. */
 static bool is_set_beyond(const unsigned char *from, size_t ours, size_t theirs)
@@ -52,3 +57,19 @@ weir_status wi_check_settings(const weir_setting *settings, size_t count, const 
             status = weir_fail(WEIR_ERR_INVALID, "%s: setting %zu has no key or no value", call, i);
     return status;
 }
+
+/* Invariants ------------------------------------------------------------------------------------------------------- */
+
+#ifdef WEIR_INVARIANTS
+void wi_invariant_broken(const char *invariant, const char *file, int line)
+{
+    fprintf(stderr, "weir: broken invariant: %s (%s:%d)\n", invariant, file, line);
+    abort();
+}
+#endif
+
+/* Windows ---------------------------------------------------------------------------------------------------------- */
+
+#ifdef WEIR_INVARIANTS
+void (*wi_window_turn)(wi_window_place place);
+#endif
