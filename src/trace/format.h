@@ -39,8 +39,10 @@ enum {
     X(NANOSECONDS, 24, nanoseconds)                                                                                    \
     X(THREAD, 32, thread)                                                                                              \
     X(BYTES, 48, bytes)                                                                                                \
-    X(CHARGED, 56, charged) X(GENERATION, 64, generation) X(STREAM, 72, stream.id) X(OTHER, 80, other.id)              \
-        X(OBJECT, 88, object) X(LIVE, 96, live) X(PENDING, 104, pending) X(HELD, 112, held)
+    X(CHARGED, 56, charged)                                                                                            \
+    X(GENERATION, 64, generation)                                                                                      \
+    X(STREAM, 72, stream.id)                                                                                           \
+    X(OTHER, 80, other.id) X(OBJECT, 88, object) X(LIVE, 96, live) X(PENDING, 104, pending) X(HELD, 112, held)
 enum {
 #define X(name, at, member) WI_AT_##name = at,
     WI_TRACE_SMALL(X) WI_TRACE_LARGE(X)

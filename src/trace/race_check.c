@@ -24,11 +24,6 @@ typedef struct clock_purse {
     uint64_t bytes, most;
 } clock_purse;
 
-static uint64_t clock_get(const clock_vector *c, unsigned slot)
-{
-    return slot < c->width ? c->at[slot] : 0;
-}
-
 static weir_status race_check_widen(clock_purse *purse, clock_vector *c, unsigned width)
 {
     if (width <= c->width)
@@ -188,7 +183,7 @@ static void race_check_report(race_check *r, race_kind kind, const block *b, con
 
 static bool race_check_behind(const clock_vector *clock, unsigned slot, uint64_t sequence)
 {
-    return sequence <= clock_get(clock, slot);
+    return sequence == 0 || (slot < clock->width && sequence <= clock->at[slot]);
 }
 
 /* A block forgets its oldest accesses beyond so many, rather than let a long program grow without end; what the host
@@ -374,13 +369,6 @@ static void race_check_pass(race_check *r, const weir_event *event)
     }
 }
 
-/* The same of all, after events were lost. */
-static void pass_all(race_check *r)
-{
-    for (block *b = (block *)wi_treap_above(&r->blocks, 0); b; b = (block *)wi_treap_above(&r->blocks, b->node.key))
-        b->freed_stream = 0;
-}
-
 /* Use -------------------------------------------------------------------------------------------------------------- */
 
 static bool behind_allocation(const race_check *r, const block *b, unsigned slot)
@@ -451,16 +439,12 @@ static weir_status touch(race_check *r, const weir_event *event, unsigned slot, 
                       .launch = number,
                       .slot = slot,
                       .write = event->access != WEIR_ACCESS_READ};
-        if (b->left && !b->freed) {
-            race_check_report(r, RACE_USE_WHILE_AWAY, b, event, HOST, b->left,
-                              "away since event %llu, is %s on %s by event %llu; resume its client before",
-                              ULL(b->left), now.write ? "written" : "read", name(r, slot, who), ULL(event->order));
-            continue;
-        }
-        if (b->freed) {
-            race_check_report(r, RACE_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
-                              "freed by event %llu, is %s on %s by event %llu", ULL(b->freed),
-                              now.write ? "written" : "read", name(r, slot, who), ULL(event->order));
+        if (b->left || b->freed) {
+            uint64_t since = b->freed ? b->freed : b->left;
+            race_check_report(r, b->freed ? RACE_USE_AFTER_FREE : RACE_USE_WHILE_AWAY, b, event,
+                              b->freed ? b->freed_slot : HOST, since, "%s event %llu, is %s on %s by event %llu%s",
+                              b->freed ? "freed by" : "away since", ULL(since), now.write ? "written" : "read",
+                              name(r, slot, who), ULL(event->order), b->freed ? "" : "; resume its client before");
             continue;
         }
         check_use(r, event, slot, b, &now);
@@ -505,12 +489,6 @@ static weir_status race_check_find_slot(race_check *r, uint64_t id, unsigned *sl
     return status;
 }
 
-/* What the host knows when it queues something is done before that. */
-static weir_status race_check_come_to(race_check *r, unsigned slot)
-{
-    return slot == HOST ? WEIR_OK : clock_join(&r->purse, &r->streams[slot].clock, &r->streams[HOST].clock);
-}
-
 /* One piece of work more. */
 static weir_status queue(race_check *r, unsigned slot)
 {
@@ -522,11 +500,6 @@ static weir_status queue(race_check *r, unsigned slot)
 
 /* Launches --------------------------------------------------------------------------------------------------------- */
 
-static launch *find_launch(const race_check *r, uint64_t number)
-{
-    return (launch *)wi_treap_find(&r->launches, number);
-}
-
 static void forget_launch(race_check *r, launch *l)
 {
     wi_treap_remove(&r->launches, &l->node);
@@ -537,7 +510,7 @@ static void forget_launch(race_check *r, launch *l)
 static weir_status begin_use(race_check *r, const weir_event *event, unsigned slot)
 {
     block *b = race_check_block_at(r, (uint64_t)(uintptr_t)event->pointer);
-    launch *l = find_launch(r, event->object);
+    launch *l = (launch *)wi_treap_find(&r->launches, event->object);
     if (!l) {
         if (!(l = calloc(1, sizeof *l)))
             return race_check_no_memory();
@@ -564,22 +537,17 @@ static weir_status begin_use(race_check *r, const weir_event *event, unsigned sl
     return status == WEIR_OK ? touch(r, event, slot, event->object) : status;
 }
 
-static access *open_access(const block *b, const launch *l)
-{
-    for (size_t i = 0; i < b->access_count; i++)
-        if (b->accesses[i].launch == l->node.key && b->accesses[i].sequence == OPEN)
-            return &b->accesses[i];
-    return NULL;
-}
-
 /* The launch's use of the block, which was of all of it, is over, or never was. What the same stream did to it before,
  * in no other way, needs no looking at any more. */
 static weir_status close_use(race_check *r, block *b, const launch *l, bool used)
 {
     const stream_state *s = &r->streams[l->slot];
-    access *closed = open_access(b, l);
-    if (!closed)
+    size_t at = 0;
+    while (at < b->access_count && (b->accesses[at].launch != l->node.key || b->accesses[at].sequence != OPEN))
+        at++;
+    if (at == b->access_count)
         return WEIR_OK;
+    access *closed = &b->accesses[at];
     bool write = closed->write;
     closed->sequence = used && l->slot != HOST ? s->sequence : 0;
     size_t kept = 0;
@@ -601,7 +569,7 @@ static weir_status close_use(race_check *r, block *b, const launch *l, bool used
 
 static weir_status end_launch(race_check *r, uint64_t number, bool used)
 {
-    launch *l = find_launch(r, number);
+    launch *l = (launch *)wi_treap_find(&r->launches, number);
     if (!l)
         return WEIR_OK;
     weir_status status = used ? queue(r, l->slot) : WEIR_OK;
@@ -707,16 +675,24 @@ static weir_status note_wait(race_check *r, const weir_event *event, unsigned sl
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
+/* Whether the event is work on a stream. A free in stream order is work, because later work can come behind the free. */
+static bool race_check_is_work(const weir_event *event)
+{
+    weir_action action = event->action;
+    return action == WEIR_ACTION_ALLOCATE || action == WEIR_ACTION_COPY || action == WEIR_ACTION_FILL ||
+           action == WEIR_ACTION_NOTE_USE || (action == WEIR_ACTION_DEALLOCATE && event->object);
+}
+
 static weir_status race_check_take(race_check *r, const weir_event *event, unsigned slot)
 {
-    weir_status status;
+    weir_status status = race_check_is_work(event) ? queue(r, slot) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
     switch (event->action) {
     case WEIR_ACTION_ALLOCATE:
-        status = queue(r, slot);
-        return status == WEIR_OK ? race_check_allocate(r, event, slot) : status;
+        return race_check_allocate(r, event, slot);
     case WEIR_ACTION_DEALLOCATE:
-        status = event->object ? queue(r, slot) : WEIR_OK; /* others can come behind it */
-        return status == WEIR_OK ? race_check_release(r, event, slot) : status;
+        return race_check_release(r, event, slot);
     case WEIR_ACTION_RESIZE:
         return race_check_resize(r, event, slot);
     case WEIR_ACTION_LEAVE:
@@ -731,16 +707,14 @@ static weir_status race_check_take(race_check *r, const weir_event *event, unsig
     case WEIR_ACTION_USE_BEGIN:
         return begin_use(r, event, slot);
     case WEIR_ACTION_USE_END:
-        return end_launch(r, event->object, true);
     case WEIR_ACTION_USE_ABORT:
-        return end_launch(r, event->object, false);
+        return end_launch(r, event->object, event->action == WEIR_ACTION_USE_END);
     case WEIR_ACTION_USE_RECORD:
         return record_use(r, event, slot);
     case WEIR_ACTION_COPY:
     case WEIR_ACTION_FILL:
     case WEIR_ACTION_NOTE_USE:
-        status = queue(r, slot);
-        return status == WEIR_OK ? touch(r, event, slot, 0) : status;
+        return touch(r, event, slot, 0);
     case WEIR_ACTION_NOTE_RECORD:
         return note_record(r, event, slot);
     case WEIR_ACTION_NOTE_WAIT:
@@ -755,8 +729,9 @@ weir_status race_check_event(race_check *r, const weir_event *event)
     unsigned slot;
     if (event->action != WEIR_ACTION_LEAVE)
         r->leaving = NULL;
-    if (r->last_order && event->order > r->last_order + 1)
-        pass_all(r);
+    block *b = r->last_order && event->order > r->last_order + 1 ? (block *)wi_treap_above(&r->blocks, 0) : NULL;
+    for (; b; b = (block *)wi_treap_above(&r->blocks, b->node.key)) /* after a loss */
+        b->freed_stream = 0;
     r->last_order = event->order;
     if (event->result == WEIR_OK && event->action == WEIR_ACTION_REAP) { /* on no stream: it may have ended long ago */
         race_check_pass(r, event);
@@ -765,8 +740,8 @@ weir_status race_check_event(race_check *r, const weir_event *event)
     if (event->result != WEIR_OK)
         return event->action == WEIR_ACTION_USE_BEGIN ? end_launch(r, event->object, false) : WEIR_OK;
     weir_status status = race_check_find_slot(r, event->stream.id, &slot);
-    if (status == WEIR_OK)
-        status = race_check_come_to(r, slot);
+    if (status == WEIR_OK && slot != HOST) /* new work comes after the host's clock */
+        status = clock_join(&r->purse, &r->streams[slot].clock, &r->streams[HOST].clock);
     return status == WEIR_OK ? race_check_take(r, event, slot) : status;
 }
 

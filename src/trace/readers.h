@@ -67,7 +67,7 @@ typedef struct rmm_columns {
     int place[RMM_COLUMNS]; /* the field of a row that has the column; -1: none */
     int count;              /* of a row's fields */
     bool weirs;             /* weir wrote the file: stream 0 is WEIR_STREAM_HOST */
-    bool timed;             /* keys are times; row_order.h makes an order of them */
+    bool timed;             /* keys are times; rows_sort makes an order of them */
     bool threaded;          /* rows have threads */
     bool clocked;           /* rows have nanoseconds */
 } rmm_columns;
