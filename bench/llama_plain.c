@@ -18,6 +18,7 @@
 #include <weir/weir.h>
 
 #include "cuda_llama.h"
+#include "interpose/redirect_stats.h"
 
 enum { MOST_PROMPTS = 8, MOST_ROUNDS = 64, MOST_TOKENS = 4096, FIRST_WORD = 259, FAILED = 1, USAGE = 2 };
 
@@ -448,7 +449,7 @@ int main(int argc, char **argv)
     measure(&b);
     look(&b, &b.ran);
     if (b.redirect)
-        wi_cuda_redirect_info(b.redirect, &b.redirected);
+        b.redirected = redirect_stats(b.redirect);
     if (on_cuda(&b))
         b.lib.ggml_backend_dev_memory(b.lib.device, &b.free_last, &b.total);
     print_all(&b);

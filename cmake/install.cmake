@@ -69,7 +69,7 @@ foreach(room engines/text gguf/file interpose)
   install(FILES ${sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/${room})
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/src/engines/command.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/engines)
-set(base_of_engines internal.h pointer_map.c pointer_map.h stamp.h window.h)
+set(base_of_engines internal.h maps.c maps.h probes.h stamp.h)
 list(TRANSFORM base_of_engines PREPEND ${PROJECT_SOURCE_DIR}/src/base/ OUTPUT_VARIABLE sources)
 install(FILES ${sources} DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/base)
 

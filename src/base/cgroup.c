@@ -1,6 +1,4 @@
-#include "base/cgroup.h"
-
-#include "base/sysfs.h"
+#include "base/system.h"
 
 #include <limits.h>
 #include <stdio.h>

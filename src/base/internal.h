@@ -50,6 +50,23 @@ static inline bool wi_power_of_two(uint64_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
+/* Makes room for one more item behind the `count` of a list, by doubling. `list` is the address of the pointer to the items,
+ * each of `bytes`; *room is how many of them fit. False: no host memory, and nothing has changed. */
+static inline bool wi_make_room(void *list, size_t count, size_t *room, size_t bytes)
+{
+    void *items;
+    size_t more = *room ? 2 * *room : 16;
+    if (count < *room)
+        return true;
+    memcpy(&items, list, sizeof items);
+    items = realloc(items, more * bytes);
+    if (!items)
+        return false;
+    memcpy(list, &items, sizeof items);
+    *room = more;
+    return true;
+}
+
 /* Set in the child of a fork if the parent had a runtime: the child has neither its threads nor its device
  * contexts. */
 extern atomic_bool wi_forked;

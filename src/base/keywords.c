@@ -1,4 +1,4 @@
-#include "base/keywords.h"
+#include "base/values.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The log: the program's function, or standard error if an option asks for it. */
 #include "base/internal.h"
-#include "base/options.h"
+#include "base/values.h"
 
 #include <weir/base.h>
 
@@ -14,6 +14,11 @@ static void *sink_user;
 static atomic_int sink_level = -1; /* -1: not yet read from the option */
 
 static const char *const level_names[] = {"off", "error", "warning", "info", "debug"};
+
+const char *wi_log_level_name(weir_log_level level)
+{
+    return level_names[level];
+}
 
 static void to_stderr(weir_log_level level, const char *text, void *user)
 {

@@ -1,6 +1,5 @@
 /* The options: one table, from which values, checks and listings come. */
-#include "base/options.h"
-#include "base/keywords.h"
+#include "base/values.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -162,20 +161,18 @@ static bool is_switch(const char *value)
 
 static bool is_level(const char *value)
 {
-    static const char *const names[] = {"off", "error", "warning", "info", "debug"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(value, names[i]) == 0)
-            return true;
-    return false;
+    int level = WEIR_LOG_OFF;
+    while (level <= WEIR_LOG_DEBUG && strcmp(value, wi_log_level_name((weir_log_level)level)) != 0)
+        level++;
+    return level <= WEIR_LOG_DEBUG;
 }
 
 static bool is_policy(const char *value)
 {
-    static const char *const names[] = {"fastest", "manifest", "memory"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcasecmp(value, names[i]) == 0)
-            return true;
-    return false;
+    int policy = 0;
+    while (policy <= WI_MEMORY && strcasecmp(value, wi_policy_name((wi_policy)policy)) != 0)
+        policy++;
+    return policy <= WI_MEMORY;
 }
 
 /* "0", "250ms", "1s", "1.5s"; read by hand, as strtod takes a comma for the point in some languages, and 0x1p3. */
@@ -450,55 +447,62 @@ weir_status wi_option_budget(const char *device, uint64_t *bytes)
     return status;
 }
 
-uint64_t wi_option_range(void)
+/* False: the option has no value, or there is none to be had. */
+static bool base_options_value(const char *name, weir_option *out)
 {
-    weir_option option = {.struct_size = sizeof option};
-    uint64_t bytes = 0;
-    if (weir_option_info("range", 0, &option) == WEIR_OK && option.value[0])
-        (void)wi_size_read(option.value, &bytes);
-    return bytes;
+    *out = (weir_option){.struct_size = sizeof *out};
+    return weir_option_info(name, 0, out) == WEIR_OK && out->value[0];
 }
 
-uint64_t wi_option_thread_cache(void)
+static uint64_t base_options_size(const char *name, uint64_t otherwise)
 {
-    weir_option option = {.struct_size = sizeof option};
+    weir_option option;
     uint64_t bytes;
-    bool said = weir_option_info("thread_cache", 0, &option) == WEIR_OK && option.value[0] &&
-                wi_size_read(option.value, &bytes);
-    return said ? bytes : UINT64_MAX;
+    return base_options_value(name, &option) && wi_size_read(option.value, &bytes) ? bytes : otherwise;
 }
 
-unsigned wi_option_reuse_wait(void)
+static unsigned base_options_count(const char *name)
 {
-    weir_option option = {.struct_size = sizeof option};
-    unsigned percent = 0;
-    if (weir_option_info("reuse_wait", 0, &option) == WEIR_OK)
-        (void)read_count(option.value, &percent);
-    return percent;
-}
-
-unsigned wi_option_cores(void)
-{
-    weir_option option = {.struct_size = sizeof option};
-    unsigned cores = 0;
-    if (weir_option_info("cores", 0, &option) == WEIR_OK && option.value[0])
-        (void)read_count(option.value, &cores);
-    return cores;
-}
-
-uint64_t wi_option_wait(void)
-{
-    weir_option option = {.struct_size = sizeof option};
-    uint64_t nanoseconds = UINT64_C(1000000000);
-    if (weir_option_info("wait", 0, &option) == WEIR_OK)
-        (void)parse_duration(option.value, &nanoseconds);
-    return nanoseconds;
+    weir_option option;
+    unsigned count = 0;
+    if (base_options_value(name, &option))
+        (void)read_count(option.value, &count);
+    return count;
 }
 
 static bool base_options_is_on(const char *name)
 {
-    weir_option option = {.struct_size = sizeof option};
-    return weir_option_info(name, 0, &option) == WEIR_OK && strcmp(option.value, "1") == 0;
+    weir_option option;
+    return base_options_value(name, &option) && strcmp(option.value, "1") == 0;
+}
+
+uint64_t wi_option_range(void)
+{
+    return base_options_size("range", 0);
+}
+
+uint64_t wi_option_thread_cache(void)
+{
+    return base_options_size("thread_cache", UINT64_MAX);
+}
+
+unsigned wi_option_reuse_wait(void)
+{
+    return base_options_count("reuse_wait");
+}
+
+unsigned wi_option_cores(void)
+{
+    return base_options_count("cores");
+}
+
+uint64_t wi_option_wait(void)
+{
+    weir_option option;
+    uint64_t nanoseconds = UINT64_C(1000000000);
+    if (base_options_value("wait", &option))
+        (void)parse_duration(option.value, &nanoseconds);
+    return nanoseconds;
 }
 
 bool wi_option_poison(void)

@@ -1,5 +1,5 @@
 /* Statuses and the thread's detail text. */
-#include "base/own.h"
+#include "base/system.h"
 
 #include <stdarg.h>
 #include <stdio.h>

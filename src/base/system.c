@@ -1,18 +1,29 @@
+/* Clock, threads and their memory, forks. */
 #include "base/system.h"
 
 #include <sched.h>
 #include <time.h>
 
+/* Clock and threads ------------------------------------------------------------------------------------------------ */
+
 uint64_t (*wi_clock)(void);
 bool wi_alone;
 
-uint64_t wi_now(void)
+static uint64_t system_real_now(void)
 {
-    if (wi_clock)
-        return wi_clock();
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+uint64_t wi_now(void)
+{
+    return wi_clock ? wi_clock() : system_real_now();
+}
+
+double wi_real_seconds(void)
+{
+    return (double)system_real_now() / 1e9;
 }
 
 enum { YIELDS = 16, FIRST_PAUSE = 20 * 1000, DOUBLINGS = 5 }; /* nanoseconds */
@@ -62,4 +73,49 @@ void wi_fail_forked(void)
     (void)weir_fail(WEIR_ERR_FORKED,
                     "this process was forked from one that used weir, and device memory and threads do "
                     "not survive a fork; use exec, or fork before the first call");
+}
+
+/* Memory of a thread ----------------------------------------------------------------------------------------------- */
+
+/* Before each piece of memory. */
+typedef struct owned {
+    struct owned *next; /* of the same thread */
+    void **place;
+    _Alignas(max_align_t) char bytes[];
+} owned;
+
+static pthread_key_t key; /* the thread's list */
+static bool usable;
+
+/* Destructors of other libraries may run after this and need the memory again. The thread then gets a new list, and
+ * the system calls this again. */
+static void end_thread(void *list)
+{
+    for (owned *o = list, *next; o; o = next) {
+        next = o->next;
+        *o->place = NULL;
+        free(o);
+    }
+}
+
+static void base_own_make_key(void)
+{
+    usable = pthread_key_create(&key, end_thread) == 0;
+}
+
+void *wi_own(void **place, size_t bytes)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (wi_likely(*place))
+        return *place;
+    pthread_once(&once, base_own_make_key);
+    owned *o = usable ? calloc(1, sizeof *o + bytes) : NULL;
+    if (!o)
+        return NULL;
+    *o = (owned){.next = pthread_getspecific(key), .place = place};
+    if (pthread_setspecific(key, o) != 0) {
+        free(o);
+        return NULL;
+    }
+    return *place = o->bytes;
 }

@@ -33,7 +33,7 @@ weir_status manifest_clear(weir_manifest_cleared *out)
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/model_path.h"
+#include "base/paths.h"
 
 /* True: the path is that of a model, which needs no manifest. The engines identify the model. */
 static bool cli_manifest_is_model(const char *path)

@@ -7,7 +7,7 @@
  * line that needs many cores gets them, and a thread joins its line's lease only while that would go on anyway. */
 #include <weir/cores.h>
 
-#include "base/options.h"
+#include "base/values.h"
 #include "base/system.h"
 #include "cores/crowd.h"
 #include "cores/machine.h"

@@ -1,8 +1,7 @@
 /* See machine.h. */
 #include "cores/machine.h"
 
-#include "base/cgroup.h"
-#include "base/sysfs.h"
+#include "base/system.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Which driver a device's name means. */
+/* Which driver a device's name means, and the memory that every driver can give. */
 #include "driver/driver.h"
 
 #include <ctype.h>
@@ -69,4 +69,13 @@ weir_status wi_driver_find(const char *device, const wi_driver **driver, int *or
         return WEIR_OK;
     }
     return no_device(device);
+}
+
+weir_status wi_pageable_allocate(uint64_t bytes, void **address)
+{
+    enum { ALIGNMENT = 256 };
+    if (posix_memalign(address, ALIGNMENT, bytes) != 0)
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the C library has no %llu bytes of memory",
+                         (unsigned long long)bytes);
+    return WEIR_OK;
 }

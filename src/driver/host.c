@@ -6,8 +6,6 @@
  * A handle is 0 while it has no pages yet (they come with the first touch, where it is mapped), and otherwise the address
  * at which its pages are kept while it is mapped nowhere: one area of the kernel's, however long it is. */
 #include "driver/host.h"
-#include "base/cgroup.h"
-#include "base/mappings.h"
 #include "base/system.h"
 
 #include <errno.h>
@@ -246,7 +244,7 @@ weir_status wi_host_allocate(wi_device *device, weir_kind kind, uint64_t bytes, 
     return wi_pageable_allocate(bytes, address);
 }
 
-weir_status wi_host_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes)
+static weir_status host_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes)
 {
     (void)device, (void)kind, (void)bytes;
     free(address);
@@ -279,7 +277,7 @@ const wi_driver wi_host_driver = {
     .map = host_map,
     .unmap = host_unmap,
     .allocate = wi_host_allocate,
-    .release = wi_host_release,
+    .release = host_release,
     .pool_allocate = wi_host_pool_allocate,
     .pool_release = wi_host_pool_release,
     .pool_trim = wi_host_pool_trim,

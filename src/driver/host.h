@@ -36,7 +36,6 @@ void wi_host_clear(wi_device *device, void *to, uint64_t bytes);
 void wi_host_forget_covers(wi_device *device, const void *address, uint64_t bytes);
 
 weir_status wi_host_allocate(wi_device *device, weir_kind kind, uint64_t bytes, void **address);
-weir_status wi_host_release(wi_device *device, weir_kind kind, void *address, uint64_t bytes);
 
 weir_status wi_host_pool_allocate(wi_device *device, uint64_t bytes, void *stream, void **address);
 weir_status wi_host_pool_release(wi_device *device, void *address, uint64_t bytes, void *stream);

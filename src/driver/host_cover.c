@@ -7,7 +7,6 @@
  * What is written to covered addresses takes memory until they are uncovered or filled with zeros. So which granules are
  * covered is written down, a bit for each. */
 #include "driver/host.h"
-#include "base/mappings.h"
 #include "base/system.h"
 
 #include <fcntl.h>

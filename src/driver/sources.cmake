@@ -1,3 +1,3 @@
-foreach(file drivers own_driver kind host host_cover host_pool host_stream cuda_library cuda cuda_memory cuda_stream cuda_event)
+foreach(file drivers own_driver host host_cover host_pool host_stream cuda cuda_memory cuda_stream cuda_event)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

@@ -1,6 +1,6 @@
 #include "factory/registry.h"
-#include "base/model_path.h"
-#include "base/own.h"
+#include "base/paths.h"
+#include "base/system.h"
 #include "engines/command.h"
 
 #include <weir/base.h>

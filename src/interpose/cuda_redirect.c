@@ -1,6 +1,7 @@
 /* A redirect: its state, its beginning and end, and the functions that the module calls. */
 #include "interpose/cuda_redirect_parts.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -56,7 +57,7 @@ bool wi_cuda_request(wi_cuda_redirect *r, int device, weir_client **client, weir
             request->reservation = scope->reservations ? scope->reservations[i] : NULL;
             break;
         }
-    request->memory_class = scope ? scope->memory_class : (weir_class)atomic_load(&r->memory_class);
+    request->memory_class = scope ? scope->memory_class : r->memory_class;
     request->tag = scope ? scope->tag : NULL;
     return true;
 }
@@ -130,27 +131,6 @@ static const char *const names[WI_CUDA_CALL_COUNT] = {
     WI_CUDA_CALLS(X)
 #undef X
 };
-
-/* What a module may take device or pinned memory by, and is not redirected. */
-static const char *const not_seen[] = {"cudaMallocAsync",
-                                       "cudaMallocFromPoolAsync",
-                                       "cudaMallocPitch",
-                                       "cudaMalloc3D",
-                                       "cudaMallocArray",
-                                       "cudaMalloc3DArray",
-                                       "cuMemAlloc_v2",
-                                       "cuMemAllocManaged",
-                                       "cuMemAllocPitch_v2",
-                                       "cuMemAllocAsync",
-                                       "cuMemAllocFromPoolAsync",
-                                       "cuMemCreate",
-                                       "cuMemHostAlloc",
-                                       "cuMemAllocHost_v2",
-                                       "cuMemHostRegister_v2",
-                                       "cuGetProcAddress",
-                                       "cuGetProcAddress_v2",
-                                       "cudaGetDriverEntryPoint",
-                                       "cudaGetDriverEntryPointByVersion"};
 
 /* Beginning -------------------------------------------------------------------------------------------------------- */
 
@@ -257,12 +237,11 @@ static weir_status find_real(wi_cuda_redirect *r)
     function = wi_interpose_symbol(r->interpose, "cudaGraphDestroy");
     memcpy(&real.cudaGraphDestroy, &function, sizeof function);
     __atomic_store_n(&r->real.cudaGraphDestroy, real.cudaGraphDestroy, __ATOMIC_RELAXED);
-    const char *missing = !real.cudaGetDevice        ? "cudaGetDevice"
-                          : !real.cudaGetLastError   ? "cudaGetLastError"
-                          : !real.cudaMemGetInfo     ? "cudaMemGetInfo"
-                          : !real.cudaStreamDestroy  ? "cudaStreamDestroy"
-                          : !real.cudaHostUnregister ? "cudaHostUnregister"
-                                                     : NULL;
+    const char *missing = !real.cudaGetDevice       ? "cudaGetDevice"
+                          : !real.cudaGetLastError  ? "cudaGetLastError"
+                          : !real.cudaMemGetInfo    ? "cudaMemGetInfo"
+                          : !real.cudaStreamDestroy ? "cudaStreamDestroy"
+                                                    : NULL;
     return missing ? weir_fail(WEIR_ERR_NOT_FOUND, "the CUDA runtime of %s has no %s",
                                wi_interpose_module(r->interpose), missing)
                    : WEIR_OK;
@@ -280,7 +259,7 @@ static void reset(wi_cuda_redirect *r)
     atomic_store(&r->hidden, 0);
     atomic_store(&r->overruns, 0);
     atomic_store(&r->captures, 0);
-    r->registered_bytes = r->overrun_bytes = 0;
+    r->overrun_bytes = 0;
     r->granted_blocks = NULL;
     *r->refusal = 0;
 }
@@ -295,7 +274,7 @@ static weir_status cuda_redirect_start(wi_cuda_redirect *r, const wi_cuda_redire
         status = set_clients(r, options);
     if (status != WEIR_OK)
         return status;
-    atomic_store(&r->memory_class, options->memory_class);
+    r->memory_class = options->memory_class;
     r->managed_on_device = options->managed_on_device;
     r->pinned_passes = options->pinned_passes;
     atomic_store(&r->state, WI_CUDA_ACTIVE);
@@ -326,7 +305,6 @@ static void cuda_redirect_retire(wi_cuda_redirect *r, bool undone)
     wi_interpose *interpose = r->interpose;
     pthread_mutex_lock(&r->lock);
     wi_pointer_map_clear(&r->blocks);
-    wi_pointer_map_clear(&r->registered);
     pthread_mutex_unlock(&r->lock);
     pthread_mutex_lock(&choosing);
     r->ended = ++times;
@@ -464,43 +442,18 @@ void wi_cuda_scope_leave(wi_cuda_scope *scope)
     (void)wi_on_cudaGetLastError(scope->redirect);
 }
 
-void wi_cuda_redirect_set_class(wi_cuda_redirect *r, weir_class memory_class)
+/* What CUDA needs -------------------------------------------------------------------------------------------------- */
+
+static const char *first_missing(const char *const *libraries)
 {
-    if (r && (unsigned)memory_class < WEIR_CLASS_COUNT)
-        atomic_store(&r->memory_class, memory_class);
+    while (*libraries && dlopen(*libraries, RTLD_LAZY | RTLD_LOCAL))
+        libraries++;
+    return *libraries;
 }
 
-/* Looking ---------------------------------------------------------------------------------------------------------- */
-
-static void list_unseen(const wi_cuda_redirect *r, char *text, size_t capacity)
+const char *wi_cuda_missing(const char *const *more)
 {
-    size_t used = 0;
-    *text = 0;
-    for (size_t i = 0; i < sizeof not_seen / sizeof *not_seen; i++)
-        if (used < capacity && wi_interpose_imports(r->interpose, not_seen[i]))
-            used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? ", " : "", not_seen[i]);
-}
-
-void wi_cuda_redirect_info(wi_cuda_redirect *r, wi_cuda_redirect_stats *out)
-{
-    *out = (wi_cuda_redirect_stats){.waiting = atomic_load(&r->waiting),
-                                    .allocations = atomic_load(&r->allocations),
-                                    .frees = atomic_load(&r->frees),
-                                    .refused = atomic_load(&r->refused),
-                                    .passed_on = atomic_load(&r->passed_on),
-                                    .hidden = atomic_load(&r->hidden),
-                                    .overruns = atomic_load(&r->overruns),
-                                    .streams = wi_cuda_streams_count(r),
-                                    .captured = atomic_load(&r->captures)};
-    list_unseen(r, out->unseen, sizeof out->unseen);
-    pthread_mutex_lock(&r->lock);
-    cuda_redirect_check_books(r);
-    out->device_blocks = r->live[WEIR_KIND_DEVICE];
-    out->device_bytes = r->live_bytes[WEIR_KIND_DEVICE];
-    out->pinned_blocks = r->live[WEIR_KIND_PINNED];
-    out->pinned_bytes = r->live_bytes[WEIR_KIND_PINNED];
-    out->registered = r->registered_bytes;
-    out->overrun_bytes = r->overrun_bytes;
-    memcpy(out->refusal, r->refusal, sizeof out->refusal);
-    pthread_mutex_unlock(&r->lock);
+    static const char *const always[] = {"libcuda.so.1", "libcudart.so.13", "libcublas.so.13", NULL};
+    const char *missing = first_missing(always);
+    return missing || !more ? missing : first_missing(more);
 }

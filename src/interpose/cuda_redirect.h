@@ -5,7 +5,6 @@
  *   cudaMallocHost, cudaHostAlloc,          pinned memory of it, which counts in the host's ledger
  *     cudaFreeHost
  *   cudaMallocManaged                       pinned memory, which host and device reach, or device memory (an option)
- *   cudaHostRegister, cudaHostUnregister    go on to CUDA, and are counted: the memory is the module's own
  *   cudaMemGetInfo                          what the client may still have, and its limit
  *   cudaStreamCreate…, cudaStreamDestroy    go on to CUDA; weir learns the streams; a capture of one that is destroyed is
  *                                           ended before, and its graph destroyed
@@ -14,7 +13,7 @@
  *   cuDeviceGetAttribute                    answers 0 for virtual-memory management of every device, as a module that
  *                                           finds it takes memory past cudaMalloc
  *
- * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (wi_cuda_redirect_info). On a device
+ * A refusal is cudaErrorMemoryAllocation, and weir's reason is logged and kept (in the scope). On a device
  * of which there is no client everything goes on to CUDA, and so does what the module had before.
  *
  * Where a scope says so, what is refused is granted by CUDA itself, past the budget, while the device has it: for modules
@@ -108,29 +107,17 @@ weir_status wi_cuda_scope_enter(wi_cuda_redirect *redirect, wi_cuda_scope *scope
 /* The one that was entered last, on the same thread. An error that the module has not asked for is forgotten. */
 void wi_cuda_scope_leave(wi_cuda_scope *scope);
 
-/* The class of requests from threads without a scope, from now on. */
-void wi_cuda_redirect_set_class(wi_cuda_redirect *redirect, weir_class memory_class);
-
-typedef struct wi_cuda_redirect_stats {
-    uint64_t device_blocks, device_bytes; /* live, as requested; freed ones that wait for a capture count */
-    uint64_t pinned_blocks, pinned_bytes; /* with managed memory that is pinned */
-    uint64_t waiting;                     /* freed, and the client's until a capture has ended */
-    uint64_t registered;                  /* bytes of the module's own that are page-locked */
-    uint64_t allocations, frees, refused;
-    uint64_t passed_on;     /* requests that went on to CUDA */
-    uint64_t overruns;      /* requests that CUDA granted past the budget */
-    uint64_t overrun_bytes; /* live bytes of such requests */
-    uint64_t hidden;        /* questions for virtual-memory management */
-    uint64_t streams;       /* that the module has, without the default ones */
-    uint64_t captured;      /* of these, now */
-    char unseen[512];       /* functions that the module imports, by which it could take memory past weir; "" is none */
-    char refusal[1024];     /* the last one's reason; "" is none */
-} wi_cuda_redirect_stats;
-
 /* Bytes that CUDA granted past the budget for this client, and that are live. Before it has ended. */
 uint64_t wi_cuda_redirect_overrun(wi_cuda_redirect *redirect, const weir_client *client);
 
-/* Before it has ended. */
-void wi_cuda_redirect_info(wi_cuda_redirect *redirect, wi_cuda_redirect_stats *out);
+/* What CUDA needs -------------------------------------------------------------------------------------------------- */
+
+/* The libraries that a library built for CUDA needs. If one of them is missing, the dynamic linker says so in a single
+ * line; this check, made before, names the missing library. */
+
+/* The first library that cannot be opened: of the driver's, and those of CUDA that all engines need, then of `more`,
+ * which ends with NULL; NULL for none. NULL: all are here. What was opened stays open for good, as whoever asks is about
+ * to use it: to open libcublasLt once more takes 80 ms. */
+const char *wi_cuda_missing(const char *const *more);
 
 #endif

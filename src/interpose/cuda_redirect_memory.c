@@ -384,34 +384,6 @@ int wi_on_cudaFreeHost(wi_cuda_redirect *r, void *pointer)
     return cuda_redirect_memory_free_of(r, pointer, true);
 }
 
-/* The module's own memory, page-locked ----------------------------------------------------------------------------- */
-
-int wi_on_cudaHostRegister(wi_cuda_redirect *r, void *pointer, size_t bytes, unsigned flags)
-{
-    int result = wi_real(r, cudaHostRegister)(pointer, bytes, flags);
-    if (result != CUDA_OK)
-        return result;
-    pthread_mutex_lock(&r->lock);
-    bool noted = wi_pointer_map_put(&r->registered, pointer, bytes);
-    r->registered_bytes += noted ? bytes : 0;
-    pthread_mutex_unlock(&r->lock);
-    if (noted)
-        return CUDA_OK;
-    (void)wi_real(r, cudaHostUnregister)(pointer);
-    return wi_cuda_fail(r, CUDA_MEMORY_ALLOCATION);
-}
-
-int wi_on_cudaHostUnregister(wi_cuda_redirect *r, void *pointer)
-{
-    uint64_t bytes;
-    int result = wi_real(r, cudaHostUnregister)(pointer);
-    pthread_mutex_lock(&r->lock);
-    if (result == CUDA_OK && wi_pointer_map_remove(&r->registered, pointer, &bytes))
-        r->registered_bytes -= bytes;
-    pthread_mutex_unlock(&r->lock);
-    return result;
-}
-
 /* How much there is ------------------------------------------------------------------------------------------------ */
 
 static uint64_t cuda_redirect_memory_less(uint64_t a, uint64_t b)

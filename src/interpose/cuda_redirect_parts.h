@@ -5,7 +5,7 @@
 #define WI_CUDA_REDIRECT_PARTS_H
 
 #include "base/internal.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "interpose/cuda_redirect.h"
 #include "interpose/interpose.h"
 
@@ -26,7 +26,6 @@ enum {
 #define WI_CUDA_CALLS(X)                                                                                               \
     X(cudaFree, (void *pointer), (r, pointer))                                                                         \
     X(cudaFreeHost, (void *pointer), (r, pointer))                                                                     \
-    X(cudaHostUnregister, (void *pointer), (r, pointer))                                                               \
     X(cudaGetLastError, (void), (r))                                                                                   \
     X(cudaPeekAtLastError, (void), (r))                                                                                \
     X(cudaStreamDestroy, (void *stream), (r, stream))                                                                  \
@@ -37,7 +36,6 @@ enum {
     X(cudaStreamCreateWithPriority, (void **out, unsigned flags, int priority), (r, out, flags, priority))             \
     X(cuDeviceGetAttribute, (int *value, int attribute, int device), (r, value, attribute, device))                    \
     X(cudaMemGetInfo, (size_t * available, size_t * total), (r, available, total))                                     \
-    X(cudaHostRegister, (void *pointer, size_t bytes, unsigned flags), (r, pointer, bytes, flags))                     \
     X(cudaMalloc, (void **out, size_t bytes), (r, out, bytes))                                                         \
     X(cudaMallocHost, (void **out, size_t bytes), (r, out, bytes))                                                     \
     X(cudaHostAlloc, (void **out, size_t bytes, unsigned flags), (r, out, bytes, flags))                               \
@@ -108,7 +106,7 @@ struct wi_cuda_redirect {
     uint64_t ended; /* when, among all that have */
     wi_interpose *interpose;
     wi_cuda_real real;
-    atomic_uint memory_class;
+    weir_class memory_class; /* where no scope says another */
     bool managed_on_device, pinned_passes;
     weir_client *_Atomic clients[WI_CUDA_DEVICES]; /* NULL: none for the device */
     weir_runtime *runtimes[WI_CUDA_DEVICES];       /* theirs, written before */
@@ -117,10 +115,8 @@ struct wi_cuda_redirect {
     atomic_uint_fast64_t waiting;
     atomic_uint_fast64_t allocations, frees, refused, passed_on, hidden, overruns;
 
-    pthread_mutex_t lock;      /* all below; held over no call of weir's or CUDA's */
-    wi_pointer_map blocks;     /* records of blocks by pointer */
-    wi_pointer_map registered; /* lengths of page-locked ranges of the module's own */
-    uint64_t registered_bytes;
+    pthread_mutex_t lock;  /* all below; held over no call of weir's or CUDA's */
+    wi_pointer_map blocks; /* records of blocks by pointer */
     uint64_t live[WEIR_KIND_COUNT], live_bytes[WEIR_KIND_COUNT], overrun_bytes;
     wi_cuda_block *waiting_blocks, *granted_blocks;
     uint64_t rounds; /* how often the blocks that wait were looked at */
@@ -150,8 +146,6 @@ int wi_on_cudaMallocHost(wi_cuda_redirect *r, void **out, size_t bytes);
 int wi_on_cudaHostAlloc(wi_cuda_redirect *r, void **out, size_t bytes, unsigned flags);
 int wi_on_cudaFreeHost(wi_cuda_redirect *r, void *pointer);
 int wi_on_cudaMallocManaged(wi_cuda_redirect *r, void **out, size_t bytes, unsigned flags);
-int wi_on_cudaHostRegister(wi_cuda_redirect *r, void *pointer, size_t bytes, unsigned flags);
-int wi_on_cudaHostUnregister(wi_cuda_redirect *r, void *pointer);
 int wi_on_cudaMemGetInfo(wi_cuda_redirect *r, size_t *available, size_t *total);
 /* Frees what waits, as far as it can be by now. */
 void wi_cuda_free_waiting(wi_cuda_redirect *r);
@@ -163,7 +157,6 @@ int wi_on_cudaStreamCreateWithPriority(wi_cuda_redirect *r, void **out, unsigned
 int wi_on_cudaStreamDestroy(wi_cuda_redirect *r, void *stream);
 int wi_on_cudaStreamBeginCapture(wi_cuda_redirect *r, void *stream, int mode);
 int wi_on_cudaStreamEndCapture(wi_cuda_redirect *r, void *stream, void **graph);
-uint64_t wi_cuda_streams_count(wi_cuda_redirect *r); /* without the default ones */
 /* The legacy default stream of the runtime's device becomes known. */
 weir_status wi_cuda_streams_begin(wi_cuda_redirect *r, weir_runtime *runtime);
 /* No stream is known any more; waits for their work. */

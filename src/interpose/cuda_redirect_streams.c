@@ -1,5 +1,5 @@
 /* The module's streams, as weir knows them; see cuda_redirect.h. */
-#include "base/window.h"
+#include "base/probes.h"
 #include "interpose/cuda_redirect_parts.h"
 
 /* Entries ---------------------------------------------------------------------------------------------------------- */
@@ -195,16 +195,6 @@ void wi_cuda_streams_end(wi_cuda_redirect *r)
         cuda_redirect_streams_forget(id);
         leave_entry(r, i);
     }
-}
-
-uint64_t wi_cuda_streams_count(wi_cuda_redirect *r)
-{
-    uint64_t count = 0;
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->stream_count; i++)
-        count += r->streams[i].used && r->streams[i].native;
-    pthread_mutex_unlock(&r->lock);
-    return count;
 }
 
 /* Creating --------------------------------------------------------------------------------------------------------- */

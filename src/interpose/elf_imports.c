@@ -116,89 +116,6 @@ typedef struct tags {
     uint64_t plt_form, rela_entry, rel_entry, symbol_entry, hash, gnu_hash;
 } tags;
 
-static void read_pointer(wi_elf_module *m, tags *t, int64_t tag, uint64_t address)
-{
-    switch (tag) {
-    case DT_STRTAB:
-        m->texts.address = address;
-        break;
-    case DT_SYMTAB:
-        m->symbols = address;
-        break;
-    case DT_RELA:
-        m->rela.address = address;
-        break;
-    case DT_REL:
-        m->rel.address = address;
-        break;
-    case DT_JMPREL:
-        m->plt.address = address;
-        break;
-    case DT_VERSYM:
-        m->versions = address;
-        break;
-    case DT_VERNEED:
-        m->needed_versions = address;
-        break;
-    case DT_HASH:
-        t->hash = address;
-        break;
-    case DT_GNU_HASH:
-        t->gnu_hash = address;
-        break;
-    default:
-        break;
-    }
-}
-
-static void elf_imports_read_value(wi_elf_module *m, tags *t, int64_t tag, uint64_t value)
-{
-    switch (tag) {
-    case DT_STRSZ:
-        m->texts.bytes = value;
-        break;
-    case DT_RELASZ:
-        m->rela.bytes = value;
-        break;
-    case DT_RELACOUNT:
-        m->rela_relative = value;
-        break;
-    case DT_RELSZ:
-        m->rel.bytes = value;
-        break;
-    case DT_PLTRELSZ:
-        m->plt.bytes = value;
-        break;
-    case DT_PLTREL:
-        t->plt_form = value;
-        break;
-    case DT_RELAENT:
-        t->rela_entry = value;
-        break;
-    case DT_RELENT:
-        t->rel_entry = value;
-        break;
-    case DT_SYMENT:
-        t->symbol_entry = value;
-        break;
-    case DT_TEXTREL:
-        m->needs_text_writes = true;
-        break;
-    case DT_FLAGS:
-        m->needs_text_writes |= (value & DF_TEXTREL) != 0;
-        break;
-    case TAG_ANDROID_REL:
-    case TAG_ANDROID_RELA:
-        m->unknown_packing = true;
-        break;
-    case TAG_X86_64_PLT:
-        m->plt_may_be_direct |= m->machine == EM_X86_64;
-        break;
-    default:
-        break;
-    }
-}
-
 /* The entry number `index`; DT_NULL beyond the last. */
 static Elf64_Dyn dynamic_at(const wi_elf_module *m, uint64_t index)
 {
@@ -210,10 +127,35 @@ static Elf64_Dyn dynamic_at(const wi_elf_module *m, uint64_t index)
 
 static void read_tags(wi_elf_module *m, tags *t)
 {
+    const struct {
+        int64_t tag;
+        uint64_t *to;
+        bool address;
+    } known[] = {{DT_STRTAB, &m->texts.address, true},
+                 {DT_STRSZ, &m->texts.bytes, false},
+                 {DT_SYMTAB, &m->symbols, true},
+                 {DT_SYMENT, &t->symbol_entry, false},
+                 {DT_RELA, &m->rela.address, true},
+                 {DT_RELASZ, &m->rela.bytes, false},
+                 {DT_RELAENT, &t->rela_entry, false},
+                 {DT_RELACOUNT, &m->rela_relative, false},
+                 {DT_REL, &m->rel.address, true},
+                 {DT_RELSZ, &m->rel.bytes, false},
+                 {DT_RELENT, &t->rel_entry, false},
+                 {DT_JMPREL, &m->plt.address, true},
+                 {DT_PLTRELSZ, &m->plt.bytes, false},
+                 {DT_PLTREL, &t->plt_form, false},
+                 {DT_HASH, &t->hash, true},
+                 {DT_GNU_HASH, &t->gnu_hash, true}};
     Elf64_Dyn entry;
     for (uint64_t i = 0; (entry = dynamic_at(m, i)).d_tag != DT_NULL; i++) {
-        read_pointer(m, t, entry.d_tag, of_file(m, entry.d_un.d_ptr));
-        elf_imports_read_value(m, t, entry.d_tag, entry.d_un.d_val);
+        uint64_t value = entry.d_un.d_val;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            if (known[k].tag == entry.d_tag)
+                *known[k].to = known[k].address ? of_file(m, value) : value;
+        m->needs_text_writes |= entry.d_tag == DT_TEXTREL || (entry.d_tag == DT_FLAGS && value & DF_TEXTREL);
+        m->unknown_packing |= entry.d_tag == TAG_ANDROID_REL || entry.d_tag == TAG_ANDROID_RELA;
+        m->plt_may_be_direct |= entry.d_tag == TAG_X86_64_PLT && m->machine == EM_X86_64;
     }
 }
 
@@ -327,37 +269,6 @@ weir_status wi_elf_open(const wi_elf_place *place, wi_elf_module *out)
     return check_tables(out, &t);
 }
 
-/* Versions --------------------------------------------------------------------------------------------------------- */
-
-/* The name of a version that the module needs, by its number. */
-static const char *version_named(const wi_elf_module *m, uint16_t number)
-{
-    enum { MOST = 65536 }; /* there are no more numbers */
-    Elf64_Verneed file;
-    uint64_t at = m->needed_versions;
-    for (uint32_t files = 0; files < MOST && at && copy_from(m, at, &file, sizeof file); files++) {
-        Elf64_Vernaux version;
-        uint64_t aux = at + file.vn_aux;
-        for (uint32_t i = 0; i < file.vn_cnt && copy_from(m, aux, &version, sizeof version); i++) {
-            const char *name = version.vna_other == number ? elf_imports_text_at(m, version.vna_name) : NULL;
-            if (name)
-                return name;
-            if (version.vna_next == 0)
-                break;
-            aux += version.vna_next;
-        }
-        at = file.vn_next ? at + file.vn_next : 0;
-    }
-    return "";
-}
-
-static const char *version_of(const wi_elf_module *m, uint64_t symbol)
-{
-    uint16_t number;
-    bool local_or_global = !copy_entry(m, m->versions, symbol, &number, sizeof number) || (number & 0x7fff) < 2;
-    return local_or_global ? "" : version_named(m, number & 0x7fff);
-}
-
 /* Relocations ------------------------------------------------------------------------------------------------------ */
 
 static wi_elf_use use_of(uint16_t machine, uint32_t type)
@@ -393,7 +304,6 @@ static weir_status elf_imports_tell(const wi_elf_module *m, uint64_t place, uint
     if (!name || !segment)
         return elf_imports_broken(m, "a relocation, its symbol or its name lies outside of it");
     wi_elf_import import = {.name = name,
-                            .version = version_of(m, index),
                             .use = use,
                             .type = type,
                             .slot = m->place.bias + (uintptr_t)place,

@@ -33,8 +33,7 @@ typedef struct wi_elf_module {
     wi_elf_table rela, rel, plt;
     uint64_t rela_relative; /* DT_RELACOUNT: so many at the beginning of `rela` name no symbol */
     bool plt_has_addends;
-    uint64_t versions, needed_versions; /* DT_VERSYM, DT_VERNEED; 0: none */
-    wi_elf_table read_only;             /* PT_GNU_RELRO */
+    wi_elf_table read_only; /* PT_GNU_RELRO */
     wi_elf_table dynamic;
 } wi_elf_module;
 
@@ -48,7 +47,6 @@ typedef enum wi_elf_use {
 /* A relocation that names a symbol. */
 typedef struct wi_elf_import {
     const char *name;
-    const char *version; /* which the module wants: "libcudart.so.13"; "" is none */
     wi_elf_use use;
     uint32_t type; /* the relocation's own number */
     uintptr_t slot;

@@ -116,15 +116,8 @@ static weir_status add_slot(wi_interpose *it, slot s)
     for (size_t i = 0; i < it->slot_count; i++)
         if (it->slots[i].at == s.at)
             return WEIR_OK; /* DT_RELA may have DT_JMPREL in it */
-    if (it->slot_count == it->slot_capacity) {
-        size_t capacity = it->slot_capacity ? 2 * it->slot_capacity : 32;
-        slot *slots = realloc(it->slots, capacity * sizeof *slots);
-        if (!slots)
-            return interpose_no_memory();
-        it->slots = slots;
-        it->slot_capacity = capacity;
-    }
-    wi_assert(it->slot_count < it->slot_capacity);
+    if (!wi_make_room(&it->slots, it->slot_count, &it->slot_capacity, sizeof *it->slots))
+        return interpose_no_memory();
     it->slots[it->slot_count++] = s;
     it->found[s.replacement].slots++;
     return WEIR_OK;
@@ -158,12 +151,10 @@ static size_t interpose_number_of(const wi_interpose *it, const char *name)
 
 /* Notes the function in the first slot found. Slots of calls (the PLT) are found first, because the address in any
  * other slot may be a PLT entry of the program. */
-static void note_original(wi_interposed *found, const wi_elf_import *import, uintptr_t value)
+static void note_original(wi_interposed *found, uintptr_t value)
 {
     if (!found->original)
         memcpy(&found->original, &value, sizeof found->original);
-    if (*import->version)
-        snprintf(found->version, sizeof found->version, "%s", import->version);
 }
 
 static bool is_replaced(const char *name, void *user)
@@ -190,7 +181,7 @@ static weir_status interpose_find_slot(const wi_elf_import *import, void *user)
             it, import,
             "the module binds lazily and has not bound it yet, which another thread may do at any moment; open "
             "the module with RTLD_NOW, or the program with LD_BIND_NOW=1");
-    note_original(&it->found[number], import, s.before);
+    note_original(&it->found[number], s.before);
     return add_slot(it, s);
 }
 

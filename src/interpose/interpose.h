@@ -16,8 +16,7 @@
  * that belong together, the one that can deal with whatever the module has comes first (a free before its allocation).
  * What undo cannot wait for: a thread that has read a slot may still be on its way into a replacement, which therefore
  * has to stay, and to work, ever after. Out of reach are addresses that the module has already copied elsewhere at run
- * time, and those that it gets from dlsym. Versions do not choose: a slot is found by the symbol's name, and its
- * version is told.
+ * time, and those that it gets from dlsym. Versions do not choose: a slot is found by the symbol's name.
  *
  * Any thread, where nothing else is said. */
 #ifndef WI_INTERPOSE_H
@@ -37,7 +36,6 @@ typedef struct wi_replacement {
 typedef struct wi_interposed {
     void (*original)(void); /* where calls went before; NULL: the module does not import it */
     unsigned slots;
-    char version[64]; /* that the module wants; "" is none */
 } wi_interposed;
 
 /* Looks for the replacements' slots in the module, a path or name that dlopen finds among those that are loaded; NULL:

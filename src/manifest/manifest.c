@@ -1,6 +1,6 @@
 /* weir_manifest_read and weir_manifest_check: what is at a path, and how it is read. */
 #include "base/internal.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 #include <weir/manifest.h>
 #include "manifest/files.h"
 #include "manifest/package.h"

@@ -1,7 +1,6 @@
 /* See package_store.h. */
-#include "base/keywords.h"
-#include "manifest/package_store.h"
 #include "base/values.h"
+#include "manifest/package_store.h"
 
 #include <weir/base.h>
 #include <weir/manifest.h>

@@ -132,7 +132,7 @@ wi_parse_value wi_parse_device, wi_parse_devices, wi_parse_share, wi_parse_isola
 /* "a text", "the number 3", … of a value that is not what it should be. */
 const char *wi_kind_name(const json_t *json);
 
-/* Keywords of values. Those of providers, strategies and levels are in base/keywords.h. */
+/* Keywords of values. Those of providers, strategies and levels are in base/values.h. */
 extern const char *const wi_frameworks[], *const wi_formats[];
 extern const char *const wi_precisions[], *const wi_isolation_modes[];
 

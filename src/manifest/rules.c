@@ -1,10 +1,9 @@
 /* What the keys of a manifest mean together, whether its model is there, and the settings of its engine. */
-#include "base/keywords.h"
+#include "base/values.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
 #include "manifest/files.h"
 #include "manifest/parse.h"
-#include "base/values.h"
 
 #include <errno.h>
 #include <stdio.h>

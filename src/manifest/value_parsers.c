@@ -1,7 +1,6 @@
 /* The parsers of the keys' values: texts, sizes, versions, lists, settings; and what hardware_requirements ask for. */
-#include "base/keywords.h"
-#include "manifest/parse.h"
 #include "base/values.h"
+#include "manifest/parse.h"
 
 #include <weir/base.h>
 #include <weir/engine.h>

@@ -1,6 +1,6 @@
 /* Stacks of resources: parses the text form and makes the resources. */
 #include "memory/stack.h"
-#include "base/options.h"
+#include "base/values.h"
 #include "memory/adaptors/budget.h"
 #include "memory/adaptors/guard.h"
 #include "memory/adaptors/log.h"

@@ -3,7 +3,7 @@
  *
  * What is read goes through the same doors as what a program makes: lists by weir_buffers_add and its like, the plan by
  * weir_plan_check. */
-#include "base/hash.h"
+#include "base/texts.h"
 #include <weir/plan.h>
 #include "base/internal.h"
 #include "planner/lines.h"

@@ -1,7 +1,7 @@
 /* Drives the state machine of a pool: reports events to the machine, hands out its orders, and tells the pool's event
  * function. */
 #include "pool/pool.h"
-#include "base/intern.h"
+#include "base/texts.h"
 #include "base/system.h"
 #include "runtime/runtime.h"
 #include "runtime/trace.h"

@@ -1,6 +1,6 @@
 /* The models of a pool: added, replaced by another version, retired, forgotten. */
 #include "pool/pool.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "base/system.h"
 
 #include <weir/pool.h>

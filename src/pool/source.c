@@ -1,6 +1,6 @@
 /* What a pool loads: copies of the spec's members, and the bytes that the engine predicts. */
 #include "pool/pool.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "factory/registry.h"
 
 #include <weir/engine.h>

@@ -1,6 +1,6 @@
 /* What a program says of a model that is to be in a pool, checked; and the entry that is made of it. */
 #include "pool/pool.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "base/system.h"
 #include "factory/choice/criteria.h"
 

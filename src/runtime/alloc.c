@@ -1,8 +1,8 @@
 /* Allocation: a request is checked, placed by the runtime's stack of resources, zeroed where it must be, and published. */
 #include "runtime/requests.h"
 #include <weir/trace.h>
-#include "base/intern.h"
-#include "base/window.h"
+#include "base/texts.h"
+#include "base/probes.h"
 #include "memory/space/stream_uses.h"
 
 static weir_status alloc_check_request(const weir_request *request, uint64_t alignment)

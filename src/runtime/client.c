@@ -1,5 +1,5 @@
 /* Clients: accounts that are opened and closed, and reservations. */
-#include "base/intern.h"
+#include "base/texts.h"
 #include "memory/adaptors/guard.h"
 #include "runtime/leaks.h"
 #include "runtime/runtime.h"

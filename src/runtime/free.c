@@ -1,7 +1,7 @@
 /* Free: a block is claimed, ordered behind the work of its stream and its declared uses, and handed to its base or to the list
  * of pending blocks. */
 #include "runtime/requests.h"
-#include "base/window.h"
+#include "base/probes.h"
 #include "memory/space/stream_uses.h"
 
 weir_status wi_free_note_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream)

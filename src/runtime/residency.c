@@ -1,6 +1,6 @@
 /* Residency: a client is suspended; resume.c brings it back. What leaves, and how memory comes back, is memory/away.h;
  * where contents are meanwhile is copies.h; this file has the order of the steps. */
-#include "base/seeded_bug.h"
+#include "base/probes.h"
 #include "base/system.h"
 #include "memory/space/stream_uses.h"
 #include "runtime/residence.h"

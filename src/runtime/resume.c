@@ -1,5 +1,5 @@
 /* Resuming: what is away of a client comes back, at once or by and by. */
-#include "base/seeded_bug.h"
+#include "base/probes.h"
 #include "base/system.h"
 #include "runtime/residence.h"
 

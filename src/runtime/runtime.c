@@ -1,7 +1,7 @@
 /* Runtimes: a shared runtime for each device, and owned runtimes that a program makes. */
 #include "runtime/runtime.h"
-#include "base/intern.h"
-#include "base/options.h"
+#include "base/texts.h"
+#include "base/values.h"
 #include "base/system.h"
 #include "memory/adaptors/budget.h"
 #include "memory/stack.h"

@@ -1,6 +1,6 @@
 /* Traces: recorded calls, sinks, opening and closing, and notes of the program. */
 #include "runtime/trace.h"
-#include "base/intern.h"
+#include "base/texts.h"
 #include "memory/adaptors/log.h"
 #include "runtime/runtime.h"
 

@@ -1,5 +1,5 @@
 /* The option `trace`: every runtime records into a file; all files are closed when the process exits. */
-#include "base/options.h"
+#include "base/values.h"
 #include "runtime/runtime.h"
 #include "runtime/trace.h"
 

@@ -6,7 +6,7 @@
  * two streams is common where arrays outlive a `with stream:`. */
 #include "seams/seams.h"
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "seams/places.h"
 
 #include <pthread.h>

@@ -8,7 +8,7 @@
 #include "seams/torch.h"
 #include "seams/seams.h"
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "seams/places.h"
 
 #include <pthread.h>

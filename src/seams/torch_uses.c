@@ -5,7 +5,7 @@
  * a stream is captured that cannot be done: the block stays allocated until the capture is over. */
 #include "seams/torch.h"
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "seams/places.h"
 
 #include <pthread.h>

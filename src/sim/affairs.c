@@ -117,9 +117,8 @@ static void affairs_acquire(world *w, unsigned stream)
 
 static void affairs_release(world *w, unsigned stream)
 {
-    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
-        if (w->launches[i].launch && w->launches[i].stream == stream)
-            return;
+    if (world_has_launch(w, stream))
+        return;
     w->stream_ends[stream] = (uint8_t)w->depth;
     bool given = give_stream(w, stream);
     w->stream_ends[stream] = 0;
@@ -146,12 +145,6 @@ void run_stream(world *w, const step *s)
     else
         affairs_release(w, stream);
     w->stream_closed[stream] = false;
-}
-
-static void must_fail(world *w, const char *call, weir_status status, weir_status expected)
-{
-    if (status == WEIR_OK || (expected != WEIR_OK && status != expected))
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_name_of(WEIR_NAMES_STATUS, status));
 }
 
 static bool has_blocks(const world *w, unsigned client)
@@ -231,7 +224,7 @@ void run_limits(world *w, const step *s)
     if (status == WEIR_ERR_BUSY && w->depth > 1) /* a step around this one gives up its copies */
         return;
     if (w->suspended[client]) {
-        must_fail(w, "weir_client_set_limits", status, WEIR_ERR_BUSY);
+        world_must_answer(w, "weir_client_set_limits", status, WEIR_ERR_BUSY);
         return;
     }
     if (ANSWER(w, "weir_client_set_limits", status, WEIR_ERR_OUT_OF_MEMORY))
@@ -272,14 +265,6 @@ void world_hear_guard(world *w)
                   weir_name_of(WEIR_NAMES_GUARD, report.kind), report.bytes, (long long)report.offset);
 }
 
-static bool affairs_is_capturing(const world *w)
-{
-    for (unsigned i = 1; i <= w->options.streams; i++)
-        if (w->captured[i])
-            return true;
-    return false;
-}
-
 void run_snapshot(world *w, const step *s)
 {
     weir_stats stats = {.struct_size = sizeof stats};
@@ -290,7 +275,7 @@ void run_snapshot(world *w, const step *s)
     world_hear_guard(w);
     world_check_pools(w);
     uint64_t nested = w->nested;
-    bool drained = oracle_drained(w->oracle) && !affairs_is_capturing(w);
+    bool drained = oracle_drained(w->oracle) && !world_captures(w);
     weir_status status = weir_snapshot(w->runtime, &stats, lines, WORLD_CLIENTS, &count);
     if (!ANSWER(w, "weir_snapshot", status, WEIR_OK))
         return;
@@ -335,28 +320,30 @@ static void make_mistake(world *w, const step *s, const slot *b, bool held)
     weir_client *client = world_has_client(w, number) ? w->clients[number] : NULL;
     switch (s->field[F_COUNT] % 5) {
     case 0: /* the address may now have a block of a newer generation */
-        if (client && w->last_freed.pointer)
-            must_fail(w, "a second weir_free_block", weir_free_block(client, w->last_freed, WEIR_STREAM_HOST), WEIR_OK);
+        if (client && w->last_freed.pointer && weir_free_block(client, w->last_freed, WEIR_STREAM_HOST) == WEIR_OK)
+            oracle_report(w->oracle, ORACLE_ANSWER, "a second weir_free_block answers WEIR_OK");
         return;
     case 1:
         if (b->block.pointer && w->clients[other] && other != b->client && !held)
-            must_fail(w, "another client's weir_free", weir_free(w->clients[other], b->block.pointer, WEIR_STREAM_HOST),
-                      WEIR_ERR_FOREIGN);
+            world_must_answer(w, "another client's weir_free",
+                              weir_free(w->clients[other], b->block.pointer, WEIR_STREAM_HOST), WEIR_ERR_FOREIGN);
         return;
     case 2:
         if (b->block.pointer && b->bytes > 1)
-            must_fail(w, "weir_free inside a block",
-                      weir_free(w->clients[b->client], (char *)b->block.pointer + 1, WEIR_STREAM_HOST),
-                      WEIR_ERR_INTERIOR);
+            world_must_answer(w, "weir_free inside a block",
+                              weir_free(w->clients[b->client], (char *)b->block.pointer + 1, WEIR_STREAM_HOST),
+                              WEIR_ERR_INTERIOR);
         return;
     case 3:
         if (b->block.pointer && w->last_released.id && !held)
-            must_fail(w, "weir_free on a released stream",
-                      weir_free(w->clients[b->client], b->block.pointer, w->last_released), WEIR_ERR_STREAM_MISUSE);
+            world_must_answer(w, "weir_free on a released stream",
+                              weir_free(w->clients[b->client], b->block.pointer, w->last_released),
+                              WEIR_ERR_STREAM_MISUSE);
         return;
     default:
         if (client)
-            must_fail(w, "weir_free of foreign memory", weir_free(client, w, WEIR_STREAM_HOST), WEIR_ERR_FOREIGN);
+            world_must_answer(w, "weir_free of foreign memory", weir_free(client, w, WEIR_STREAM_HOST),
+                              WEIR_ERR_FOREIGN);
         return;
     }
 }
@@ -368,6 +355,6 @@ void run_misuse(world *w, const step *s)
     if (b->in_hand)
         return;
     b->in_hand = true;
-    make_mistake(w, s, b, b->readers > 0 || b->written);
+    make_mistake(w, s, b, world_is_held(b));
     b->in_hand = false;
 }

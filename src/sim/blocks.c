@@ -5,11 +5,6 @@
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)
 
-static uint64_t blocks_bit(unsigned stream)
-{
-    return stream ? UINT64_C(1) << stream : 0;
-}
-
 slot *world_slot(world *w, uint64_t index)
 {
     return &w->slots[index % WORLD_SLOTS];
@@ -50,7 +45,7 @@ void world_let_slot_go(world *w, slot *b, unsigned stream)
 bool world_follow(world *w, unsigned stream, uint64_t mask)
 {
     for (unsigned other = 1; other <= w->options.streams; other++) {
-        if (!(mask & blocks_bit(other)) || other == stream)
+        if (!(mask & world_bit(other)) || other == stream)
             continue;
         if (!world_has_stream(w, other)) /* its end is under way */
             return false;
@@ -70,14 +65,14 @@ bool world_follow(world *w, unsigned stream, uint64_t mask)
 /* Brings `stream` behind what a read, or a write or free, must come after. */
 bool world_order_use(world *w, slot *b, unsigned stream, bool write)
 {
-    if (!world_follow(w, stream, write ? b->touched : b->touched & blocks_bit(b->writer)))
+    if (!world_follow(w, stream, write ? b->touched : b->touched & world_bit(b->writer)))
         return false;
-    b->recorded &= write ? 0 : ~blocks_bit(stream);
+    b->recorded &= write ? 0 : ~world_bit(stream);
     if (write) {
-        b->touched = blocks_bit(stream);
+        b->touched = world_bit(stream);
         b->writer = (uint8_t)stream;
     } else {
-        b->touched |= blocks_bit(stream);
+        b->touched |= world_bit(stream);
     }
     return true;
 }
@@ -250,7 +245,7 @@ static void blocks_allocate(world *w, const step *s, slot *b, unsigned client, u
                 .client = (uint8_t)client,
                 .memory_class = (uint8_t)request.memory_class,
                 .alignment = (uint32_t)request.alignment,
-                .touched = blocks_bit(stream),
+                .touched = world_bit(stream),
                 .writer = (uint8_t)stream,
                 .in_hand = true,
                 .stable = request.flags & WEIR_ALLOC_STABLE,
@@ -277,11 +272,6 @@ void run_allocate(world *w, const step *s)
 
 /* Freeing and resizing --------------------------------------------------------------------------------------------- */
 
-static bool held(const slot *b)
-{
-    return b->readers > 0 || b->written;
-}
-
 void world_expect_busy(world *w, const char *call, weir_status status)
 {
     bool faulty = status == WEIR_ERR_DRIVER && world_faults(w) != w->fault_mark;
@@ -293,7 +283,7 @@ void world_expect_busy(world *w, const char *call, weir_status status)
 static void free_slot(world *w, const step *s, slot *b, unsigned stream)
 {
     weir_client *client = w->clients[b->client];
-    bool busy = held(b);
+    bool busy = world_is_held(b);
     if (!busy)
         oracle_freeing(w->oracle, b->known, world_number(w, stream));
     weir_status status = s->field[F_FLAGS] & 1 ? weir_free_block(client, b->block, w->streams[stream])
@@ -378,7 +368,7 @@ static weir_status blocks_resize(world *w, slot *b, uint64_t bytes, uint64_t aft
     unsigned number = world_number(w, stream);
     /* What is declared comes behind the stream of the allocation, and so behind what lay behind the block on it. */
     unsigned behind = b->declared ? oracle_stream_of(w->oracle, b->known) : number;
-    bool less = after < b->charged && !held(b) && oracle_away(w->oracle, b->known) == 0,
+    bool less = after < b->charged && !world_is_held(b) && oracle_away(w->oracle, b->known) == 0,
          cut = less && cuts(w, b, after);
     oracle_block tail = 0;
     oracle_naming(w->oracle, b->known, number);
@@ -404,7 +394,8 @@ static weir_status blocks_resize(world *w, slot *b, uint64_t bytes, uint64_t aft
 
 static void resize_slot(world *w, slot *b, uint64_t bytes, unsigned stream)
 {
-    bool busy = held(b) || oracle_away(w->oracle, b->known) > 0, guarded = world_features(w) & WEIR_FEATURE_GUARDS;
+    bool busy = world_is_held(b) || oracle_away(w->oracle, b->known) > 0,
+         guarded = world_features(w) & WEIR_FEATURE_GUARDS;
     uint64_t before = b->bytes, after = guarded ? b->charged : world_charge(w, bytes, b->alignment);
     weir_status status = blocks_resize(w, b, bytes, after, stream);
     if (busy)
@@ -519,7 +510,7 @@ static bool can_end(world *w, const launch *l)
 {
     bool can = l->launch && !l->in_hand;
     for (unsigned i = 0; can && i < l->count; i++)
-        can = held(world_slot(w, l->slots[i])) && !world_slot(w, l->slots[i])->in_hand;
+        can = world_is_held(world_slot(w, l->slots[i])) && !world_slot(w, l->slots[i])->in_hand;
     return can;
 }
 

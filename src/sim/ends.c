@@ -4,24 +4,18 @@
 
 #include "runtime/runtime.h"
 
-static uint64_t ends_bit(unsigned stream)
-{
-    return stream ? UINT64_C(1) << stream : 0;
-}
-
 /* What the users know ---------------------------------------------------------------------------------------------- */
 
 static bool knows(const slot *b, unsigned stream)
 {
-    return b->block.pointer && (b->touched & ends_bit(stream) || b->writer == stream);
+    return b->block.pointer && (b->touched & world_bit(stream) || b->writer == stream);
 }
 
 /* Whether a step under way is about something whose order is the stream's, or a launch is open there. */
 static bool ends_is_wanted(const world *w, unsigned stream)
 {
-    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
-        if (w->launches[i].launch && w->launches[i].stream == stream)
-            return true;
+    if (world_has_launch(w, stream))
+        return true;
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         if (w->slots[i].in_hand && knows(&w->slots[i], stream))
             return true;
@@ -37,8 +31,8 @@ static void ends_pass_on(slot *b, unsigned stream, unsigned other)
 {
     if (!knows(b, stream))
         return;
-    b->touched = (b->touched & ~ends_bit(stream)) | ends_bit(other);
-    b->recorded &= ~(ends_bit(stream) | ends_bit(other));
+    b->touched = (b->touched & ~world_bit(stream)) | world_bit(other);
+    b->recorded &= ~(world_bit(stream) | world_bit(other));
     if (b->writer == stream)
         b->writer = (uint8_t)other;
 }
@@ -53,7 +47,7 @@ void world_pass_on(world *w, slot *b, unsigned stream, unsigned other)
 
 bool world_is_told(const slot *b, unsigned stream)
 {
-    return b->recorded & ends_bit(stream);
+    return b->recorded & world_bit(stream);
 }
 
 static void pass_all_on(world *w, unsigned stream, unsigned other)

@@ -5,7 +5,7 @@
 
 #include "runtime/runtime.h"
 
-bool world_knows_graphs(const world *w)
+static bool graphs_are_known(const world *w)
 {
     enum { STREAMS_ENOUGH = 4 };
     return w->options.streams >= STREAMS_ENOUGH && world_features(w) & WEIR_FEATURE_CAPTURABLE &&
@@ -94,11 +94,8 @@ static void graphs_capture(world *w, const step *s, world_graph *g)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
     if (stream == 0 || !world_has_stream(w, stream) || w->stream_in_hand[stream] > 0 || world_frees_for_others(w) ||
-        g->captures == WORLD_CAPTURES || w->suspended[g->client])
+        g->captures == WORLD_CAPTURES || w->suspended[g->client] || world_has_launch(w, stream))
         return;
-    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
-        if (w->launches[i].launch && w->launches[i].stream == stream)
-            return;
     w->stream_closed[stream] = true;
     oracle_capturing(w->oracle, world_number(w, stream));
     if (ANSWER(w, "weir_capture_begin", weir_capture_begin(w->streams[stream], g->graph), WEIR_OK)) {
@@ -167,7 +164,7 @@ static void open_one(world *w, const step *s, world_graph *g)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, home = (unsigned)s->field[F_CLASS];
     weir_capture_pool *graph;
-    if (!world_knows_graphs(w) || home == 0 || !world_has_stream(w, home) || !world_has_client(w, client) ||
+    if (!graphs_are_known(w) || home == 0 || !world_has_stream(w, home) || !world_has_client(w, client) ||
         s->field[F_BYTES] == 0)
         return;
     for (unsigned i = 0; i < WORLD_GRAPHS; i++)

@@ -19,21 +19,17 @@ unsigned world_ending(const world *w)
     return last;
 }
 
-static void late_is_misuse(world *w, const char *call, weir_status status)
-{
-    if (status != WEIR_ERR_STREAM_MISUSE)
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s of a stream that another thread ends answers %s", call,
-                      weir_name_of(WEIR_NAMES_STATUS, status));
-}
-
 /* Nobody else ends the stream, or has it captured. Of two ends that a stream takes the first leaves it open. */
 static void late_end(world *w, unsigned stream)
 {
     weir_stream id = w->streams[stream];
     if (w->registered_twice[stream])
         return;
-    late_is_misuse(w, "a capture", weir_capture_begin(id, NULL));
-    late_is_misuse(w, "the end", w->foreign[stream] ? weir_stream_unregister(id) : weir_stream_release(id));
+    world_must_answer(w, "a capture of a stream that another thread ends", weir_capture_begin(id, NULL),
+                      WEIR_ERR_STREAM_MISUSE);
+    world_must_answer(w, "the end of a stream that another thread ends",
+                      w->foreign[stream] ? weir_stream_unregister(id) : weir_stream_release(id),
+                      WEIR_ERR_STREAM_MISUSE);
 }
 
 static void late_run(world *w, const step *s, unsigned kind)

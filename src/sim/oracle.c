@@ -29,6 +29,14 @@ void oracle_report(oracle *o, oracle_kind kind, const char *format, ...)
     f->violations += !users;
 }
 
+bool oracle_room(oracle *o, void *list, size_t count, size_t *room, size_t bytes)
+{
+    bool made = wi_make_room(list, count, room, bytes);
+    if (!made)
+        oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
+    return made;
+}
+
 const oracle_findings *oracle_found(const oracle *o)
 {
     return &o->found;
@@ -63,7 +71,7 @@ bool oracle_behind(const oracle *o, const uint64_t *clock, const uint64_t *last,
     return true;
 }
 
-static void oracle_join(const oracle *o, uint64_t *clock, const uint64_t *other)
+void oracle_join(const oracle *o, uint64_t *clock, const uint64_t *other)
 {
     for (unsigned s = 1; s < o->width; s++)
         clock[s] = wi_max(clock[s], other[s]);

@@ -4,31 +4,13 @@
 
 #include <weir/memory.h>
 
-#define ULL(x) ((unsigned long long)(x))
-
 /* Spans ------------------------------------------------------------------------------------------------------------ */
-
-/* One more entry fits the list that is returned; NULL: there is no host memory for it, and the list is as it was. */
-static void *with_room(oracle *o, void *list, size_t count, size_t *capacity, size_t size)
-{
-    if (count < *capacity)
-        return list;
-    size_t more = *capacity ? 2 * *capacity : 64;
-    void *longer = realloc(list, more * size);
-    if (longer)
-        *capacity = more;
-    else
-        oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
-    return longer;
-}
 
 void oracle_take_away(oracle *o, const char *address, uint32_t granule, uint32_t first, uint32_t count)
 {
     uint32_t index;
-    away_span *away = with_room(o, o->away, o->away_count, &o->away_capacity, sizeof *away);
-    if (!away)
+    if (!oracle_room(o, &o->away, o->away_count, &o->away_capacity, sizeof *o->away))
         return;
-    o->away = away;
     (void)wi_plane_run(&o->owners, granule, first, count, &index);
     o->away[o->away_count++] = (away_span){(char *)address + (uint64_t)first * WI_SIM_UNIT, count, index};
     (void)wi_plane_set(&o->owners, granule, first, count, 0); /* no owner: the host is behind all work on these units */
@@ -68,11 +50,8 @@ static void put_under(oracle *o, const away_span *span, uint32_t granule)
 /* Memory of the device has come back there for the client; whether to stay, the end of the call tells. */
 static void note_there(oracle *o, const char *address, unsigned client)
 {
-    away_there *there = with_room(o, o->there, o->there_count, &o->there_capacity, sizeof *there);
-    if (!there)
-        return;
-    o->there = there;
-    o->there[o->there_count++] = (away_there){address, client};
+    if (oracle_room(o, &o->there, o->there_count, &o->there_capacity, sizeof *o->there))
+        o->there[o->there_count++] = (away_there){address, client};
 }
 
 void oracle_not_there(oracle *o, const char *address)
@@ -130,8 +109,7 @@ void oracle_join_away(oracle *o, uint32_t pool)
         owner *piece = &o->table[span->owner], *w = &o->table[pool];
         if (span->owner == pool || piece->pool != pool)
             continue;
-        for (unsigned s = 1; s < o->width; s++)
-            w->last[s] = wi_max(w->last[s], piece->last[s]);
+        oracle_join(o, w->last, piece->last);
         w->units += span->units;
         piece->units -= span->units;
         oracle_let_go(o, span->owner);
@@ -196,12 +174,8 @@ static uint64_t oracle_away_count_of(oracle *o, unsigned client, uint64_t *granu
 void oracle_note_copy(oracle *o, unsigned client, unsigned stream, uint64_t sequence, const char *address,
                       uint64_t bytes)
 {
-    if (!stream) /* it is done */
-        return;
-    away_copy *copies = with_room(o, o->copies, o->copy_count, &o->copy_capacity, sizeof *copies);
-    if (!copies)
-        return;
-    o->copies = copies;
+    if (!stream || !oracle_room(o, &o->copies, o->copy_count, &o->copy_capacity, sizeof *o->copies))
+        return; /* on no stream it is done */
     o->accounts[client].by = stream;
     o->copies[o->copy_count++] = (away_copy){address, bytes, sequence, client};
 }

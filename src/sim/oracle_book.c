@@ -3,22 +3,12 @@
 
 #include <weir/memory.h>
 
-#define ULL(x) ((unsigned long long)(x))
-
 /* Pending frees ---------------------------------------------------------------------------------------------------- */
 
 void oracle_list_pending(oracle *o, uint32_t index)
 {
-    if (o->pending_count == o->pending_capacity) {
-        size_t capacity = o->pending_capacity ? 2 * o->pending_capacity : 64;
-        uint32_t *pending = realloc(o->pending, capacity * sizeof *pending);
-        if (!pending) {
-            oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
-            return;
-        }
-        o->pending = pending;
-        o->pending_capacity = capacity;
-    }
+    if (!oracle_room(o, &o->pending, o->pending_count, &o->pending_capacity, sizeof *o->pending))
+        return;
     o->pending[o->pending_count++] = index;
     o->table[index].listed = true;
 }
@@ -41,7 +31,7 @@ bool oracle_are_done(const oracle *o, const uint64_t *points)
     return true;
 }
 
-void oracle_sweep_pending(oracle *o)
+static void oracle_book_sweep_pending(oracle *o)
 {
     size_t kept = 0;
     for (size_t i = 0; i < o->pending_count; i++) {
@@ -148,7 +138,7 @@ static uint64_t oracle_book_committed(const oracle *o, unsigned except, bool mos
 void oracle_refused(oracle *o, unsigned client, uint64_t charged, int cause)
 {
     const account *a = &o->accounts[client];
-    oracle_sweep_pending(o);
+    oracle_book_sweep_pending(o);
     uint64_t wanted = a->live + a->reserved + a->pending_most + charged;
     if (cause == WEIR_CAUSE_MAXIMUM && (a->maximum == 0 || wanted <= a->maximum))
         oracle_report(o, ORACLE_REFUSAL, "client %u is refused %llu bytes for its maximum of %llu, with %llu used",
@@ -220,7 +210,7 @@ void oracle_check(oracle *o, const weir_stats *stats, const weir_client_stats *l
                   size_t count, bool settled)
 {
     uint64_t live = 0, pending = 0, thread_cached = 0, away = 0, left = 0;
-    oracle_sweep_pending(o);
+    oracle_book_sweep_pending(o);
     for (size_t i = 0; i < count; i++) {
         check_line(o, &lines[i], numbers[i], settled);
         check_thread_cached(o, &lines[i], numbers[i]);

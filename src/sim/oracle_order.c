@@ -2,8 +2,6 @@
  * blocks get the bytes. */
 #include "sim/oracle_state.h"
 
-#define ULL(x) ((unsigned long long)(x))
-
 const char *oracle_reuse_name(oracle_reuse kind)
 {
     static const char *const names[ORACLE_REUSES] = {"at_once", "passed", "kept"};
@@ -59,16 +57,8 @@ static bool uses_are_open(const oracle *o, const owner *w)
 
 static void list_ordered(oracle *o, uint32_t index)
 {
-    if (o->ordered_count == o->ordered_capacity) {
-        size_t capacity = o->ordered_capacity ? 2 * o->ordered_capacity : 64;
-        uint32_t *ordered = realloc(o->ordered, capacity * sizeof *ordered);
-        if (!ordered) {
-            oracle_report(o, ORACLE_DEVICE, "no host memory for the oracle");
-            return;
-        }
-        o->ordered = ordered;
-        o->ordered_capacity = capacity;
-    }
+    if (!oracle_room(o, &o->ordered, o->ordered_count, &o->ordered_capacity, sizeof *o->ordered))
+        return;
     o->ordered[o->ordered_count++] = index;
     o->table[index].listed = true;
 }

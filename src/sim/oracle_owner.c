@@ -1,14 +1,7 @@
 /* Owners: which block has which bytes, and when work may touch the bytes. */
 #include "sim/oracle_state.h"
 
-#define ULL(x) ((unsigned long long)(x))
-
 /* Records ---------------------------------------------------------------------------------------------------------- */
-
-owner *oracle_owner(oracle *o, uint32_t index)
-{
-    return &o->table[index];
-}
 
 static bool grow_table(oracle *o)
 {
@@ -135,8 +128,7 @@ static void oracle_owner_take_over(oracle *o, const char *address, uint64_t byte
                           "still run",
                           ULL(w->serial), ULL(had->serial), had->free_stream, ULL(had->last[late]), late);
         oracle_count_reuse(o, had, w, &at_once, &passed);
-        for (unsigned s = 1; s < o->width; s++)
-            w->last[s] = wi_max(w->last[s], had->last[s]);
+        oracle_join(o, w->last, had->last);
     }
 }
 
@@ -165,12 +157,11 @@ static void oracle_owner_check_kept(oracle *o, const oracle_got *got)
  * the host knows to be done. */
 static uint64_t *clock_now(oracle *o, unsigned stream)
 {
-    uint64_t *clock = stream ? o->clock[stream] : o->host;
-    for (unsigned s = 1; stream && s < o->width; s++)
-        clock[s] = wi_max(clock[s], o->host[s]);
-    if (stream)
-        clock[stream] = wi_sim_queued(o->device, stream);
-    return clock;
+    if (!stream)
+        return o->host;
+    oracle_join(o, o->clock[stream], o->host);
+    o->clock[stream][stream] = wi_sim_queued(o->device, stream);
+    return o->clock[stream];
 }
 
 oracle_block oracle_allocated(oracle *o, const oracle_got *got)
@@ -536,8 +527,7 @@ void oracle_close_pool(oracle *o, oracle_block block)
         if (!oracle_owner_first_run(o, address + at, w->length - at, &r))
             continue;
         next = oracle_owner_run_end(&r, at, address);
-        for (unsigned s = 1; s < o->width; s++)
-            w->last[s] = wi_max(w->last[s], o->table[r.owner].last[s]);
+        oracle_join(o, w->last, o->table[r.owner].last);
         oracle_owner_give(o, address + at, wi_min(next, w->length) - at, block);
     }
     w->state = OWNER_LIVE;

@@ -4,6 +4,8 @@
 
 #include "sim/oracle.h"
 
+#define ULL(x) ((unsigned long long)(x))
+
 typedef enum owner_state { OWNER_NONE, OWNER_LIVE, OWNER_FREED, OWNER_POOL } owner_state; /* the last: a pool's alone */
 
 /* Between a free and the next owner stands: the stream's order and more; perhaps the order alone; the order alone. */
@@ -124,20 +126,22 @@ struct oracle {
 
 /* True if a clock is behind everything in `last`; else *late is a stream that it is not behind. */
 bool oracle_behind(const oracle *o, const uint64_t *clock, const uint64_t *last, unsigned *late);
+/* Raises the clock to the other clock. */
+void oracle_join(const oracle *o, uint64_t *clock, const uint64_t *other);
 const uint64_t *oracle_clock(const oracle *o, unsigned stream); /* 0: the host's */
 void oracle_touch(void *user, unsigned stream, uint64_t sequence, const void *address, uint64_t bytes, bool write,
                   bool own);
 void oracle_unmapping(void *user, const void *address, uint32_t handle);
 void oracle_holding(void *user, uint64_t bytes);
 
-owner *oracle_owner(oracle *o, uint32_t index);
 uint32_t oracle_new_owner(oracle *o, uint64_t length, uint64_t charged, void *address);
 void oracle_let_go(oracle *o, uint32_t index); /* frees the record when nothing points to it */
+/* Makes room for one more item, as wi_make_room does; false: no host memory, which is reported. */
+bool oracle_room(oracle *o, void *list, size_t count, size_t *room, size_t bytes);
 void oracle_list_pending(oracle *o, uint32_t index);
 void oracle_unlist_pending(oracle *o, uint32_t index);
 void oracle_move(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
 void oracle_live(oracle *o, unsigned client, weir_class memory_class, uint64_t more, uint64_t less);
-void oracle_sweep_pending(oracle *o);
 bool oracle_are_done(const oracle *o, const uint64_t *points);
 
 /* A copy of the client's is queued; up to which one the host must be behind before the memory there goes. */

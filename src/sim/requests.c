@@ -4,11 +4,6 @@
 
 #define UNIT ((uint64_t)WI_SIM_UNIT)
 
-static uint64_t sim_requests_bit(unsigned stream)
-{
-    return stream ? UINT64_C(1) << stream : 0;
-}
-
 /* Work that weir queues -------------------------------------------------------------------------------------------- */
 
 static void sim_requests_fill(world *w, slot *b, unsigned stream, uint8_t value)
@@ -98,7 +93,7 @@ void run_record(world *w, const step *s)
                    weir_use_record(w->runtime, (weir_block){.pointer = b->block.pointer}, w->streams[stream]),
                    WEIR_OK)) {
             oracle_used(w->oracle, b->known, number);
-            b->recorded |= b->writer != stream ? sim_requests_bit(stream) : 0;
+            b->recorded |= b->writer != stream ? world_bit(stream) : 0;
         }
     }
     world_let_slot_go(w, b, stream);
@@ -106,23 +101,20 @@ void run_record(world *w, const step *s)
 
 /* Captures --------------------------------------------------------------------------------------------------------- */
 
-static void must_be_misuse(world *w, const char *call, weir_status status)
-{
-    if (status != WEIR_ERR_STREAM_MISUSE)
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s on a stream that is being captured answers %s", call,
-                      weir_name_of(WEIR_NAMES_STATUS, status));
-}
-
 /* While a stream is being captured nobody puts anything on it, and what needs to know when its work is done is refused. */
 static void try_captured(world *w, unsigned stream, slot *b)
 {
-    must_be_misuse(w, "weir_stream_synchronize", weir_stream_synchronize(w->streams[stream]));
-    if (!b->block.pointer || b->in_hand || b->readers > 0 || b->written)
+    const weir_status misuse = WEIR_ERR_STREAM_MISUSE;
+    world_must_answer(w, "weir_stream_synchronize during a capture", weir_stream_synchronize(w->streams[stream]),
+                      misuse);
+    if (!b->block.pointer || b->in_hand || world_is_held(b))
         return;
     b->in_hand = true;
-    must_be_misuse(w, "weir_free", weir_free(w->clients[b->client], b->block.pointer, w->streams[stream]));
-    must_be_misuse(w, "weir_use_record",
-                   weir_use_record(w->runtime, (weir_block){.pointer = b->block.pointer}, w->streams[stream]));
+    world_must_answer(w, "weir_free on a captured stream",
+                      weir_free(w->clients[b->client], b->block.pointer, w->streams[stream]), misuse);
+    world_must_answer(w, "weir_use_record on a captured stream",
+                      weir_use_record(w->runtime, (weir_block){.pointer = b->block.pointer}, w->streams[stream]),
+                      misuse);
     b->in_hand = false;
 }
 
@@ -131,11 +123,8 @@ void run_capture(world *w, const step *s)
 {
     unsigned stream = (unsigned)s->field[F_STREAM];
     if (stream == 0 || stream > w->options.streams || !w->streams[stream].id || w->stream_closed[stream] ||
-        w->stream_in_hand[stream] > 0)
+        w->stream_in_hand[stream] > 0 || world_has_launch(w, stream))
         return;
-    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
-        if (w->launches[i].launch && w->launches[i].stream == stream)
-            return;
     w->stream_closed[stream] = true;
     if (!w->captured[stream])
         oracle_capturing(w->oracle, world_number(w, stream));

@@ -5,11 +5,6 @@
 
 #include "runtime/runtime.h"
 
-static uint64_t sim_residency_bit(unsigned stream)
-{
-    return stream ? UINT64_C(1) << stream : 0;
-}
-
 static bool can_be_suspended(const world *w)
 {
     const wi_resource *stack = w->runtime->resource;
@@ -43,7 +38,7 @@ static weir_status in_between(const world *w)
 /* In hand ---------------------------------------------------------------------------------------------------------- */
 
 /* Whether no step under way has anything of the client's in hand. */
-bool world_can_move(const world *w, unsigned client)
+static bool residency_can_move(const world *w, unsigned client)
 {
     bool can = world_has_client(w, client) && w->client_in_hand[client] == 0;
     for (unsigned i = 0; i < WORLD_SLOTS && can; i++)
@@ -89,10 +84,10 @@ static bool wait_for_users(world *w, unsigned client)
         const slot *b = &w->slots[i];
         bool known = b->home && w->streams[b->home].id == b->home_id;
         if (b->block.pointer && b->client == client && !b->declared)
-            mask |= b->touched & ~b->recorded & ~(known ? sim_residency_bit(b->home) : 0);
+            mask |= b->touched & ~b->recorded & ~(known ? world_bit(b->home) : 0);
     }
     for (unsigned s = 1; s <= w->options.streams && away_pool_of(w, client, false); s++)
-        mask |= w->streams[s].id ? sim_residency_bit(s) : 0;
+        mask |= w->streams[s].id ? world_bit(s) : 0;
     return world_follow(w, 0, mask);
 }
 
@@ -157,16 +152,11 @@ static void look_at_pools(world *w, unsigned client, const weir_suspend_options 
     }
 }
 
-static bool sim_residency_is_held(const slot *b)
-{
-    return b->readers > 0 || b->written;
-}
-
 static bool holds_some(const world *w, unsigned client)
 {
     bool some = false;
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
-        some |= w->slots[i].block.pointer && w->slots[i].client == client && sim_residency_is_held(&w->slots[i]);
+        some |= w->slots[i].block.pointer && w->slots[i].client == client && world_is_held(&w->slots[i]);
     return some;
 }
 
@@ -198,7 +188,7 @@ static void suspended(world *w, unsigned client, const weir_suspend_options *o, 
                       (unsigned long long)away);
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         if (w->slots[i].block.pointer && w->slots[i].client == client)
-            look_at_left(w, &w->slots[i], o, sim_residency_is_held(&w->slots[i]));
+            look_at_left(w, &w->slots[i], o, world_is_held(&w->slots[i]));
     look_at_pools(w, client, o);
     w->moves[MOVE_SUSPENDED]++;
     w->moves[MOVE_LEFT] += away > 0;
@@ -231,12 +221,6 @@ static void sim_residency_suspend(world *w, const step *s, unsigned client)
     w->moves[MOVE_NOT_SUSPENDED] += status != WEIR_OK;
 }
 
-static void must_answer(world *w, const char *call, weir_status status, weir_status expected)
-{
-    if (status != expected)
-        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_name_of(WEIR_NAMES_STATUS, status));
-}
-
 /* A declared use of the slot, on the stream, has just been queued. */
 static void use_first(world *w, const step *s)
 {
@@ -253,15 +237,15 @@ static void use_first(world *w, const step *s)
 void run_suspend(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
-    if (!world_knows_residency(&w->options) || !world_can_move(w, client))
+    if (!world_knows_residency(&w->options) || !residency_can_move(w, client))
         return;
     if (w->suspended[client] || !can_be_suspended(w)) {
-        must_answer(w, "weir_client_suspend", weir_client_suspend(w->clients[client], NULL, NULL),
-                    can_be_suspended(w) ? WEIR_ERR_BUSY : WEIR_ERR_UNSUPPORTED);
+        world_must_answer(w, "weir_client_suspend", weir_client_suspend(w->clients[client], NULL, NULL),
+                          can_be_suspended(w) ? WEIR_ERR_BUSY : WEIR_ERR_UNSUPPORTED);
         return;
     }
     use_first(w, s);
-    if (!world_can_move(w, client) || w->suspended[client])
+    if (!residency_can_move(w, client) || w->suspended[client])
         return;
     sim_residency_take_client(w, client, true);
     sim_residency_suspend(w, s, client);
@@ -282,7 +266,7 @@ static void end_resume(world *w, unsigned client, unsigned stream, bool back)
         slot *b = &w->slots[i];
         if (!b->block.pointer || b->client != client || b->declared || oracle_away(w->oracle, b->known) == 0)
             continue;
-        b->touched = sim_residency_bit(stream);
+        b->touched = world_bit(stream);
         b->writer = (uint8_t)stream;
     }
     oracle_resumed(w->oracle, client, world_number(w, stream), back);
@@ -338,7 +322,7 @@ static void resume_some(world *w, unsigned client, unsigned stream, uint64_t gra
             if (!b->block.pointer || b->client != client || b->declared ||
                 before[i] <= oracle_away(w->oracle, b->known))
                 continue;
-            b->touched = sim_residency_bit(stream);
+            b->touched = world_bit(stream);
             b->writer = (uint8_t)stream;
         }
         if (came != counted)
@@ -384,7 +368,7 @@ static bool ready_to_resume(world *w, unsigned client)
 void run_resume(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients, stream = (unsigned)s->field[F_STREAM];
-    if (!world_can_move(w, client) || !world_has_stream(w, stream))
+    if (!residency_can_move(w, client) || !world_has_stream(w, stream))
         return;
     if (!w->suspended[client]) {
         (void)ANSWER(w, "weir_client_resume", weir_client_resume(w->clients[client], w->streams[stream]),
@@ -409,7 +393,7 @@ bool world_asks(world *w, unsigned client)
 {
     if (w->suspended[client] != SUSPENDED_UNTIL_ALLOC)
         return true;
-    if (!world_can_move(w, client) || !ready_to_resume(w, client))
+    if (!residency_can_move(w, client) || !ready_to_resume(w, client))
         return false;
     begin_resume(w, client);
     return true;
@@ -429,14 +413,14 @@ bool world_was_admitted(world *w, unsigned client, const char *call, weir_status
     if (away && w->asked_to_show[client]) /* after a fault some is not shown, and what that is may have been freed */
         return status != WEIR_ERR_BUSY;
     if (away)
-        must_answer(w, call, status, WEIR_ERR_BUSY);
+        world_must_answer(w, call, status, WEIR_ERR_BUSY);
     return !away && (status != WEIR_ERR_BUSY || w->depth < 2);
 }
 
 void run_forget(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
-    if (!world_can_move(w, client))
+    if (!residency_can_move(w, client))
         return;
     sim_residency_take_client(w, client, true);
     uint64_t stored = sim_residency_look(w, client).stored, given = weir_client_forget_copies(w->clients[client]);
@@ -452,7 +436,7 @@ void world_step_aside(world *w)
     enum { KEEP_ALL = 0 };
     for (unsigned i = 0; i < w->options.clients; i++) {
         unsigned client = (unsigned)(w->pressed + i) % w->options.clients;
-        if (!world_can_move(w, client) || w->suspended[client])
+        if (!residency_can_move(w, client) || w->suspended[client])
             continue;
         w->nested++;
         run_suspend(

@@ -2,7 +2,7 @@
  * Numbers that are 0 are left out; a line that begins with # is a remark. A step that is indented, two blanks per
  * level, runs within the last step above with fewer blanks. */
 #include "sim/simulate.h"
-#include "base/intern.h"
+#include "base/texts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -123,13 +123,8 @@ bool script_read(const char *text, world_options *options, wi_bug *plant, step *
         at += length + (at[length] == '\n');
         if (line[strspn(line, " \t\r")] == '\0' || line[0] == '#')
             continue;
-        if (*count == room) {
-            room = room ? 2 * room : 64;
-            step *more = realloc(*steps, room * sizeof *more);
-            if (!more)
-                break;
-            *steps = more;
-        }
+        if (!wi_make_room(steps, *count, &room, sizeof **steps))
+            break;
         const char *wrong = script_read_line(line, first_line, options, plant, &(*steps)[*count]);
         if (wrong) {
             snprintf(error, capacity, "line %u of the script: \"%.60s\" is not understood", number, wrong);

@@ -24,16 +24,22 @@ static bool happens(attempt *a, const step *steps, size_t *count)
     return true;
 }
 
-static bool shrink_leave_out(attempt *a, step *steps, size_t *count, size_t from, size_t length, step *spare)
+/* The `left` steps in `spare` take the place of the steps, if they still show the finding first. */
+static bool shrink_replace(attempt *a, step *steps, size_t *count, const step *spare, size_t left)
 {
-    size_t left = *count - length;
-    memcpy(spare, steps, from * sizeof *steps);
-    memcpy(spare + from, steps + from + length, (left - from) * sizeof *steps);
     if (!happens(a, spare, &left))
         return false;
     memcpy(steps, spare, left * sizeof *steps);
     *count = left;
     return true;
+}
+
+static bool shrink_leave_out(attempt *a, step *steps, size_t *count, size_t from, size_t length, step *spare)
+{
+    size_t left = *count - length;
+    memcpy(spare, steps, from * sizeof *steps);
+    memcpy(spare + from, steps + from + length, (left - from) * sizeof *steps);
+    return shrink_replace(a, steps, count, spare, left);
 }
 
 /* From the back, where most of what is not needed came after what is. */
@@ -52,16 +58,12 @@ static bool leave_out_runs(attempt *a, step *steps, size_t *count, size_t length
 static void take_apart(attempt *a, step *steps, size_t *count, step *spare)
 {
     for (size_t i = 0; i < *count && a->left > 0; i++) {
-        size_t left = *count;
         if (steps[i].depth == 0)
             continue;
-        memcpy(spare, steps, left * sizeof *steps);
+        memcpy(spare, steps, *count * sizeof *steps);
         spare[i].depth = 0;
         spare[i].field[F_AT] = spare[i].field[F_WINDOW] = 0;
-        if (happens(a, spare, &left)) {
-            memcpy(steps, spare, left * sizeof *steps);
-            *count = left;
-        }
+        (void)shrink_replace(a, steps, count, spare, *count);
     }
 }
 
@@ -75,13 +77,7 @@ static void leave_out_pairs(attempt *a, step *steps, size_t *count, step *spare)
             for (size_t n = 0; n < *count; n++)
                 if (n != i && n != k)
                     spare[left++] = steps[n];
-            if (!happens(a, spare, &left)) {
-                k++;
-                continue;
-            }
-            memcpy(steps, spare, left * sizeof *steps);
-            *count = left;
-            k = i + 1;
+            k = shrink_replace(a, steps, count, spare, left) ? i + 1 : k + 1;
         }
 }
 
@@ -91,13 +87,9 @@ static void make_smaller(attempt *a, step *steps, size_t *count, step *spare)
         for (int f = 0; f < STEP_FIELDS && i < *count; f++) {
             if (steps[i].field[f] == 0)
                 continue;
-            size_t left = *count;
-            memcpy(spare, steps, left * sizeof *steps);
+            memcpy(spare, steps, *count * sizeof *steps);
             spare[i].field[f] = 0;
-            if (happens(a, spare, &left)) {
-                memcpy(steps, spare, left * sizeof *steps);
-                *count = left;
-            }
+            (void)shrink_replace(a, steps, count, spare, *count);
         }
 }
 
@@ -109,10 +101,8 @@ static void leave_out_values(attempt *a, step *steps, size_t *count, step_field 
     for (size_t i = 0; i < *count; i++)
         if (steps[i].field[field] < from || steps[i].field[field] - from >= length)
             spare[left++] = steps[i];
-    if (left < *count && happens(a, spare, &left)) {
-        memcpy(steps, spare, left * sizeof *steps);
-        *count = left;
-    }
+    if (left < *count)
+        (void)shrink_replace(a, steps, count, spare, left);
 }
 
 static void leave_out_things(attempt *a, step *steps, size_t *count, step *spare)

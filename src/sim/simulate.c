@@ -1,7 +1,9 @@
 #include "sim/simulate.h"
+#include "base/system.h"
 
 #include <stdio.h>
-#include <time.h>
+
+wi_bug wi_seeded_bug = WI_BUG_NONE;
 
 static const char *const defects[WI_BUGS] = {"nothing",         "early-reuse", "drop-wait",
                                              "unmap-under-use", "lost-reader", "free-under-use",
@@ -60,13 +62,6 @@ void simulate_defaults(simulate_options *options)
                                             .nested = true,
                                             .first = {.at = -1},
                                             .second = {.at = -1}}};
-}
-
-static double sim_simulate_seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static bool anything(const oracle_findings *found)
@@ -219,10 +214,10 @@ static bool run_script(const simulate_options *options, simulate_result *out)
 bool simulate(const simulate_options *options, simulate_result *out)
 {
     *out = (simulate_result){.plant = options->plant};
-    double start = sim_simulate_seconds_now();
+    double start = wi_real_seconds();
     wi_seeded_bug = options->plant;
     bool ran = options->script ? run_script(options, out) : sim_simulate_run_random(options, out);
-    out->seconds = sim_simulate_seconds_now() - start;
+    out->seconds = wi_real_seconds() - start;
     wi_seeded_bug = WI_BUG_NONE;
     return ran;
 }

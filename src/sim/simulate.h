@@ -2,7 +2,7 @@
 #ifndef SIM_SIMULATE_H
 #define SIM_SIMULATE_H
 
-#include "base/seeded_bug.h"
+#include "base/probes.h"
 #include "sim/world.h"
 
 /* A world for each of these stacks of resources, where none is named. */

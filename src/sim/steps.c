@@ -1,7 +1,5 @@
 /* How a world moves: steps from a script or by chance, and others within them. */
-#include "base/seeded_bug.h"
-#include "base/window.h"
-#include "sim/between.h"
+#include "base/probes.h"
 #include "sim/world.h"
 
 #include "runtime/runtime.h"
@@ -13,14 +11,8 @@ enum { /* of the places where another step could run */
 
 static bool write_down(step_list *log, const step *s)
 {
-    if (log->count == log->capacity) {
-        size_t capacity = log->capacity ? 2 * log->capacity : 1024;
-        step *list = realloc(log->list, capacity * sizeof *list);
-        if (!list)
-            return false;
-        log->list = list;
-        log->capacity = capacity;
-    }
+    if (!wi_make_room(&log->list, log->count, &log->capacity, sizeof *log->list))
+        return false;
     log->list[log->count++] = *s;
     return true;
 }

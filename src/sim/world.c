@@ -3,7 +3,6 @@
 #include <weir/guard.h>
 #include "base/system.h"
 #include "runtime/runtime.h"
-#include "sim/between.h"
 
 #include <stdio.h>
 
@@ -35,10 +34,8 @@ uint64_t world_random(world *w, uint64_t below)
 bool world_lacks_a_point(const world *w, weir_status status)
 {
     bool captured = w->captures_ended != w->capture_mark; /* a capture was open when weir asked for the point */
-    captured |= world_is_late(w, w->late);
+    captured |= world_is_late(w, w->late) || world_captures(w);
     captured |= w->captured_new > 0 && w->depth > w->captured_new;
-    for (unsigned i = 1; i <= w->options.streams; i++)
-        captured |= w->captured[i];
     return captured && status == WEIR_ERR_STREAM_MISUSE;
 }
 
@@ -56,10 +53,32 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
     return false;
 }
 
+void world_must_answer(world *w, const char *call, weir_status status, weir_status expected)
+{
+    if (status != expected)
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s", call, weir_name_of(WEIR_NAMES_STATUS, status));
+}
+
 bool world_has_stream(const world *w, uint64_t stream)
 {
     return stream == 0 || (stream <= w->options.streams && w->streams[stream].id != 0 &&
                            (!w->stream_closed[stream] || world_is_late(w, stream)) && !w->captured[stream]);
+}
+
+bool world_has_launch(const world *w, unsigned stream)
+{
+    for (unsigned i = 0; i < WORLD_LAUNCHES; i++)
+        if (w->launches[i].launch && w->launches[i].stream == stream)
+            return true;
+    return false;
+}
+
+bool world_captures(const world *w)
+{
+    for (unsigned i = 1; i <= w->options.streams; i++)
+        if (w->captured[i])
+            return true;
+    return false;
 }
 
 bool world_has_client(const world *w, unsigned client)

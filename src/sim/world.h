@@ -287,6 +287,8 @@ bool world_answer(world *w, const char *call, weir_status status, const weir_sta
                  sizeof((weir_status[]){WEIR_OK, __VA_ARGS__}) / sizeof(weir_status))
 /* The next random step, fitting the state of the world. */
 void world_choose(world *w, step *out);
+/* Reports the call, unless its status is the expected status. */
+void world_must_answer(world *w, const char *call, weir_status status, weir_status expected);
 /* Between what a step takes in hand and what it lets go. */
 void world_take_stream(world *w, unsigned stream, int by);
 bool world_knows_foreign(const world_options *options); /* streams of others are registered */
@@ -299,7 +301,14 @@ bool world_undisturbed(const world *w, uint64_t nested);
 /* What the runtime will charge for so many bytes; 0 for none. */
 uint64_t world_charge(const world *w, uint64_t bytes, uint64_t alignment);
 unsigned world_number(const world *w, unsigned stream);
+/* The stream's bit in a mask of streams; 0 for the host. */
+static inline uint64_t world_bit(unsigned stream)
+{
+    return stream ? UINT64_C(1) << stream : 0;
+}
 bool world_has_stream(const world *w, uint64_t stream);
+bool world_has_launch(const world *w, unsigned stream); /* one is open there */
+bool world_captures(const world *w);                    /* some stream is being captured */
 /* True: another step ends the stream while this step uses the stream. */
 bool world_is_late(const world *w, uint64_t stream);
 unsigned world_ending(const world *w);
@@ -354,6 +363,11 @@ void run_take(world *w, const step *s);
 void run_give(world *w, const step *s);
 void run_piece(world *w, const step *s);
 
+/* Whether a launch holds the block. */
+static inline bool world_is_held(const slot *b)
+{
+    return b->readers > 0 || b->written;
+}
 /* A slot; a reservation of a slot and a stream, until world_let_slot_go; and the user's order before a use. */
 slot *world_slot(world *w, uint64_t index);
 bool world_take_slot(world *w, slot *b, unsigned stream, bool full);
@@ -380,7 +394,6 @@ bool world_knows_residency(const world_options *options);
 void run_suspend(world *w, const step *s);
 void run_resume(world *w, const step *s);
 void run_forget(world *w, const step *s);
-bool world_can_move(const world *w, unsigned client);
 bool world_is_away(const world *w, const slot *b);
 /* A call begins that allocates for the client, which it may resume. False: it must not, as the client is in hand. */
 bool world_asks(world *w, unsigned client);
@@ -389,7 +402,11 @@ bool world_was_admitted(world *w, unsigned client, const char *call, weir_status
 void world_step_aside(world *w);
 void world_resume_all(world *w); /* of those that are suspended */
 
-bool world_knows_graphs(const world *w);
+/* between.c: the simulated device's driver with calls that are interrupted, and what runs at each interruption from now on;
+ * NULL: nothing. It does not run after a failed call, because the failure's detail belongs to the calling thread. */
+const wi_driver *between_driver(void);
+void between_calls(void (*fn)(void *user), void *user);
+
 void run_graph(world *w, const step *s);
 void world_end_graphs(world *w);
 

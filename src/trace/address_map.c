@@ -1,4 +1,4 @@
-#include "trace/address_map.h"
+#include "trace/lifetimes.h"
 
 #include <stdlib.h>
 

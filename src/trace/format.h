@@ -31,28 +31,26 @@ enum {
     WI_TRACE_IS_END = 3
 };
 
-/* Where an event's members stand. */
+/* An event's members: name, place, member of weir_event. Numbers of 4 bytes, and of 8; those that are not of the event as
+ * they stand have a name alone. */
+#define WI_TRACE_SMALL(X) X(ACTION, 8, action) X(CLASS, 12, memory_class) X(RESULT, 132, result) X(ACCESS, 136, access)
+#define WI_TRACE_LARGE(X)                                                                                              \
+    X(ORDER, 16, order)                                                                                                \
+    X(NANOSECONDS, 24, nanoseconds)                                                                                    \
+    X(THREAD, 32, thread)                                                                                              \
+    X(BYTES, 48, bytes)                                                                                                \
+    X(CHARGED, 56, charged)                                                                                            \
+    X(GENERATION, 64, generation)                                                                                      \
+    X(STREAM, 72, stream.id)                                                                                           \
+    X(OTHER, 80, other.id) X(OBJECT, 88, object) X(LIVE, 96, live) X(PENDING, 104, pending) X(HELD, 112, held)
 enum {
-    WI_AT_ACTION = 8,
-    WI_AT_CLASS = 12,
-    WI_AT_ORDER = 16,
-    WI_AT_NANOSECONDS = 24,
-    WI_AT_THREAD = 32,
-    WI_AT_POINTER = 40,
-    WI_AT_BYTES = 48,
-    WI_AT_CHARGED = 56,
-    WI_AT_GENERATION = 64,
-    WI_AT_STREAM = 72,
-    WI_AT_OTHER = 80,
-    WI_AT_OBJECT = 88,
-    WI_AT_LIVE = 96,
-    WI_AT_PENDING = 104,
-    WI_AT_HELD = 112,
+#define X(name, at, member) WI_AT_##name = at,
+    WI_TRACE_SMALL(X) WI_TRACE_LARGE(X)
+#undef X
+        WI_AT_POINTER = 40,
     WI_AT_CLIENT = 120, /* numbers of texts; 0 is "" */
     WI_AT_TAG = 124,
-    WI_AT_DEVICE = 128,
-    WI_AT_RESULT = 132,
-    WI_AT_ACCESS = 136 /* and four bytes of zeros */
+    WI_AT_DEVICE = 128
 };
 
 static inline void wi_put(unsigned char *at, unsigned bytes, uint64_t value)

@@ -1,7 +1,7 @@
-#include "trace/lends.h"
+#include "trace/lifetimes.h"
 
-#include "base/hash.h"
-#include "base/treap.h"
+#include "base/texts.h"
+#include "base/maps.h"
 
 #include <stdlib.h>
 #include <string.h>

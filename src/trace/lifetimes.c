@@ -1,6 +1,7 @@
 #include "trace/lifetimes.h"
 
-#include "base/pointer_map.h"
+#include "base/internal.h"
+#include "base/maps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,14 +83,8 @@ static void count_size(lifetimes *all, uint64_t bytes)
 static lifetime *lifetimes_begin(follower *f, const weir_event *event, uint32_t at)
 {
     lifetimes *all = f->all;
-    if (all->count == all->room) {
-        size_t room = all->room ? 2 * all->room : 1024;
-        lifetime *list = realloc(all->list, room * sizeof *list);
-        if (!list)
-            return NULL;
-        all->list = list;
-        all->room = room;
-    }
+    if (!wi_make_room(&all->list, all->count, &all->room, sizeof *all->list))
+        return NULL;
     lifetime *one = &all->list[all->count];
     *one = (lifetime){.pointer = (uintptr_t)event->pointer,
                       .bytes = event->bytes,
@@ -119,14 +114,8 @@ static weir_status lifetimes_move(follower *f, uint64_t number, uint64_t after, 
     uint64_t before = all->list[number].away;
     if (before == after)
         return WEIR_OK;
-    if (all->move_count == all->move_room) {
-        size_t room = all->move_room ? 2 * all->move_room : 64;
-        lifetime_move *moves = realloc(all->moves, room * sizeof *moves);
-        if (!moves)
-            return lifetimes_no_memory();
-        all->moves = moves;
-        all->move_room = room;
-    }
+    if (!wi_make_room(&all->moves, all->move_count, &all->move_room, sizeof *all->moves))
+        return lifetimes_no_memory();
     all->moves[all->move_count++] = (lifetime_move){at, (uint32_t)number, before, after};
     return WEIR_OK;
 }

@@ -1,8 +1,9 @@
-/* lifetimes.h: the blocks of a recording with their clients, bytes, and first and last events, and sums over the
- * blocks. */
+/* The blocks of a recording with their clients, bytes, and first and last events, and sums over the blocks; samples of each
+ * client's bytes, lends between clients, and the map of addresses. */
 #ifndef WI_TRACE_LIFETIMES_H
 #define WI_TRACE_LIFETIMES_H
 
+#include "base/maps.h"
 #include "trace/recording.h"
 
 enum { LIFETIMES_NEVER = UINT32_MAX };
@@ -103,5 +104,92 @@ void address_ranges_clear(address_ranges *ranges);
 
 /* The range with the address; NULL: none. */
 const address_range *address_range_at(const address_ranges *ranges, uint64_t address);
+
+/* Who held what ---------------------------------------------------------------------------------------------------- */
+
+/* Who held what over a recording, as a bounded number of points. What the totals of the trace change by at
+ * an event belongs to its client and class. Of each stretch of events the first, the last, the highest, the lowest and
+ * those where most was held and most was away stay, and so does the whole's peak: a short spike is never smoothed away. */
+
+typedef struct sampled_client {
+    const char *name;
+    int64_t bytes[WEIR_CLASS_COUNT], at_peak[WEIR_CLASS_COUNT]; /* live and pending: at the end, at its own peak */
+    uint64_t peak, allocations, refused;
+    uint64_t away, peak_away; /* at the end, at most */
+    uint64_t lent, borrowed;  /* for whoever counts that */
+    size_t row; /* in the points: the client's own row, or the last row, which the remaining clients share */
+} sampled_client;
+
+/* Rows of the points. */
+enum { SAMPLES_CLIENTS = 24, SAMPLES_WIDTH = (SAMPLES_CLIENTS + 1) * WEIR_CLASS_COUNT };
+
+typedef struct sample {
+    uint32_t event; /* in the recording */
+    uint64_t live, pending, held, away;
+    uint64_t values[SAMPLES_WIDTH];            /* live and pending, by row and class */
+    uint64_t away_values[SAMPLES_CLIENTS + 1]; /* by row */
+} sample;
+
+typedef struct samples {
+    sampled_client *clients; /* in the order in which they were first seen */
+    size_t client_count, client_room;
+    wi_pointer_map numbers; /* of the clients, by name */
+    size_t rows;            /* with a client of their own */
+    bool others;            /* the row after `rows` has clients */
+    sample *points;
+    size_t count, room;
+    bool used[SAMPLES_WIDTH];                          /* the series that are not 0 throughout */
+    uint64_t peak, peak_live, peak_pending, peak_held; /* live and pending; each by itself */
+    uint64_t peak_away;
+    uint32_t peak_event, peak_held_event, peak_away_event;
+} samples;
+
+/* Makes about `wanted` points, fewer where they would have more than so many numbers; those of an empty recording are
+ * none. WEIR_ERR_SYSTEM: no memory. */
+weir_status samples_make(const lifetimes *blocks, size_t wanted, size_t numbers, samples *out);
+void samples_clear(samples *all);
+
+/* The number of a client that the recording names. */
+size_t samples_client(const samples *all, const char *name);
+
+/* What was lent ---------------------------------------------------------------------------------------------------- */
+
+/* Bytes that passed between clients, and between streams. A block may lie where an earlier block lay:
+ * addresses that were last another client's or another stream's have been lent. Memory that the driver has moved to
+ * other addresses, as that of suspended clients, is not seen, for a trace does not tell where it lay. */
+
+typedef struct lend {
+    const char *from, *to;           /* clients of the recording; NULL between streams */
+    uint64_t from_stream, to_stream; /* of one client's blocks */
+    uint64_t bytes, count;           /* in so many blocks */
+    uint32_t first, last;            /* events */
+} lend;
+
+typedef struct lends {
+    lend *clients, *streams; /* most bytes first */
+    size_t client_count, stream_count;
+    uint64_t client_bytes, stream_bytes; /* of all */
+} lends;
+
+weir_status lends_make(const lifetimes *all, lends *out);
+void lends_clear(lends *all);
+
+/* What lay where --------------------------------------------------------------------------------------------------- */
+
+/* What lies where over time, as a picture of so many rows and columns: addresses upwards, without those
+ * between the ranges that blocks never were at, and events across. */
+
+enum { ADDRESS_MAP_ROWS = 200, ADDRESS_MAP_COLUMNS = 400, ADDRESS_MAP_FULL = 9 };
+
+typedef struct address_map {
+    size_t rows, columns; /* 0: there are no blocks */
+    uint64_t row_bytes;   /* the last row may have less */
+    uint32_t *events;     /* by column: as it is behind this event */
+    uint16_t
+        *cells; /* by column, then by row: ninths that are live + 10 × pending + 100 × away, which have no memory */
+} address_map;
+
+weir_status address_map_make(const lifetimes *all, const address_ranges *ranges, address_map *out);
+void address_map_clear(address_map *map);
 
 #endif

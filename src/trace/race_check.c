@@ -1,12 +1,15 @@
 /* See race_check.h. */
 #include "trace/race_check.h"
 #include <weir/trace.h>
-#include "base/treap.h"
+#include "base/internal.h"
+#include "base/maps.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ULL(x) ((unsigned long long)(x))
 
 /* Clocks ----------------------------------------------------------------------------------------------------------- */
 
@@ -20,11 +23,6 @@ typedef struct clock_vector {
 typedef struct clock_purse {
     uint64_t bytes, most;
 } clock_purse;
-
-static uint64_t clock_get(const clock_vector *c, unsigned slot)
-{
-    return slot < c->width ? c->at[slot] : 0;
-}
 
 static weir_status race_check_widen(clock_purse *purse, clock_vector *c, unsigned width)
 {
@@ -131,7 +129,8 @@ typedef struct noted {
 struct race_check {
     uint16_t slot_of[SLOTS]; /* a place's slot; 0: not seen yet */
     stream_state *streams;   /* streams[0].clock is the host's */
-    unsigned stream_count, stream_room;
+    unsigned stream_count;
+    size_t stream_room;
     wi_treap blocks, launches, events;
     clock_purse purse;
     race_finding *found;
@@ -153,20 +152,6 @@ static weir_status race_check_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no memory to follow the trace");
 }
 
-/* Makes room for another element of `each` bytes; false: no memory. */
-static bool race_check_make_room(void **list, size_t count, size_t *room, size_t each)
-{
-    if (count < *room)
-        return true;
-    size_t more = *room ? 2 * *room : 4;
-    void *larger = realloc(*list, more * each);
-    if (!larger)
-        return false;
-    *list = larger;
-    *room = more;
-    return true;
-}
-
 /* Keeps a finding; `first` is the order of the earlier event, on `other`. */
 WEIR_PRINTF(7, 8)
 static void race_check_report(race_check *r, race_kind kind, const block *b, const weir_event *event, unsigned other,
@@ -185,8 +170,8 @@ static void race_check_report(race_check *r, race_kind kind, const block *b, con
                         .other_stream = other == HOST ? 0 : r->streams[other].id,
                         .order_first = first,
                         .order_second = event->order};
-    int length = snprintf(f->text, sizeof f->text, "%.64s's block at 0x%llx%s%.48s%s, ", b->client,
-                          (unsigned long long)b->node.key, b->tag[0] ? " (" : "", b->tag, b->tag[0] ? ")" : "");
+    int length = snprintf(f->text, sizeof f->text, "%.64s's block at 0x%llx%s%.48s%s, ", b->client, ULL(b->node.key),
+                          b->tag[0] ? " (" : "", b->tag, b->tag[0] ? ")" : "");
     va_list arguments;
     va_start(arguments, format);
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it does not see va_start */
@@ -198,7 +183,7 @@ static void race_check_report(race_check *r, race_kind kind, const block *b, con
 
 static bool race_check_behind(const clock_vector *clock, unsigned slot, uint64_t sequence)
 {
-    return sequence <= clock_get(clock, slot);
+    return sequence == 0 || (slot < clock->width && sequence <= clock->at[slot]);
 }
 
 /* A block forgets its oldest accesses beyond so many, rather than let a long program grow without end; what the host
@@ -210,7 +195,7 @@ static const char *name(const race_check *r, unsigned slot, char text[NAME])
     if (slot == HOST)
         snprintf(text, NAME, "the host");
     else
-        snprintf(text, NAME, "stream %llx", (unsigned long long)r->streams[slot].id);
+        snprintf(text, NAME, "stream %llx", ULL(r->streams[slot].id));
     return text;
 }
 
@@ -247,6 +232,13 @@ static block *race_check_first_in(const race_check *r, uint64_t start, uint64_t 
     return b && b->node.key < end && race_check_end_of(b) > start ? b : NULL;
 }
 
+/* The next one. */
+static block *race_check_next_in(const race_check *r, const block *b, uint64_t end)
+{
+    block *next = (block *)wi_treap_above(&r->blocks, b->node.key);
+    return next && next->node.key < end ? next : NULL;
+}
+
 /* Allocation ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes are given out that were others'. */
@@ -258,7 +250,7 @@ static void race_check_take_over(race_check *r, const weir_event *event, unsigne
         if (old->freed == 0) {
             race_check_report(r, RACE_OVERLAP, old, event, old->slot, old->order,
                               "allocated by event %llu, is live when event %llu gives its bytes out again",
-                              (unsigned long long)old->order, (unsigned long long)event->order);
+                              ULL(old->order), ULL(event->order));
             continue;
         }
         if (old->freed_stream && old->freed_slot != slot &&
@@ -267,8 +259,7 @@ static void race_check_take_over(race_check *r, const weir_event *event, unsigne
                 r, RACE_EARLY_REUSE, old, event, old->freed_slot, old->freed,
                 "freed in the order of %s by event %llu: its bytes are %.64s's on another stream from event "
                 "%llu on, before any stream could have them",
-                name(r, old->freed_slot, who), (unsigned long long)old->freed, event->client,
-                (unsigned long long)event->order);
+                name(r, old->freed_slot, who), ULL(old->freed), event->client, ULL(event->order));
             continue;
         }
         for (size_t i = 0; i < old->access_count; i++) {
@@ -280,8 +271,8 @@ static void race_check_take_over(race_check *r, const weir_event *event, unsigne
                 r, RACE_EARLY_REUSE, old, event, a->slot, a->order,
                 "freed by event %llu: its bytes are %.64s's from event %llu on, and work of %s (event %llu) may "
                 "still %s them",
-                (unsigned long long)old->freed, event->client, (unsigned long long)event->order, name(r, a->slot, who),
-                (unsigned long long)a->order, a->write ? "write" : "read");
+                ULL(old->freed), event->client, ULL(event->order), name(r, a->slot, who), ULL(a->order),
+                a->write ? "write" : "read");
             break;
         }
     }
@@ -354,8 +345,7 @@ static weir_status race_check_release(race_check *r, const weir_event *event, un
             r, RACE_FREE_IN_USE, b, event, a->slot, a->order,
             "is freed on %s (event %llu) while work of %s (event %llu) may still %s it; order the free behind "
             "that, or declare the use",
-            name(r, slot, where), (unsigned long long)event->order, name(r, a->slot, who), (unsigned long long)a->order,
-            a->write ? "write" : "read");
+            name(r, slot, where), ULL(event->order), name(r, a->slot, who), ULL(a->order), a->write ? "write" : "read");
     }
     b->freed = event->order;
     b->freed_slot = slot;
@@ -373,19 +363,10 @@ static void race_check_pass(race_check *r, const weir_event *event)
     uint64_t start = (uint64_t)(uintptr_t)event->pointer, end = start + event->bytes;
     if (event->generation != 0)
         return;
-    for (block *b = race_check_first_in(r, start, end), *next; b; b = next) {
-        next = (block *)wi_treap_above(&r->blocks, b->node.key);
-        next = next && next->node.key < end ? next : NULL;
+    for (block *b = race_check_first_in(r, start, end); b; b = race_check_next_in(r, b, end)) {
         if (b->freed_stream == event->stream.id)
             b->freed_stream = 0;
     }
-}
-
-/* The same of all, after events were lost. */
-static void pass_all(race_check *r)
-{
-    for (block *b = (block *)wi_treap_above(&r->blocks, 0); b; b = (block *)wi_treap_above(&r->blocks, b->node.key))
-        b->freed_stream = 0;
 }
 
 /* Use -------------------------------------------------------------------------------------------------------------- */
@@ -411,8 +392,7 @@ static void check_use(race_check *r, const weir_event *event, unsigned slot, blo
             r, RACE_UNORDERED_ALLOCATION, b, event, b->slot, b->order,
             "allocated on %s (event %llu), is used on %s (event %llu), and nothing orders the two; declare the "
             "use, or wait for an event",
-            name(r, b->slot, where), (unsigned long long)b->order, name(r, slot, who),
-            (unsigned long long)event->order);
+            name(r, b->slot, where), ULL(b->order), name(r, slot, who), ULL(event->order));
     }
     for (size_t i = 0; i < b->access_count; i++) {
         access *a = &b->accesses[i];
@@ -422,8 +402,8 @@ static void check_use(race_check *r, const weir_event *event, unsigned slot, blo
         a->told = true;
         race_check_report(r, RACE_UNORDERED_USE, b, event, a->slot, a->order,
                           "is %s on %s (event %llu) and %s on %s (event %llu), and nothing orders the two",
-                          a->write ? "written" : "read", name(r, a->slot, where), (unsigned long long)a->order,
-                          now->write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
+                          a->write ? "written" : "read", name(r, a->slot, where), ULL(a->order),
+                          now->write ? "written" : "read", name(r, slot, who), ULL(event->order));
     }
 }
 
@@ -451,9 +431,7 @@ static weir_status touch(race_check *r, const weir_event *event, unsigned slot, 
     uint64_t start = (uint64_t)(uintptr_t)event->pointer;
     uint64_t end = event->bytes > UINT64_MAX - start ? UINT64_MAX : start + event->bytes;
     char who[NAME];
-    for (block *b = race_check_first_in(r, start, end), *next; b; b = next) {
-        next = (block *)wi_treap_above(&r->blocks, b->node.key);
-        next = next && next->node.key < end ? next : NULL;
+    for (block *b = race_check_first_in(r, start, end); b; b = race_check_next_in(r, b, end)) {
         access now = {.start = start > b->node.key ? start : b->node.key,
                       .end = end < race_check_end_of(b) ? end : race_check_end_of(b),
                       .sequence = number ? OPEN : r->streams[slot].sequence,
@@ -461,24 +439,19 @@ static weir_status touch(race_check *r, const weir_event *event, unsigned slot, 
                       .launch = number,
                       .slot = slot,
                       .write = event->access != WEIR_ACCESS_READ};
-        if (b->left && !b->freed) {
-            race_check_report(r, RACE_USE_WHILE_AWAY, b, event, HOST, b->left,
-                              "away since event %llu, is %s on %s by event %llu; resume its client before",
-                              (unsigned long long)b->left, now.write ? "written" : "read", name(r, slot, who),
-                              (unsigned long long)event->order);
-            continue;
-        }
-        if (b->freed) {
-            race_check_report(r, RACE_USE_AFTER_FREE, b, event, b->freed_slot, b->freed,
-                              "freed by event %llu, is %s on %s by event %llu", (unsigned long long)b->freed,
-                              now.write ? "written" : "read", name(r, slot, who), (unsigned long long)event->order);
+        if (b->left || b->freed) {
+            uint64_t since = b->freed ? b->freed : b->left;
+            race_check_report(r, b->freed ? RACE_USE_AFTER_FREE : RACE_USE_WHILE_AWAY, b, event,
+                              b->freed ? b->freed_slot : HOST, since, "%s event %llu, is %s on %s by event %llu%s",
+                              b->freed ? "freed by" : "away since", ULL(since), now.write ? "written" : "read",
+                              name(r, slot, who), ULL(event->order), b->freed ? "" : "; resume its client before");
             continue;
         }
         check_use(r, event, slot, b, &now);
         if (slot == HOST && !number) /* done, and known to all */
             continue;
         prune(r, b, &now);
-        if (!race_check_make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
+        if (!wi_make_room(&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
             return race_check_no_memory();
         b->accesses[b->access_count++] = now;
     }
@@ -501,12 +474,10 @@ static weir_status race_check_find_slot(race_check *r, uint64_t id, unsigned *sl
     if (id == 0)
         return WEIR_OK;
     if (*slot == 0) {
-        size_t room = r->stream_room;
         if (r->stream_count == SLOTS)
             return weir_fail(WEIR_ERR_UNSUPPORTED, "the trace has more streams than can be followed");
-        if (!race_check_make_room((void **)&r->streams, r->stream_count, &room, sizeof *r->streams))
+        if (!wi_make_room(&r->streams, r->stream_count, &r->stream_room, sizeof *r->streams))
             return race_check_no_memory();
-        r->stream_room = (unsigned)room;
         *slot = r->stream_count++;
         r->slot_of[id % SLOTS] = (uint16_t)*slot;
         r->streams[*slot] = (stream_state){.id = id};
@@ -516,12 +487,6 @@ static weir_status race_check_find_slot(race_check *r, uint64_t id, unsigned *sl
         status = wait_for_stream(r, *slot);
     r->streams[*slot].id = id;
     return status;
-}
-
-/* What the host knows when it queues something is done before that. */
-static weir_status race_check_come_to(race_check *r, unsigned slot)
-{
-    return slot == HOST ? WEIR_OK : clock_join(&r->purse, &r->streams[slot].clock, &r->streams[HOST].clock);
 }
 
 /* One piece of work more. */
@@ -535,11 +500,6 @@ static weir_status queue(race_check *r, unsigned slot)
 
 /* Launches --------------------------------------------------------------------------------------------------------- */
 
-static launch *find_launch(const race_check *r, uint64_t number)
-{
-    return (launch *)wi_treap_find(&r->launches, number);
-}
-
 static void forget_launch(race_check *r, launch *l)
 {
     wi_treap_remove(&r->launches, &l->node);
@@ -550,7 +510,7 @@ static void forget_launch(race_check *r, launch *l)
 static weir_status begin_use(race_check *r, const weir_event *event, unsigned slot)
 {
     block *b = race_check_block_at(r, (uint64_t)(uintptr_t)event->pointer);
-    launch *l = find_launch(r, event->object);
+    launch *l = (launch *)wi_treap_find(&r->launches, event->object);
     if (!l) {
         if (!(l = calloc(1, sizeof *l)))
             return race_check_no_memory();
@@ -559,8 +519,8 @@ static weir_status begin_use(race_check *r, const weir_event *event, unsigned sl
     }
     if (!b) /* from before the trace, or lost */
         return WEIR_OK;
-    if (!race_check_make_room((void **)&l->starts, l->count, &l->room, sizeof *l->starts) ||
-        !race_check_make_room((void **)&b->declared, b->declared_count, &b->declared_room, sizeof *b->declared))
+    if (!wi_make_room(&l->starts, l->count, &l->room, sizeof *l->starts) ||
+        !wi_make_room(&b->declared, b->declared_count, &b->declared_room, sizeof *b->declared))
         return race_check_no_memory();
     l->starts[l->count++] = b->node.key;
     size_t i = 0;
@@ -577,22 +537,17 @@ static weir_status begin_use(race_check *r, const weir_event *event, unsigned sl
     return status == WEIR_OK ? touch(r, event, slot, event->object) : status;
 }
 
-static access *open_access(const block *b, const launch *l)
-{
-    for (size_t i = 0; i < b->access_count; i++)
-        if (b->accesses[i].launch == l->node.key && b->accesses[i].sequence == OPEN)
-            return &b->accesses[i];
-    return NULL;
-}
-
 /* The launch's use of the block, which was of all of it, is over, or never was. What the same stream did to it before,
  * in no other way, needs no looking at any more. */
 static weir_status close_use(race_check *r, block *b, const launch *l, bool used)
 {
     const stream_state *s = &r->streams[l->slot];
-    access *closed = open_access(b, l);
-    if (!closed)
+    size_t at = 0;
+    while (at < b->access_count && (b->accesses[at].launch != l->node.key || b->accesses[at].sequence != OPEN))
+        at++;
+    if (at == b->access_count)
         return WEIR_OK;
+    access *closed = &b->accesses[at];
     bool write = closed->write;
     closed->sequence = used && l->slot != HOST ? s->sequence : 0;
     size_t kept = 0;
@@ -614,7 +569,7 @@ static weir_status close_use(race_check *r, block *b, const launch *l, bool used
 
 static weir_status end_launch(race_check *r, uint64_t number, bool used)
 {
-    launch *l = find_launch(r, number);
+    launch *l = (launch *)wi_treap_find(&r->launches, number);
     if (!l)
         return WEIR_OK;
     weir_status status = used ? queue(r, l->slot) : WEIR_OK;
@@ -665,8 +620,7 @@ static weir_status race_check_leave(race_check *r, const weir_event *event)
             r, RACE_USE_WHILE_AWAY, b, event, a->slot, a->order,
             "leaves by event %llu, and work of %s (event %llu) may still %s it; declare the use, or wait for it before "
             "the suspend",
-            (unsigned long long)event->order, name(r, a->slot, who), (unsigned long long)a->order,
-            a->write ? "write" : "read");
+            ULL(event->order), name(r, a->slot, who), ULL(a->order), a->write ? "write" : "read");
         break;
     }
     b->access_count = 0;
@@ -688,8 +642,7 @@ static weir_status race_check_come_back(race_check *r, const weir_event *event, 
     if (status == WEIR_OK)
         status = clock_copy(&r->purse, &b->writes, &r->streams[slot].clock);
     clock_clear(&r->purse, &b->reads);
-    if (status == WEIR_OK &&
-        !race_check_make_room((void **)&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
+    if (status == WEIR_OK && !wi_make_room(&b->accesses, b->access_count, &b->access_room, sizeof *b->accesses))
         return race_check_no_memory();
     if (status == WEIR_OK)
         b->accesses[b->access_count++] = (access){.start = b->node.key,
@@ -722,16 +675,24 @@ static weir_status note_wait(race_check *r, const weir_event *event, unsigned sl
 
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
+/* Whether the event is work on a stream. A free in stream order is work, because later work can come behind the free. */
+static bool race_check_is_work(const weir_event *event)
+{
+    weir_action action = event->action;
+    return action == WEIR_ACTION_ALLOCATE || action == WEIR_ACTION_COPY || action == WEIR_ACTION_FILL ||
+           action == WEIR_ACTION_NOTE_USE || (action == WEIR_ACTION_DEALLOCATE && event->object);
+}
+
 static weir_status race_check_take(race_check *r, const weir_event *event, unsigned slot)
 {
-    weir_status status;
+    weir_status status = race_check_is_work(event) ? queue(r, slot) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
     switch (event->action) {
     case WEIR_ACTION_ALLOCATE:
-        status = queue(r, slot);
-        return status == WEIR_OK ? race_check_allocate(r, event, slot) : status;
+        return race_check_allocate(r, event, slot);
     case WEIR_ACTION_DEALLOCATE:
-        status = event->object ? queue(r, slot) : WEIR_OK; /* others can come behind it */
-        return status == WEIR_OK ? race_check_release(r, event, slot) : status;
+        return race_check_release(r, event, slot);
     case WEIR_ACTION_RESIZE:
         return race_check_resize(r, event, slot);
     case WEIR_ACTION_LEAVE:
@@ -746,16 +707,14 @@ static weir_status race_check_take(race_check *r, const weir_event *event, unsig
     case WEIR_ACTION_USE_BEGIN:
         return begin_use(r, event, slot);
     case WEIR_ACTION_USE_END:
-        return end_launch(r, event->object, true);
     case WEIR_ACTION_USE_ABORT:
-        return end_launch(r, event->object, false);
+        return end_launch(r, event->object, event->action == WEIR_ACTION_USE_END);
     case WEIR_ACTION_USE_RECORD:
         return record_use(r, event, slot);
     case WEIR_ACTION_COPY:
     case WEIR_ACTION_FILL:
     case WEIR_ACTION_NOTE_USE:
-        status = queue(r, slot);
-        return status == WEIR_OK ? touch(r, event, slot, 0) : status;
+        return touch(r, event, slot, 0);
     case WEIR_ACTION_NOTE_RECORD:
         return note_record(r, event, slot);
     case WEIR_ACTION_NOTE_WAIT:
@@ -770,8 +729,9 @@ weir_status race_check_event(race_check *r, const weir_event *event)
     unsigned slot;
     if (event->action != WEIR_ACTION_LEAVE)
         r->leaving = NULL;
-    if (r->last_order && event->order > r->last_order + 1)
-        pass_all(r);
+    block *b = r->last_order && event->order > r->last_order + 1 ? (block *)wi_treap_above(&r->blocks, 0) : NULL;
+    for (; b; b = (block *)wi_treap_above(&r->blocks, b->node.key)) /* after a loss */
+        b->freed_stream = 0;
     r->last_order = event->order;
     if (event->result == WEIR_OK && event->action == WEIR_ACTION_REAP) { /* on no stream: it may have ended long ago */
         race_check_pass(r, event);
@@ -780,8 +740,8 @@ weir_status race_check_event(race_check *r, const weir_event *event)
     if (event->result != WEIR_OK)
         return event->action == WEIR_ACTION_USE_BEGIN ? end_launch(r, event->object, false) : WEIR_OK;
     weir_status status = race_check_find_slot(r, event->stream.id, &slot);
-    if (status == WEIR_OK)
-        status = race_check_come_to(r, slot);
+    if (status == WEIR_OK && slot != HOST) /* new work comes after the host's clock */
+        status = clock_join(&r->purse, &r->streams[slot].clock, &r->streams[HOST].clock);
     return status == WEIR_OK ? race_check_take(r, event, slot) : status;
 }
 

@@ -1,6 +1,5 @@
-#include "trace/read_binary.h"
-#include <weir/trace.h>
-
+#include "trace/readers.h"
+#include "base/internal.h"
 #include "trace/format.h"
 
 #include <errno.h>
@@ -46,15 +45,7 @@ static bool checks(const reader *r, size_t bytes)
 
 static weir_status read_binary_keep_text(reader *r, const unsigned char *bytes, size_t length)
 {
-    if (r->count == r->room) {
-        size_t room = r->room ? 2 * r->room : 64;
-        char **texts = realloc(r->texts, room * sizeof *texts);
-        if (!texts)
-            return weir_fail(WEIR_ERR_SYSTEM, "no memory for the texts of %s", r->path);
-        r->texts = texts;
-        r->room = room;
-    }
-    char *text = malloc(length + 1);
+    char *text = wi_make_room(&r->texts, r->count, &r->room, sizeof *r->texts) ? malloc(length + 1) : NULL;
     if (!text)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for the texts of %s", r->path);
     memcpy(text, bytes, length);
@@ -95,27 +86,14 @@ static const char *read_binary_text_of(const reader *r, size_t at)
 static weir_event read_binary_decode(const reader *r)
 {
     const unsigned char *i = r->item;
+#define SMALL(name, at, member) .member = wi_get32(i + (at)),
+#define LARGE(name, at, member) .member = wi_get64(i + (at)),
     return (weir_event){.struct_size = sizeof(weir_event),
-                        .action = (weir_action)wi_get32(i + WI_AT_ACTION),
-                        .memory_class = (weir_class)wi_get32(i + WI_AT_CLASS),
-                        .order = wi_get64(i + WI_AT_ORDER),
-                        .nanoseconds = wi_get64(i + WI_AT_NANOSECONDS),
-                        .thread = wi_get64(i + WI_AT_THREAD),
-                        .pointer = (void *)(uintptr_t)wi_get64(i + WI_AT_POINTER),
-                        .bytes = wi_get64(i + WI_AT_BYTES),
-                        .charged = wi_get64(i + WI_AT_CHARGED),
-                        .generation = wi_get64(i + WI_AT_GENERATION),
-                        .stream = {wi_get64(i + WI_AT_STREAM)},
-                        .live = wi_get64(i + WI_AT_LIVE),
-                        .pending = wi_get64(i + WI_AT_PENDING),
-                        .held = wi_get64(i + WI_AT_HELD),
+                        WI_TRACE_SMALL(SMALL) WI_TRACE_LARGE(LARGE).pointer =
+                            (void *)(uintptr_t)wi_get64(i + WI_AT_POINTER),
                         .client = read_binary_text_of(r, WI_AT_CLIENT),
                         .tag = read_binary_text_of(r, WI_AT_TAG),
-                        .result = (weir_status)wi_get32(i + WI_AT_RESULT),
-                        .access = (weir_access)wi_get32(i + WI_AT_ACCESS),
-                        .device = read_binary_text_of(r, WI_AT_DEVICE),
-                        .object = wi_get64(i + WI_AT_OBJECT),
-                        .other = {wi_get64(i + WI_AT_OTHER)}};
+                        .device = read_binary_text_of(r, WI_AT_DEVICE)};
 }
 
 static weir_status read_event(reader *r, weir_event *out, bool *whole)

@@ -1,5 +1,6 @@
 /* The instructions and their numbers are those of Python's module pickletools. */
-#include "trace/read_pickle.h"
+#include "trace/readers.h"
+#include "base/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ struct piece {
 /* A list of values that grows. */
 typedef struct row {
     pickle_value **items;
-    uint64_t count, room;
+    size_t count, room;
 } row;
 
 struct pickle {
@@ -30,7 +31,8 @@ struct pickle {
     row stack, memo;
     row grown; /* containers whose items are theirs to free */
     uint64_t *marks;
-    uint64_t mark_count, mark_room, steps;
+    size_t mark_count, mark_room;
+    uint64_t steps;
     pickle_value *root;
 };
 
@@ -48,14 +50,8 @@ static weir_status read_pickle_no_memory(const pickle *p)
 
 static bool row_add(row *r, pickle_value *value)
 {
-    if (r->count == r->room) {
-        uint64_t room = r->room ? 2 * r->room : 4;
-        pickle_value **items = realloc(r->items, room * sizeof(pickle_value *));
-        if (!items)
-            return false;
-        r->items = items;
-        r->room = room;
-    }
+    if (!wi_make_room(&r->items, r->count, &r->room, sizeof(pickle_value *)))
+        return false;
     r->items[r->count++] = value;
     return true;
 }
@@ -257,13 +253,8 @@ static weir_status read_pickle_read_line(pickle *p, unsigned char kind)
 
 static weir_status read_pickle_mark(pickle *p)
 {
-    if (p->mark_count == p->mark_room) {
-        uint64_t room = p->mark_room ? 2 * p->mark_room : 16, *marks = realloc(p->marks, room * sizeof *marks);
-        if (!marks)
-            return read_pickle_no_memory(p);
-        p->marks = marks;
-        p->mark_room = room;
-    }
+    if (!wi_make_room(&p->marks, p->mark_count, &p->mark_room, sizeof *p->marks))
+        return read_pickle_no_memory(p);
     p->marks[p->mark_count++] = p->stack.count;
     return WEIR_OK;
 }

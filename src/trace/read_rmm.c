@@ -1,6 +1,6 @@
-#include "trace/read_rmm.h"
+#include "trace/readers.h"
 
-#include "base/hash.h"
+#include "base/texts.h"
 #include "trace/format.h"
 #include "trace/recording.h"
 
@@ -25,7 +25,7 @@ struct lines {
     char buffer[BUFFER + 1];
 };
 
-weir_status lines_open(const char *path, lines **out)
+static weir_status lines_open(const char *path, lines **out)
 {
     lines *l = calloc(1, sizeof *l);
     char *copy = strdup(path);
@@ -98,7 +98,10 @@ static weir_status skip_rest(lines *l)
     return status;
 }
 
-weir_status lines_next(lines *l, char **text, bool *whole)
+/* The next line without its end, terminated by a zero and the caller's to change until the next call; NULL at the end.
+ * *whole is false and the text empty for a line that is longer than any, that has a zero inside, or that the end of the
+ * data cuts. */
+static weir_status lines_next(lines *l, char **text, bool *whole)
 {
     size_t length;
     bool found;

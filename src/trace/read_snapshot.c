@@ -2,10 +2,10 @@
  * what there is at its end and, of the events before, the last ones. What was live before the first of them follows
  * from both, and comes first, as it does in a trace of weir's. */
 #include "trace/recording.h"
-#include "trace/snapshot.h"
 
-#include "base/pointer_map.h"
-#include "trace/read_pickle.h"
+#include "base/internal.h"
+#include "base/maps.h"
+#include "trace/readers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,19 +155,11 @@ static weir_status read_snapshot_add_event(state *s, weir_action action, const b
 
 static weir_status add_block(state *s, block b, uint64_t stream)
 {
-    if (s->count == s->room) {
-        size_t room = s->room ? 2 * s->room : 256;
-        block *blocks = realloc(s->blocks, room * sizeof *blocks);
-        if (!blocks)
-            return read_snapshot_no_memory();
-        s->blocks = blocks;
-        s->room = room;
-    }
-    if (!b.client || !b.tag || !wi_pointer_map_put(&s->known, (const void *)(uintptr_t)b.pointer, s->count))
+    if (!b.client || !b.tag || !wi_make_room(&s->blocks, s->count, &s->room, sizeof *s->blocks) ||
+        !wi_pointer_map_put(&s->known, (const void *)(uintptr_t)b.pointer, s->count))
         return read_snapshot_no_memory();
     s->live += b.charged;
-    s->blocks[s->count] = b;
-    s->count++;
+    s->blocks[s->count++] = b;
     return read_snapshot_add_event(s, WEIR_ACTION_ALLOCATE, &b, s->count - 1, stream);
 }
 

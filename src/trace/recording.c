@@ -1,11 +1,10 @@
 #include "trace/recording.h"
 
-#include "base/hash.h"
-#include "base/pointer_map.h"
+#include "base/texts.h"
+#include "base/internal.h"
+#include "base/maps.h"
 #include "trace/format.h"
-#include "trace/read_binary.h"
-#include "trace/read_rmm.h"
-#include "trace/row_order.h"
+#include "trace/readers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,14 +20,8 @@ static weir_status recording_no_memory(void)
 
 weir_status recording_add(recording *all, const weir_event *event)
 {
-    if (all->count == all->room) {
-        size_t room = all->room ? 2 * all->room : 1024;
-        weir_event *events = realloc(all->events, room * sizeof *events);
-        if (!events)
-            return recording_no_memory();
-        all->events = events;
-        all->room = room;
-    }
+    if (!wi_make_room(&all->events, all->count, &all->room, sizeof *all->events))
+        return recording_no_memory();
     all->events[all->count] = *event;
     all->events[all->count++].struct_size = sizeof *event;
     return WEIR_OK;
@@ -244,14 +237,8 @@ static weir_status follow_rows(recording *all)
 /* What the order of rows with times needs; the event is the last one. */
 static weir_status add_step(row_step **rows, size_t *room, const rmm_row *row, size_t count)
 {
-    if (count > *room) {
-        size_t more = *room ? 2 * *room : 1024;
-        row_step *list = realloc(*rows, more * sizeof *list);
-        if (!list)
-            return recording_no_memory();
-        *rows = list;
-        *room = more;
-    }
+    if (!wi_make_room(rows, count - 1, room, sizeof **rows))
+        return recording_no_memory();
     (*rows)[count - 1] = (row_step){.logged = row->key,
                                     .thread = row->thread,
                                     .pointer = row->pointer,

@@ -73,4 +73,16 @@ weir_status recording_file_look(const char *path, recording_file *kind);
 bool recording_is_pickle(const unsigned char *first, size_t bytes);
 weir_status recording_load_snapshot(const char *path, int device, recording *out);
 
+/* Snapshots of PyTorch --------------------------------------------------------------------------------------------- */
+
+/* The snapshot of PyTorch's allocator: a dictionary with the segments as they are at the end, and the
+ * entries of a ring for each device. weir says who a block is for in its frames, where PyTorch has the stack. */
+
+/* The file names of those frames. */
+#define SNAPSHOT_TAG    "weir/tag"
+#define SNAPSHOT_CLASS  "weir/class"
+#define SNAPSHOT_CLIENT "weir/client"
+
+enum { SNAPSHOT_TEXT_MOST = 512, SNAPSHOT_FRAMES = 64 };
+
 #endif

@@ -1,6 +1,7 @@
-#include "trace/row_order.h"
+#include "trace/readers.h"
 
-#include "base/pointer_map.h"
+#include "base/internal.h"
+#include "base/maps.h"
 
 #include <stdlib.h>
 
@@ -34,15 +35,8 @@ static row_clock *row_order_clock_of(row_clocks *all, uint64_t thread)
     uint64_t number;
     if (wi_pointer_map_get(&all->numbers, key, &number))
         return &all->list[number];
-    if (all->count == all->room) {
-        size_t room = all->room ? 2 * all->room : 16;
-        row_clock *list = realloc(all->list, room * sizeof *list);
-        if (!list)
-            return NULL;
-        all->list = list;
-        all->room = room;
-    }
-    if (!wi_pointer_map_put(&all->numbers, key, all->count))
+    if (!wi_make_room(&all->list, all->count, &all->room, sizeof *all->list) ||
+        !wi_pointer_map_put(&all->numbers, key, all->count))
         return NULL;
     all->list[all->count] = (row_clock){0};
     return &all->list[all->count++];

@@ -1,4 +1,5 @@
-#include "trace/samples.h"
+#include "trace/lifetimes.h"
+#include "base/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,15 +24,8 @@ static sampled_client *samples_client_of(samples *all, const char *name)
     size_t number = samples_client(all, name);
     if (number < all->client_count)
         return &all->clients[number];
-    if (all->client_count == all->client_room) {
-        size_t room = all->client_room ? 2 * all->client_room : 16;
-        sampled_client *clients = realloc(all->clients, room * sizeof *clients);
-        if (!clients)
-            return NULL;
-        all->clients = clients;
-        all->client_room = room;
-    }
-    if (!wi_pointer_map_put(&all->numbers, name, number))
+    if (!wi_make_room(&all->clients, all->client_count, &all->client_room, sizeof *all->clients) ||
+        !wi_pointer_map_put(&all->numbers, name, number))
         return NULL;
     all->clients[number] = (sampled_client){.name = name};
     return &all->clients[all->client_count++];
@@ -154,14 +148,8 @@ typedef struct stretch {
 
 static bool samples_add_point(samples *all, const standing *now)
 {
-    if (all->count == all->room) {
-        size_t room = all->room ? 2 * all->room : 256;
-        sample *points = realloc(all->points, room * sizeof *points);
-        if (!points)
-            return false;
-        all->points = points;
-        all->room = room;
-    }
+    if (!wi_make_room(&all->points, all->count, &all->room, sizeof *all->points))
+        return false;
     sample *to = &all->points[all->count++];
     *to =
         (sample){.event = now->event, .live = now->live, .pending = now->pending, .held = now->held, .away = now->away};

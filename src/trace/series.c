@@ -1,4 +1,4 @@
-#include "series.h"
+#include "trace/timeline.h"
 #include <weir/trace.h>
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Durations as options have them. */
-#include "base/keywords.h"
+#include "base/values.h"
 #include "core/core.h"
 
 static void durations_are_digits_and_a_unit(void **state)

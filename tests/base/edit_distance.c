@@ -1,5 +1,5 @@
 /* How far apart words are, against the whole table of it, for words of any length. */
-#include "base/keywords.h"
+#include "base/values.h"
 #include "core/core.h"
 
 enum { LONGEST = 160 };

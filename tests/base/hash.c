@@ -1,5 +1,5 @@
 /* The hash, against the values that its authors publish. */
-#include "base/hash.h"
+#include "base/texts.h"
 #include "core/core.h"
 
 static void fnv_1a_is_the_published_one(void **state)

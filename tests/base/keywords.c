@@ -1,5 +1,5 @@
 /* Keywords of manifests and options: in any case, and named where another word stands. */
-#include "base/keywords.h"
+#include "base/values.h"
 #include "core/core.h"
 
 static void providers_are_read_in_any_case(void **state)

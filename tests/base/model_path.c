@@ -1,5 +1,5 @@
 /* What the path of a model says: its name, and who takes it. */
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "core/core.h"
 
 #include <sys/stat.h>

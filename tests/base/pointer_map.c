@@ -1,5 +1,5 @@
 /* The map from pointers to numbers, against a plain array. */
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "core/core.h"
 
 enum { KEYS = 500 };

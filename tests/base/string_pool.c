@@ -1,5 +1,5 @@
 /* Strings of a pool. */
-#include "base/string_pool.h"
+#include "base/texts.h"
 #include "core/core.h"
 
 static void strings_of_a_pool_stay(void **state)

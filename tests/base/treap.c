@@ -1,5 +1,5 @@
 /* Treaps against a plain list, and that no order of keys makes a list of one. */
-#include "base/treap.h"
+#include "base/maps.h"
 #include "core/core.h"
 
 enum { KEYS = 300, MANY = 100000 };

@@ -1,7 +1,7 @@
 /* A fork before the first runtime, while another thread has one of the locks that are used before that: the child finds it
  * free. A fork after it: a refusal in the child needs nothing of the allocator. */
 #include "core.h"
-#include "base/intern.h"
+#include "base/texts.h"
 
 #include <semaphore.h>
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
 #include "info.h"
 #include "core.h"
 #include <weir/trace.h>
-#include "base/intern.h"
+#include "base/texts.h"
 
 enum { MOST = 65536, MORE = 1000 };
 

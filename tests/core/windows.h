@@ -1,9 +1,9 @@
 /* Windows between threads: one thread stands at a place in the middle of an operation while another acts. Places are those of
- * base/window.h, and the calls of a driver, which is the lender of tests/uses. */
+ * base/probes.h, and the calls of a driver, which is the lender of tests/uses. */
 #ifndef TESTS_CORE_WINDOWS_H
 #define TESTS_CORE_WINDOWS_H
 
-#include "base/window.h"
+#include "base/probes.h"
 #include "core.h"
 #include "runtime/runtime.h"
 #include "uses/lender.h"

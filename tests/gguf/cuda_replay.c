@@ -2,7 +2,7 @@
  * (cuda_standin.c) repeats a recording (tests/data/gguf/cuda_calls.txt) through the redirect, over the stub of CUDA's
  * libraries. cuda_stub.c does it with the real one, where the store has it, and has made the recording. */
 #include "core/core.h"
-#include "interpose/cuda_redirect.h"
+#include "interpose/redirect_stats.h"
 
 #include "cuda_standin.h"
 #include "test_places.h"
@@ -60,7 +60,7 @@ static void finish(side *it)
     uint64_t drained;
     wi_cuda_redirect_stats s;
     assert_int_equal(module.standin_end(), 0);
-    wi_cuda_redirect_info(it->redirect, &s);
+    s = redirect_stats(it->redirect);
     assert_int_equal(s.device_blocks + s.pinned_blocks + s.waiting + s.streams + s.captured + s.passed_on, 0);
     assert_int_equal(s.allocations, s.frees);
     assert_int_equal(account(it).live, 0);
@@ -119,7 +119,7 @@ static void compare(const side *it, const held *h)
 {
     weir_client_stats now = account(it);
     wi_cuda_redirect_stats s;
-    wi_cuda_redirect_info(it->redirect, &s);
+    s = redirect_stats(it->redirect);
     uint64_t sum = 0;
     for (size_t i = 0; i < WEIR_CLASS_MOST; i++) {
         assert_true(now.live_class[i] >= h->device[i] && now.live_class[i] <= h->device[i] + s.device_blocks * UNIT);
@@ -163,7 +163,7 @@ static void refuse(const standin_line *line, uint64_t most)
     uint64_t before = account(&it).live;
     assert_int_equal(replay(&it, line, &phase), NO_MEMORY);
     assert_int_equal(account(&it).live, before);
-    wi_cuda_redirect_info(it.redirect, &s);
+    s = redirect_stats(it.redirect);
     assert_int_equal(s.refused, 1);
     assert_non_null(strstr(s.refusal, "model"));
     finish(&it);
@@ -215,7 +215,7 @@ static void other_ways_to_memory_are_told(void **state)
     (void)state;
     wi_cuda_redirect_stats s;
     side it = prepare(0);
-    wi_cuda_redirect_info(it.redirect, &s);
+    s = redirect_stats(it.redirect);
     assert_string_equal(s.unseen, "cuMemCreate"); /* as the real one */
     finish(&it);
 }

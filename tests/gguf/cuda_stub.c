@@ -12,7 +12,7 @@
 
 #include "cuda_llama.h"
 #include "cuda_record.h"
-#include "interpose/interpose.h"
+#include "interpose/redirect_stats.h"
 #include "writer.h"
 
 enum { CONTEXT = 256, BATCH = 64, SKIPPED = 77, ENDED_BY_ASSERTION = 42 };
@@ -49,9 +49,7 @@ static weir_client_stats account(const side *it)
 
 static wi_cuda_redirect_stats stats(const side *it)
 {
-    wi_cuda_redirect_stats s;
-    wi_cuda_redirect_info(it->redirect, &s);
-    return s;
+    return redirect_stats(it->redirect);
 }
 
 static uint64_t pinned(const side *it)

@@ -17,7 +17,7 @@
 
 #include "gguf/engine/cores.h"
 #include "gguf/engine/wg.h"
-#include "interpose/cuda_needs.h"
+#include "interpose/cuda_redirect.h"
 
 static void says(const char *words)
 {

@@ -32,14 +32,14 @@ ROOMS = {
     # beside it
     "interpose": ("base",),
     "interpose/preload": ("driver/cuda_api.h", "base"),
-    "seams": ("base/pointer_map.h",),
+    "seams": ("base/maps.h",),
     "manifest": ("base",),
     "onnx/file": ("base/stamp.h",),
     "onnx/shapes": ("onnx/file", "base"),
     "engines/text": (),
-    "onnx/engine": ("onnx/shapes", "onnx/file", "onnx/bridge/api.h", "interpose", "base/pointer_map.h", "base/stamp.h", "base/window.h", "engines/command.h"),
+    "onnx/engine": ("onnx/shapes", "onnx/file", "onnx/bridge/api.h", "interpose", "base/maps.h", "base/stamp.h", "base/probes.h", "engines/command.h"),
     "gguf/engine": ("engines/text", "gguf/file", "interpose", "base/stamp.h", "engines/command.h"),
-    "engines/llm": ("engines/text", "onnx/file", "onnx/bridge/api.h", "interpose", "base/pointer_map.h", "base/stamp.h", "engines/command.h"),
+    "engines/llm": ("engines/text", "onnx/file", "onnx/bridge/api.h", "interpose", "base/maps.h", "base/stamp.h", "engines/command.h"),
     # around it
     "sim": ("runtime", "memory", "driver", "base", "pool/admission.h", "pool/decisions.h"),
     "serve": (),
@@ -53,7 +53,7 @@ ELSEWHERE = re.compile(r"(\.\./[\w./]*\.c(?:pp)?)\b")
 
 
 # Built alone against an installed weir, which has these as sources and not as a library.
-STANDALONE = {("gguf/engine/CMakeLists.txt", "../../base/pointer_map.c")}
+STANDALONE = {("gguf/engine/CMakeLists.txt", "../../base/maps.c")}
 
 
 def room_of(path):

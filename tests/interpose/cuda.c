@@ -1,5 +1,5 @@
 /* What a module asks of CUDA's memory goes to clients of weir: accounts, classes, answers and errors. */
-#include "interpose/cuda_needs.h"
+#include "interpose/cuda_redirect.h"
 #include "interpose/cuda_rig.h"
 
 enum { VIRTUAL_MEMORY = 102, MULTIPROCESSORS = 16, INVALID_VALUE = 1, NO_MEMORY = 2 };
@@ -52,9 +52,11 @@ static void the_class_is_that_of_the_phase(void **state)
     ok(redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_WEIGHTS}));
     void *blocks[4];
     blocks[0] = get(&f, 1024);
-    wi_cuda_redirect_set_class(f.redirect, WEIR_CLASS_ACTIVATIONS);
-    blocks[1] = get(&f, 2048);
     wi_cuda_scope kv = {.memory_class = WEIR_CLASS_KV, .tag = "kv"}, scratch = {.memory_class = WEIR_CLASS_SCRATCH};
+    wi_cuda_scope steps = {.memory_class = WEIR_CLASS_ACTIVATIONS};
+    ok(wi_cuda_scope_enter(f.redirect, &steps));
+    blocks[1] = get(&f, 2048);
+    wi_cuda_scope_leave(&steps);
     ok(wi_cuda_scope_enter(f.redirect, &kv));
     blocks[2] = get(&f, 4096);
     ok(wi_cuda_scope_enter(f.redirect, &scratch));
@@ -178,27 +180,6 @@ static void managed_memory_is_pinned_or_on_the_device_as_the_caller_says(void **
         end(&f);
     }
 }
-
-static void what_the_module_page_locks_itself_is_counted(void **state)
-{
-    static char own[2][8192];
-    (void)state;
-    fixture f = begin(32 * MIB);
-    assert_int_equal(f.m.cudaHostRegister(own[0], sizeof own[0], 0), 0);
-    assert_int_equal(f.m.cudaHostRegister(own[1], 4096, 0), 0);
-    assert_int_not_equal(f.m.cudaHostRegister(own[1], 4096, 0), 0);
-    assert_int_equal(stats(&f).registered, 8192 + 4096);
-    assert_int_equal(f.m.cudaHostUnregister(own[0]), 0);
-    assert_int_not_equal(f.m.cudaHostUnregister(own[0]), 0);
-    assert_int_equal(stats(&f).registered, 4096);
-    assert_int_equal(f.m.cudaHostUnregister(own[1]), 0);
-    assert_int_equal(stats(&f).registered, 0);
-    assert_int_equal(pinned_of(&f, f.client[0]), 0);
-    (void)f.m.cudaGetLastError();
-    end(&f);
-}
-
-/* Whose a pointer is ----------------------------------------------------------------------------------------------- */
 
 static void what_the_module_had_before_goes_back_to_cuda(void **state)
 {
@@ -484,7 +465,6 @@ int main(void)
         cmocka_unit_test(pinned_memory_counts_for_the_client_in_the_hosts_ledger),
         cmocka_unit_test(pinned_memory_goes_on_to_cuda_where_the_caller_says_so),
         cmocka_unit_test(managed_memory_is_pinned_or_on_the_device_as_the_caller_says),
-        cmocka_unit_test(what_the_module_page_locks_itself_is_counted),
         cmocka_unit_test(what_the_module_had_before_goes_back_to_cuda),
         cmocka_unit_test(cuda_is_not_asked_to_free_what_is_weirs),
         cmocka_unit_test(a_refusal_is_cudas_error_and_has_weirs_reason),

@@ -1,6 +1,6 @@
 /* What one thread of a module does while another is between two steps of the redirect: a stream is destroyed or captured
  * while a free is being put behind it, and memory is freed while a stream is on its way. */
-#include "base/window.h"
+#include "base/probes.h"
 #include "interpose/cuda_rig.h"
 
 #ifdef WEIR_INVARIANTS

@@ -12,8 +12,6 @@
     X(cudaHostAlloc, (void **out, size_t bytes, unsigned flags), (out, bytes, flags))                                  \
     X(cudaFreeHost, (void *pointer), (pointer))                                                                        \
     X(cudaMallocManaged, (void **out, size_t bytes, unsigned flags), (out, bytes, flags))                              \
-    X(cudaHostRegister, (void *pointer, size_t bytes, unsigned flags), (pointer, bytes, flags))                        \
-    X(cudaHostUnregister, (void *pointer), (pointer))                                                                  \
     X(cudaMemGetInfo, (size_t * available, size_t * total), (available, total))                                        \
     X(cudaGetLastError, (void), ())                                                                                    \
     X(cudaPeekAtLastError, (void), ())                                                                                 \

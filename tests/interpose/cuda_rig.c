@@ -115,9 +115,7 @@ void end(fixture *f)
 
 wi_cuda_redirect_stats stats(const fixture *f)
 {
-    wi_cuda_redirect_stats s;
-    wi_cuda_redirect_info(f->redirect, &s);
-    return s;
+    return redirect_stats(f->redirect);
 }
 
 weir_client_stats account(weir_client *client)

@@ -4,7 +4,7 @@
 #define TESTS_INTERPOSE_CUDA_RIG_H
 
 #include "core/core.h"
-#include "interpose/cuda_redirect.h"
+#include "interpose/redirect_stats.h"
 #include "stub/cuda/control.h"
 
 #define MODULE_CALLS(X)                                                                                                \
@@ -14,8 +14,6 @@
     X(cudaHostAlloc, (void **out, size_t bytes, unsigned flags))                                                       \
     X(cudaFreeHost, (void *pointer))                                                                                   \
     X(cudaMallocManaged, (void **out, size_t bytes, unsigned flags))                                                   \
-    X(cudaHostRegister, (void *pointer, size_t bytes, unsigned flags))                                                 \
-    X(cudaHostUnregister, (void *pointer))                                                                             \
     X(cudaMemGetInfo, (size_t * available, size_t * total))                                                            \
     X(cudaGetLastError, (void))                                                                                        \
     X(cudaPeekAtLastError, (void))                                                                                     \

@@ -1,7 +1,6 @@
 /* Two and three of what the other tests have one of: clients and scopes, redirects and modules, blocks past the budget,
  * streams with a gap between them and captures beside each other. */
 #include "interpose/cuda_rig.h"
-#include "interpose/cuda_redirect_parts.h"
 
 #include <dlfcn.h>
 
@@ -135,31 +134,6 @@ static void pending_and_promised_bytes_are_not_there_for_the_module(void **state
     end(&f);
 }
 
-static void page_locked_ranges_are_counted_together(void **state)
-{
-    static char ranges[3][8192] __attribute__((aligned(4096)));
-    (void)state;
-    fixture f = begin(32 * MIB);
-    for (size_t i = 0; i < 3; i++)
-        assert_int_equal(f.m.cudaHostRegister(ranges[i], 4096 + 1000 * i, 0), 0);
-    assert_int_equal(stats(&f).registered, 3 * 4096 + 3000);
-    assert_int_not_equal(f.m.cudaHostRegister(ranges[2], 4096, 0), 0); /* it is locked already */
-    assert_int_equal(stats(&f).registered, 3 * 4096 + 3000);
-    assert_int_equal(f.m.cudaHostUnregister(ranges[1]), 0);
-    assert_int_equal(stats(&f).registered, 2 * 4096 + 2000);
-    assert_int_equal(f.real.cudaHostUnregister(ranges[0]), 0); /* past the module, which then fails to do so */
-    assert_int_not_equal(f.m.cudaHostUnregister(ranges[0]), 0);
-    assert_int_equal(stats(&f).registered, 2 * 4096 + 2000);
-    assert_int_equal(f.real.cudaHostRegister(ranges[0], 4096, 0), 0);
-    assert_int_equal(f.m.cudaHostUnregister(ranges[0]), 0);
-    assert_int_equal(f.m.cudaHostUnregister(ranges[2]), 0);
-    assert_int_equal(stats(&f).registered, 0);
-    (void)f.m.cudaGetLastError();
-    end(&f);
-}
-
-/* Redirects and modules -------------------------------------------------------------------------------------------- */
-
 static void a_scope_is_found_behind_those_of_another_redirect(void **state)
 {
     (void)state;
@@ -214,7 +188,6 @@ static void a_redirect_knows_nothing_of_the_one_that_had_its_place(void **state)
     (void)state;
     fixture f = prepare(4 * MIB, DEVICES, NULL);
     const weir_runtime *second = f.runtime[1];
-    static char range[4096];
     void *none, *granted;
     wi_cuda_scope scope = {.overruns = true};
     ok(redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_OTHER}));
@@ -224,7 +197,6 @@ static void a_redirect_knows_nothing_of_the_one_that_had_its_place(void **state)
     granted = get(&f, 5 * MIB);
     wi_cuda_scope_leave(&scope);
     assert_int_equal(f.m.cudaFree(granted), 0);
-    assert_int_equal(f.m.cudaHostRegister(range, sizeof range, 0), 0);
     for (size_t i = 0; i < WI_CUDA_REDIRECTS; i++) {
         ok(wi_cuda_redirect_end(f.redirect));
         ok(redirect_with(&f, (wi_cuda_redirect_options){.clients = f.client, .client_count = 1}));
@@ -233,8 +205,6 @@ static void a_redirect_knows_nothing_of_the_one_that_had_its_place(void **state)
     wi_cuda_redirect_stats s = stats(&f);
     assert_int_equal(s.refused + s.overruns + s.overrun_bytes + s.allocations + s.frees, 0);
     assert_string_equal(s.refusal, "");
-    assert_int_equal(f.m.cudaHostUnregister(range), 0);
-    assert_int_equal(stats(&f).registered, 0);
     assert_null(wi_cuda_redirect_client(f.redirect, second));
     scope = (wi_cuda_scope){.clients = &f.client[1], .client_count = 1};
     fails(WEIR_ERR_INVALID, wi_cuda_scope_enter(f.redirect, &scope));
@@ -572,7 +542,6 @@ int main(void)
         cmocka_unit_test(what_a_scope_was_refused_and_granted_adds_up),
         cmocka_unit_test(each_block_past_the_budget_is_its_clients),
         cmocka_unit_test(pending_and_promised_bytes_are_not_there_for_the_module),
-        cmocka_unit_test(page_locked_ranges_are_counted_together),
         cmocka_unit_test(a_scope_is_found_behind_those_of_another_redirect),
         cmocka_unit_test(each_redirect_has_a_last_error_of_its_own),
         cmocka_unit_test(a_redirect_knows_nothing_of_the_one_that_had_its_place),

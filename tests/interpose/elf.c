@@ -12,8 +12,6 @@ enum {
     TEXTS = 0x100,
     SYMBOLS = 0x200,
     HASH = 0x400,
-    VERSIONS = 0x480,
-    NEEDED = 0x4a0,
     RELA = 0x500,
     PLT = 0x600,
     REL = 0x700,
@@ -72,32 +70,21 @@ static void put_texts(image *i)
         at += strlen(symbol_names[s]) + 1;
     }
     put(i, TEXTS + at, "libone.so.1", 12);
-    put(i, TEXTS + at + 12, "ONE_2.0", 8);
-    const Elf64_Verneed file = {.vn_version = 1, .vn_cnt = 3, .vn_file = (Elf64_Word)at, .vn_aux = sizeof file};
-    const Elf64_Vernaux versions[] = {{.vna_other = 9, .vna_name = 0, .vna_next = sizeof *versions},
-                                      {.vna_other = 8, .vna_name = 0, .vna_next = sizeof *versions},
-                                      {.vna_other = 2, .vna_name = (Elf64_Word)at + 12}};
-    put(i, NEEDED, &file, sizeof file);
-    put(i, NEEDED + sizeof file, versions, sizeof versions);
     tag(i, DT_NEEDED, at);
     tag(i, DT_STRTAB, FILE_BIAS + TEXTS);
-    tag(i, DT_STRSZ, at + 20);
+    tag(i, DT_STRSZ, at + 12);
 }
 
 static void put_symbols(image *i)
 {
-    const uint16_t versions[SYMBOL_COUNT] = {0, 2, 0x8002, 1, 1, 0};
     for (size_t s = 1; s < SYMBOL_COUNT; s++) {
         Elf64_Sym symbol = {.st_name = (Elf64_Word)i->name_at[s],
                             .st_info = ELF64_ST_INFO(STB_GLOBAL, s == INDIRECT ? STT_GNU_IFUNC : STT_FUNC),
                             .st_shndx = s == OWN ? 7 : SHN_UNDEF};
         put(i, SYMBOLS + s * sizeof symbol, &symbol, sizeof symbol);
     }
-    put(i, VERSIONS, versions, sizeof versions);
     tag(i, DT_SYMTAB, FILE_BIAS + SYMBOLS);
     tag(i, DT_SYMENT, sizeof(Elf64_Sym));
-    tag(i, DT_VERSYM, FILE_BIAS + VERSIONS);
-    tag(i, DT_VERNEED, FILE_BIAS + NEEDED);
     const uint32_t hash[] = {1, SYMBOL_COUNT, OWN};
     put(i, HASH, hash, sizeof hash);
     tag(i, DT_HASH, FILE_BIAS + HASH);
@@ -190,11 +177,9 @@ static told read_imports(const image *i, weir_status wanted)
     return t;
 }
 
-static void check_import(const image *i, const wi_elf_import *import, const char *name, const char *version,
-                         wi_elf_use use, uint64_t slot)
+static void check_import(const image *i, const wi_elf_import *import, const char *name, wi_elf_use use, uint64_t slot)
 {
     assert_string_equal(import->name, name);
-    assert_string_equal(import->version, version);
     assert_int_equal(import->use, use);
     assert_int_equal(import->slot, bias_of(i) + FILE_BIAS + slot);
     assert_false(import->has_addend);
@@ -231,10 +216,10 @@ static void each_relocation_of_both_machines_is_understood(void **state)
         image i = make_full(&machines[n]);
         told t = read_imports(&i, WEIR_OK);
         assert_int_equal(t.count, 4);
-        check_import(&i, &t.imports[0], "called", "ONE_2.0", WI_ELF_JUMP_SLOT, SLOTS + 16);
-        check_import(&i, &t.imports[1], "addressed", "ONE_2.0", WI_ELF_GLOB_DAT, SLOTS + 8);
-        check_import(&i, &t.imports[2], "listed", "", WI_ELF_ADDRESS, SLOTS + 0x90);
-        check_import(&i, &t.imports[3], "called", "ONE_2.0", WI_ELF_GLOB_DAT, SLOTS + 24);
+        check_import(&i, &t.imports[0], "called", WI_ELF_JUMP_SLOT, SLOTS + 16);
+        check_import(&i, &t.imports[1], "addressed", WI_ELF_GLOB_DAT, SLOTS + 8);
+        check_import(&i, &t.imports[2], "listed", WI_ELF_ADDRESS, SLOTS + 0x90);
+        check_import(&i, &t.imports[3], "called", WI_ELF_GLOB_DAT, SLOTS + 24);
         drop(&i);
     }
 }
@@ -251,7 +236,7 @@ static void jump_slots_may_come_without_addends(void **state)
     change_tag(&i, DT_PLTREL, DT_PLTREL, DT_REL);
     told t = read_imports(&i, WEIR_OK);
     assert_int_equal(t.count, 2);
-    check_import(&i, &t.imports[1], "listed", "", WI_ELF_JUMP_SLOT, SLOTS + 8);
+    check_import(&i, &t.imports[1], "listed", WI_ELF_JUMP_SLOT, SLOTS + 8);
     drop(&i);
 }
 
@@ -266,8 +251,6 @@ static void addresses_may_have_been_relocated_by_the_dynamic_linker(void **state
         case DT_RELA:
         case DT_REL:
         case DT_JMPREL:
-        case DT_VERSYM:
-        case DT_VERNEED:
         case DT_HASH:
             i.dynamic[at].d_un.d_val += bias_of(&i);
             break;
@@ -277,7 +260,7 @@ static void addresses_may_have_been_relocated_by_the_dynamic_linker(void **state
     put(&i, DYNAMIC, i.dynamic, i.dynamic_count * sizeof *i.dynamic);
     told t = read_imports(&i, WEIR_OK);
     assert_int_equal(t.count, 4);
-    check_import(&i, &t.imports[0], "called", "ONE_2.0", WI_ELF_JUMP_SLOT, SLOTS + 16);
+    check_import(&i, &t.imports[0], "called", WI_ELF_JUMP_SLOT, SLOTS + 16);
     drop(&i);
 }
 
@@ -320,8 +303,8 @@ static void those_of_wanted_names_are_told(void **state)
     ok(open_image(&i, &m));
     ok(wi_elf_each_named(&m, wants_addressed, note, &c));
     assert_int_equal(c.told.count, 2);
-    check_import(&i, &c.told.imports[0], "addressed", "ONE_2.0", WI_ELF_ADDRESS, SLOTS + 40);
-    check_import(&i, &c.told.imports[1], "addressed", "ONE_2.0", WI_ELF_ADDRESS, SLOTS + 56);
+    check_import(&i, &c.told.imports[0], "addressed", WI_ELF_ADDRESS, SLOTS + 40);
+    check_import(&i, &c.told.imports[1], "addressed", WI_ELF_ADDRESS, SLOTS + 56);
     assert_string_equal(c.asked, "ca ad ad ");
     drop(&i);
 }
@@ -344,7 +327,7 @@ static void those_that_name_no_symbol_are_passed_over(void **state)
         told t = read_imports(&i, WEIR_OK);
         assert_int_equal(t.count, cases[n].told);
         if (t.count > 0)
-            check_import(&i, &t.imports[t.count - 1], "addressed", "ONE_2.0", WI_ELF_ADDRESS, SLOTS + 24);
+            check_import(&i, &t.imports[t.count - 1], "addressed", WI_ELF_ADDRESS, SLOTS + 24);
         drop(&i);
     }
 }
@@ -429,7 +412,6 @@ static weir_status count_uses(const wi_elf_import *import, void *user)
     if (!one && !two)
         return WEIR_OK;
     (one ? u->one : u->two)[import->use]++;
-    assert_string_equal(import->version, "IMPORTED_1.0");
     assert_true(import->writable && import->aligned && !import->defined && !import->has_addend);
     return WEIR_OK;
 }
@@ -565,16 +547,6 @@ static void what_lies_behind_the_dynamic_section_is_none_of_it(void **state)
     i.segments[2].p_memsz += sizeof *i.dynamic;
     ok(open_image(&i, &m));
     assert_true(m.needs_text_writes);
-    drop(&i);
-}
-
-static void a_module_without_versions_is_read(void **state)
-{
-    (void)state;
-    image i = make_full(&machines[0]);
-    change_tag(&i, DT_VERSYM, DT_DEBUG, 0);
-    told t = read_imports(&i, WEIR_OK);
-    assert_string_equal(t.imports[0].version, "");
     drop(&i);
 }
 
@@ -729,7 +701,7 @@ static void relocations_that_leave_the_module_are_corrupt(void **state)
 static weir_status ignore(const wi_elf_import *import, void *user)
 {
     (void)user;
-    assert_true(strlen(import->name) + strlen(import->version) < IMAGE_BYTES);
+    assert_true(strlen(import->name) < IMAGE_BYTES);
     return WEIR_OK;
 }
 
@@ -779,7 +751,6 @@ int main(void)
         cmocka_unit_test(imports_are_found_behind_the_end_of_an_empty_gnu_hash),
         cmocka_unit_test(a_module_without_symbols_is_read),
         cmocka_unit_test(what_lies_behind_the_dynamic_section_is_none_of_it),
-        cmocka_unit_test(a_module_without_versions_is_read),
         cmocka_unit_test(a_sealed_page_ends_where_the_dynamic_linker_ends_it),
         cmocka_unit_test(modules_of_other_machines_are_refused),
         cmocka_unit_test(a_module_that_is_linked_statically_is_refused),

@@ -3,7 +3,7 @@
  * block is given out again while work on it goes on.
  *
  *   test-interpose-gpu [ROUNDS]     with LD_LIBRARY_PATH to libcudart.so.13; says what it has seen */
-#include "interpose/cuda_redirect.h"
+#include "interpose/redirect_stats.h"
 
 #include "test_places.h"
 
@@ -73,9 +73,7 @@ static uint64_t live(void)
 
 static wi_cuda_redirect_stats stats(void)
 {
-    wi_cuda_redirect_stats s;
-    wi_cuda_redirect_info(redirect, &s);
-    return s;
+    return redirect_stats(redirect);
 }
 
 static void open_all(const char *path)

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "engines/llm/devices.h"
 #include "engines/llm/parts.h"
 

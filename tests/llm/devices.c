@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 
 #include "engines/llm/devices.h"
-#include "interpose/cuda_needs.h"
+#include "interpose/cuda_redirect.h"
 
 /* ---- what is made up --------------------------------------------------------------------------------------------- */
 

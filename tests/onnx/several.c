@@ -8,7 +8,7 @@
 
 #include <weir/stream.h>
 
-#include "base/window.h"
+#include "base/probes.h"
 #include "onnx/engine/model.h"
 
 enum { RUNS = 3, WIDTH = 4 };

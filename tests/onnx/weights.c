@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "onnx/engine/model.h"
 #include "interpose/interpose.h"
 

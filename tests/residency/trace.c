@@ -3,10 +3,8 @@
 
 #include <weir/trace.h>
 
-#include "trace/address_map.h"
-#include "trace/lends.h"
+#include "trace/lifetimes.h"
 #include "trace/race_check.h"
-#include "trace/samples.h"
 
 enum { MOST = 1 << 16 };
 

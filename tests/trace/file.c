@@ -3,7 +3,7 @@
 #include <weir/trace.h>
 
 #include "trace/format.h"
-#include "trace/read_binary.h"
+#include "trace/readers.h"
 
 static int set_up(void **state)
 {

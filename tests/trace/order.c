@@ -2,7 +2,7 @@
  * threads were written one thread after another. */
 #include "../core/core.h"
 
-#include "trace/row_order.h"
+#include "trace/readers.h"
 
 #define AT(hours, minutes) ((hours)*3600u + (minutes)*60u)
 #define DAY                (24 * 3600u)

@@ -1,7 +1,7 @@
 /* Pickles: what plain data becomes, and what is refused; whatever the bytes, nothing runs and nothing is overrun. */
 #include "../core/core.h"
 
-#include "trace/read_pickle.h"
+#include "trace/readers.h"
 
 static char path[64];
 

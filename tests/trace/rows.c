@@ -1,7 +1,7 @@
 /* Rows of RMM's logs: the forms of times and what each is in nanoseconds, and refusals. */
 #include "../core/core.h"
 
-#include "trace/read_rmm.h"
+#include "trace/readers.h"
 
 static char path[64];
 

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 #include "cli/exec/exec.h"
 #include "cli/text.h"
-#include "base/watch_folder.h"
+#include "base/paths.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

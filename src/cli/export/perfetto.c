@@ -3,7 +3,7 @@
  * asynchronous slices for each block and for the time that it is away. */
 #include "export.h"
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "cli/text.h"
 
 #include <inttypes.h>

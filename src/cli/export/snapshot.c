@@ -8,7 +8,7 @@
 #include "export.h"
 
 #include "cli/text.h"
-#include "trace/snapshot.h"
+#include "trace/recording.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "engines/command.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "cli/text.h"
 #include "trace/format.h"
 #include "trace/recording.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,11 +2,9 @@
 #include "replay.h"
 #include <weir/trace.h>
 
-#include "base/pointer_map.h"
-#include "trace/read_binary.h"
-#include "trace/read_rmm.h"
+#include "base/maps.h"
+#include "trace/readers.h"
 #include "trace/recording.h"
-#include "trace/row_order.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "base/values.h"
 #include "trace/recording.h"
 

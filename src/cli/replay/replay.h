@@ -56,7 +56,7 @@ typedef struct wi_replay_plan {
 /* Reads RMM's CSV (weir's own among it, plain or gzip), weir's binary trace or a snapshot of PyTorch's allocator, told
  * apart by their content. What is no row, a free of an unknown pointer and an allocation where a block is live are
  * counted in the plan and left out. Operations come in the order of weir's numbers where the file has numbers; else in
- * the order of the file, unless its times go back: then trace/row_order.h defines the order. `device` selects a device
+ * the order of the file, unless its times go back: then rows_sort defines the order. `device` selects a device
  * of a snapshot of several devices, or is RECORDING_NO_DEVICE. WEIR_ERR_SYSTEM, WEIR_ERR_CORRUPT, WEIR_ERR_UNSUPPORTED;
  * also for a trace without an allocation. */
 weir_status wi_replay_load_device(const char *path, int device, wi_replay_plan *out);

@@ -1,7 +1,7 @@
 /* figures.c: single figures of a report, and who comes first in its lists. */
 #include "report.h"
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "cli/text.h"
 
 #include <inttypes.h>

@@ -2,11 +2,8 @@
 #ifndef WEIR_CLI_REPORT_REPORT_H
 #define WEIR_CLI_REPORT_REPORT_H
 
-#include "trace/address_map.h"
-#include "trace/lends.h"
 #include "trace/lifetimes.h"
 #include "trace/recording.h"
-#include "trace/samples.h"
 
 #include <jansson.h>
 

@@ -6,7 +6,7 @@
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "base/values.h"
 
 #include <stdio.h>

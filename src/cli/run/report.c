@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "trace/series.h"
+#include "trace/timeline.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -9,8 +9,7 @@
 #include "cli/text.h"
 #include "trace/race_check.h"
 #include "sim/simulate.h"
-#include "trace/read_binary.h"
-#include "trace/read_rmm.h"
+#include "trace/readers.h"
 #include "trace/recording.h"
 #include "base/values.h"
 

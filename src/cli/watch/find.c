@@ -2,7 +2,7 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
-#include "base/watch_folder.h"
+#include "base/paths.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  * memory has to be idle already: a generator goes when its run has read its last token. Pinned memory stays CUDA's:
  * GenAI has a pool of it, for all its models and as long as the process. */
 #include "devices.h"
-#include "interpose/cuda_needs.h"
+#include "interpose/cuda_redirect.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "devices.h"
 #include "parts.h"
 

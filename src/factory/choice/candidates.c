@@ -1,5 +1,5 @@
 /* Lists the candidates, with the predicted bytes of each and the obtainable bytes of its device. */
-#include "base/options.h"
+#include "base/values.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
 #include <weir/select.h>

@@ -7,7 +7,7 @@
 #include <weir/engine.h>
 #include <weir/predict.h>
 #include <weir/select.h>
-#include "base/string_pool.h"
+#include "base/texts.h"
 #include "factory/choice/criteria.h"
 
 /* What an engine says a model will take with one of its providers. */

@@ -2,7 +2,7 @@
 #ifndef WI_CHOICE_CRITERIA_H
 #define WI_CHOICE_CRITERIA_H
 
-#include "base/keywords.h"
+#include "base/values.h"
 
 #include <weir/select.h>
 #include <weir/engine.h>

@@ -1,6 +1,6 @@
 #include "factory/choice/engines.h"
 #include <weir/engine.h>
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "factory/registry.h"
 
 #include <stdio.h>

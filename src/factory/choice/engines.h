@@ -2,7 +2,7 @@
 #ifndef WI_CHOICE_ENGINES_H
 #define WI_CHOICE_ENGINES_H
 
-#include "base/keywords.h"
+#include "base/values.h"
 
 #include <weir/engine.h>
 

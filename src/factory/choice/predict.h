@@ -2,7 +2,7 @@
 #ifndef WI_CHOICE_PREDICT_H
 #define WI_CHOICE_PREDICT_H
 
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "factory/predict/forecast.h"
 
 #include <weir/predict.h>

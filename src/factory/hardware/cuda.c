@@ -2,7 +2,7 @@
 #include "factory/hardware/source.h"
 #include <weir/select.h>
 
-#include "base/sysfs.h"
+#include "base/system.h"
 #include "base/values.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Intel's GPUs (i915, xe) and NPUs, as the kernel shows them. Cards of others beside them, and those that are no device
  * of a bus (simple-framebuffer, vgem), are passed over. */
-#include "base/sysfs.h"
+#include "base/system.h"
 #include <weir/select.h>
 #include "factory/hardware/source.h"
 

@@ -1,5 +1,5 @@
 /* NVIDIA's devices on the bus: what is in the machine even where no library of NVIDIA's knows of it. */
-#include "base/sysfs.h"
+#include "base/system.h"
 #include <weir/select.h>
 #include "factory/hardware/source.h"
 

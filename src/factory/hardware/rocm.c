@@ -4,7 +4,7 @@
  * alone: the used bytes are told for the whole card, and with many kernels every node of a card has the card's
  * unique_id. Which partition a node is stands in the upper four bits of location_id, or with the first kernels that
  * could do it in place of the address's function (kfd_topology.c). */
-#include "base/sysfs.h"
+#include "base/system.h"
 #include <weir/select.h>
 #include "factory/hardware/source.h"
 #include "base/values.h"

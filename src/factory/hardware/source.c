@@ -1,7 +1,6 @@
 /* What sources have in common: lists of what they find, addresses, files, libraries; and the processor. */
-#include "base/cgroup.h"
+#include "base/system.h"
 #include <weir/select.h>
-#include "base/sysfs.h"
 #include "factory/hardware/source.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* Opens, loads and closes an instance of a model, and copies the details that its engine tells. */
 #include "factory/model/model.h"
-#include "base/options.h"
+#include "base/values.h"
 #include "runtime/runtime.h"
 
 #include <weir/base.h>

@@ -1,6 +1,6 @@
 /* A model: loading and unloading, its instances, and what can be asked of it. */
 #include "factory/model/model.h"
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "factory/registry.h"
 #include "runtime/runtime.h"
 

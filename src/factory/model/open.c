@@ -1,5 +1,5 @@
 /* Opening a model: tries the candidates by rank, each through all stages, until a candidate has loaded the model. */
-#include "base/model_path.h"
+#include "base/paths.h"
 #include "factory/choice/criteria.h"
 #include "factory/model/open.h"
 #include "runtime/runtime.h"

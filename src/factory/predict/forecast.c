@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/options.h"
+#include "base/values.h"
 #include "factory/predict/contents.h"
 
 /* What the engine says ---------------------------------------------------------------------------------------------- */

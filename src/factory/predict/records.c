@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/hash.h"
+#include "base/texts.h"
 
 #define HEAD "weir predictions 1\n"
 

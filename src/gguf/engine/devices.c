@@ -3,7 +3,7 @@
  * clients of the model that the calling thread works for. The redirect lasts as long as a model on a device is
  * loaded. */
 #include "engines/command.h"
-#include "interpose/cuda_needs.h"
+#include "interpose/cuda_redirect.h"
 #include "wg.h"
 #include <weir/engine.h>
 #include <weir/stats.h>

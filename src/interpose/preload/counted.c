@@ -1,7 +1,7 @@
 /* Memory that stays CUDA's and counts: managed memory, arrays, the host's. It is claimed before CUDA is asked for it, and
  * given back to the budget when CUDA has it back. */
 #include "interpose/preload/preload.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 
 /* What there is ---------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* Physical memory that programs make and map themselves: it is on the device until its handle is released and it is mapped
  * nowhere any more. */
 #include "interpose/preload/preload.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 
 typedef struct memory {
     wp_device *device;

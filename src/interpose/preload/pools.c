@@ -1,6 +1,6 @@
 /* CUDA's memory pools: what is asked of plain ones is served by weir, and their figures are weir's. */
 #include "interpose/preload/preload.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_pointer_map plain;              /* pools, to the device's ordinal */

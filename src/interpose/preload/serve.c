@@ -136,7 +136,7 @@ static bool hold_up(wp_device *d, CUdeviceptr address)
 }
 
 /* With a capture going on the block stays the program's until that has ended. */
-CUresult wp_free_behind_all(wp_device *d, CUdeviceptr address)
+static CUresult preload_serve_free_behind_all(wp_device *d, CUdeviceptr address)
 {
     if (wp_is_exiting()) /* CUDA may be gone, and the memory goes with the process */
         return CUDA_SUCCESS;
@@ -167,7 +167,7 @@ void wp_free_held_up(void)
     while (next) {
         held_up *it = next;
         next = it->next;
-        (void)wp_free_behind_all(it->device, it->address);
+        (void)preload_serve_free_behind_all(it->device, it->address);
         free(it);
     }
 }
@@ -236,7 +236,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     wp_device *d;
     wp_free_held_up();
     if (wp_block_at(address, &its, &d))
-        return is_start_of_live(&its, address) ? wp_free_behind_all(d, address) : WP_INVALID_VALUE;
+        return is_start_of_live(&its, address) ? preload_serve_free_behind_all(d, address) : WP_INVALID_VALUE;
     wp_leaving direct = wp_count_leave(WP_KIND_DIRECT, address), managed = wp_count_leave(WP_KIND_MANAGED, address);
     return wp_count_left(direct, wp_count_left(managed, wp_real.cuMemFree_v2(address)));
 }
@@ -336,7 +336,7 @@ static CUresult preload_serve_free_async(CUdeviceptr address, CUstream stream, b
         return CUDA_SUCCESS;
     }
     CUresult waited = of && of != d ? wp_real.cuStreamSynchronize(stream) : CUDA_SUCCESS;
-    return waited == CUDA_SUCCESS ? wp_free_behind_all(d, address) : waited;
+    return waited == CUDA_SUCCESS ? preload_serve_free_behind_all(d, address) : waited;
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)

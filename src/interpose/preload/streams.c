@@ -1,6 +1,6 @@
 /* The streams that programs allocate and free on, as weir knows them, and which of them are captured. */
 #include "interpose/preload/preload.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 
 /* Known streams ---------------------------------------------------------------------------------------------------- */
 

@@ -5,7 +5,6 @@
  * process is killed, and behind a fork when the child has ended as well. That is when CUDA's own descriptors go, and
  * the memory with them. Each change is one store into the process's own seat, so that no death leaves a sum half
  * made. */
-#include "interpose/preload/tree.h"
 #include "interpose/preload/preload.h"
 
 #include <errno.h>

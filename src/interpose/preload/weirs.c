@@ -1,7 +1,7 @@
 /* What libweir itself asks CUDA for, where there is a tree of processes: it counts there before CUDA is asked, and CUDA is as
  * large as what the tree leaves. libweir does then what it does on a device with less memory than its budget. */
 #include "interpose/preload/preload.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_pointer_map handles, blocks; /* to bytes and ordinal of what counts */

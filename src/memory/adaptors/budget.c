@@ -1,10 +1,9 @@
 /* The adaptor "budget": claims bytes in the ledger before memory is looked for, and climbs the reclaim ladder before a
  * refusal. */
 #include "memory/adaptors/budget.h"
-#include "base/mappings.h"
-#include "base/options.h"
 #include "base/system.h"
-#include "base/window.h"
+#include "base/values.h"
+#include "base/probes.h"
 #include "memory/elastic.h"
 #include "memory/ledger/members.h"
 

@@ -2,7 +2,7 @@
  * free. */
 #include "memory/adaptors/guard.h"
 #include <weir/guard.h>
-#include "base/options.h"
+#include "base/values.h"
 #include "base/system.h"
 #include "memory/adaptors/nvtx.h"
 #include "memory/space/stream_uses.h"

@@ -1,9 +1,8 @@
 /* Refusals: the cause and the numbers are read under the ledger's lock, the text is made after it. */
 #include "memory/ledger/ledger.h"
 #include <weir/trace.h>
-#include "base/mappings.h"
-#include "base/options.h"
-#include "base/own.h"
+#include "base/system.h"
+#include "base/values.h"
 
 #include <stdio.h>
 

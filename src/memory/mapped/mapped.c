@@ -1,7 +1,7 @@
 /* The base "mapped": best fit in free memory; where nothing fits, memory is mapped. Frees are in
  * space/stream_order.c. */
 #include "memory/mapped/mapped.h"
-#include "base/options.h"
+#include "base/values.h"
 #include "base/system.h"
 #include "memory/away.h"
 #include "memory/space/layout.h"

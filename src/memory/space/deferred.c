@@ -1,6 +1,6 @@
 /* Deferred frees: the list of pending blocks, reaping and waiting. */
 #include "memory/space/deferred.h"
-#include "base/seeded_bug.h"
+#include "base/probes.h"
 #include "base/system.h"
 #include "memory/space/stream_uses.h"
 

@@ -6,7 +6,7 @@
 #define WI_RANGE_INDEX_H
 
 #include "base/internal.h"
-#include "base/treap.h"
+#include "base/maps.h"
 
 typedef struct wi_range {
     wi_treap_node node; /* by start */

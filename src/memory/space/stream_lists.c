@@ -1,7 +1,7 @@
 /* Stream lists: epochs, their events, and releasing what has passed. */
 #include "memory/space/stream_lists.h"
 #include <weir/trace.h>
-#include "base/seeded_bug.h"
+#include "base/probes.h"
 #include "base/system.h"
 #include "memory/ledger/ledger.h"
 

@@ -1,7 +1,7 @@
 /* Stream order: free, release, shrink and join of blocks that are extents; and taking memory of other streams behind a
  * wait. */
 #include "memory/space/stream_order.h"
-#include "base/seeded_bug.h"
+#include "base/probes.h"
 #include "memory/away.h"
 #include "memory/space/stream_uses.h"
 

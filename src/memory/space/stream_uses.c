@@ -1,6 +1,6 @@
 /* Stream uses: the last write and the reads since, the last move, and open tickets. */
 #include "memory/space/stream_uses.h"
-#include "base/seeded_bug.h"
+#include "base/probes.h"
 
 static weir_status stream_uses_no_memory(void)
 {

@@ -3,7 +3,7 @@
  * -fexceptions for that, and no lock is held when it is thrown. */
 #include "onnx/bridge/bridge.h"
 #include <weir/onnxruntime.h>
-#include "base/own.h"
+#include "base/system.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* One run: inputs checked and handed over in place, outputs left where ONNX Runtime wrote them, in the client's
  * memory. */
-#include "base/window.h"
+#include "base/probes.h"
 #include "model.h"
 
 #include <inttypes.h>

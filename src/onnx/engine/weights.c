@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/pointer_map.h"
+#include "base/maps.h"
 #include "interpose/interpose.h"
 
 /* ---- what is mapped ------------------------------------------------------------------------------------------------- */

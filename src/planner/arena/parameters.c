@@ -8,7 +8,7 @@
  * that readers, runs and closing wait for. */
 #include "planner/arena/parameters.h"
 #include <weir/arena.h>
-#include "base/hash.h"
+#include "base/texts.h"
 #include "memory/space/block.h"
 #include "runtime/runtime.h"
 #include "planner/arena/order.h"

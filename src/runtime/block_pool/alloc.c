@@ -2,7 +2,7 @@
  * blocks that had another owner. */
 #include "runtime/block_pool/prefix_index.h"
 #include <weir/block_pool.h>
-#include "base/options.h"
+#include "base/values.h"
 #include "base/system.h"
 
 typedef enum request_kind { ONE, RUN, MANY } request_kind;

@@ -1,7 +1,7 @@
 /* Block pools: making, ending and inspecting pools and members; the check of the invariants. */
 #include "runtime/block_pool/prefix_index.h"
 #include <weir/block_pool.h>
-#include "base/intern.h"
+#include "base/texts.h"
 
 #include <sched.h>
 

@@ -1,6 +1,6 @@
 /* Prefix caches: making and ending them, lookups, insertions, evictions. */
 #include "runtime/block_pool/prefix_index.h"
-#include "base/hash.h"
+#include "base/texts.h"
 
 /* Caches ----------------------------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,9 @@
 /* Elastic blocks (weir/elastic.h): making, ending and looking. Their pages are blocks of a stack of their own, which counts
  * in the runtime's ledger; elastic_pages.c commits and releases them. */
 #include "runtime/elastic/elastic.h"
-#include "base/intern.h"
-#include "base/mappings.h"
-#include "base/options.h"
+#include "base/texts.h"
 #include "base/system.h"
+#include "base/values.h"
 
 /* The stack -------------------------------------------------------------------------------------------------------- */
 

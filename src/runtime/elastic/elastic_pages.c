@@ -1,6 +1,6 @@
 /* Pages of elastic blocks: a commit allocates the missing pages singly, fills them with zeros and publishes them; a
  * release frees them behind one point of a stream. */
-#include "base/options.h"
+#include "base/values.h"
 #include "base/system.h"
 #include "memory/space/stream_uses.h"
 #include "runtime/elastic/elastic.h"

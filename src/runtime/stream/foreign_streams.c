@@ -1,7 +1,7 @@
 /* Foreign streams: streams of other libraries, known to weir from register to unregister. */
 #include "base/system.h"
 #include <weir/trace.h>
-#include "base/window.h"
+#include "base/probes.h"
 #include "runtime/runtime.h"
 
 static const uintptr_t most_special = 2; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are no addresses */

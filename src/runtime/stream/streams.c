@@ -2,7 +2,7 @@
 #include "runtime/stream/streams.h"
 #include <weir/trace.h>
 #include "base/system.h"
-#include "base/window.h"
+#include "base/probes.h"
 #include "runtime/runtime.h"
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* Stream uses, declared by launches: a launch holds a ticket on each of its blocks, its stream first waits for earlier
  * uses, and one event behind its work becomes the point of all its uses. */
-#include "base/seeded_bug.h"
+#include "base/probes.h"
 #include <weir/trace.h>
 #include "memory/space/stream_uses.h"
 #include "runtime/runtime.h"

@@ -1,6 +1,6 @@
 /* Thread cache, hit path: allocation and free that need nothing shared. */
 #include "runtime/thread_cache/thread_cache.h"
-#include "base/window.h"
+#include "base/probes.h"
 #include "memory/ledger/ledger.h"
 
 /* Compiled with TLS descriptors, so that this access is cheap in a library that was opened late, too:

@@ -1,6 +1,6 @@
 /* Thread caches, off the hit path: making, refilling, flushing and ending them, for this thread and for others. */
-#include "base/intern.h"
-#include "base/options.h"
+#include "base/texts.h"
+#include "base/values.h"
 #include "base/system.h"
 #include "memory/ledger/ledger.h"
 #include "runtime/runtime.h"

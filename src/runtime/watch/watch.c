@@ -1,8 +1,8 @@
 /* The beginning and the end of watching: the socket, its thread, forks, exit. */
 #include "runtime/watch/watch.h"
-#include "base/options.h"
+#include "base/values.h"
 #include "base/system.h"
-#include "base/watch_folder.h"
+#include "base/paths.h"
 
 #include <errno.h>
 #include <fcntl.h>

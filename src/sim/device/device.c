@@ -50,7 +50,7 @@ uint64_t wi_sim_calls(wi_sim_call kind)
     return kind == WI_SIM_FALLIBLE ? fallible_calls : calls[kind];
 }
 
-const char *wi_sim_call_name(wi_sim_call kind)
+static const char *device_call_name(wi_sim_call kind)
 {
     static const char *const names[WI_SIM_CALLS] = {
         "open",          "memory",         "reserve",  "create",  "map",           "unmap",
@@ -77,7 +77,7 @@ weir_status wi_sim_enter(wi_sim_call kind)
             f->at--;
     }
     happened += status != WEIR_OK;
-    return status == WEIR_OK ? status : weir_fail(status, "sim: %s is made to fail", wi_sim_call_name(kind));
+    return status == WEIR_OK ? status : weir_fail(status, "sim: %s is made to fail", device_call_name(kind));
 }
 
 void wi_sim_wrong(wi_device *device, const char *format, ...)

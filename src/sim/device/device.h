@@ -98,7 +98,6 @@ uint64_t wi_sim_now(void); /* for wi_clock */
 void wi_sim_arm(const wi_sim_fault *first, const wi_sim_fault *second); /* of all devices; NULL: no fault */
 unsigned wi_sim_faults(void);                                           /* how many happened since then */
 uint64_t wi_sim_calls(wi_sim_call kind); /* made so far; WI_SIM_FALLIBLE: all that can fail */
-const char *wi_sim_call_name(wi_sim_call kind);
 
 /* The world's turn. Runs up to `most` pieces of the stream's work, as far as they can run; 0: of any streams. */
 unsigned wi_sim_run(wi_device *device, unsigned stream, unsigned most);

@@ -210,14 +210,8 @@ static void tell_touch(wi_device *device, const wi_sim_stream *s, const void *ad
 
 static weir_status add_to_graph(wi_sim_graph *graph, const wi_sim_work *work, bool own)
 {
-    if (graph->count == graph->capacity) {
-        size_t capacity = graph->capacity ? 2 * graph->capacity : 16;
-        wi_sim_work *more = realloc(graph->work, capacity * sizeof *more);
-        if (!more)
-            return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory for a graph");
-        graph->work = more;
-        graph->capacity = capacity;
-    }
+    if (!wi_make_room(&graph->work, graph->count, &graph->capacity, sizeof *graph->work))
+        return weir_fail(WEIR_ERR_SYSTEM, "sim: no memory for a graph");
     graph->work[graph->count] = *work;
     graph->work[graph->count++].own = own;
     return WEIR_OK;

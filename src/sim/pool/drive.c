@@ -1,12 +1,12 @@
 /* A pool under traffic: takes the next event, tells the policy, and carries out its actions. */
 #include "sim/pool/traffic.h"
 #include "base/internal.h"
-#include "base/pointer_map.h"
+#include "base/maps.h"
+#include "base/system.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { SAME_TICKS = 1000, PROGRESS = 4096 };
 
@@ -529,17 +529,10 @@ static void conserve(world *w)
                   r->granted, r->done, drive_refusals(r));
 }
 
-static double drive_seconds_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
 weir_status drive(const drive_options *options, drive_result *out)
 {
     world *w = calloc(1, sizeof *w);
-    double began = drive_seconds_now();
+    double began = wi_real_seconds();
     *out = (drive_result){0};
     if (!w)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for the simulation");
@@ -553,7 +546,7 @@ weir_status drive(const drive_options *options, drive_result *out)
     if (w->status == WEIR_OK)
         conserve(w);
     out->virtual_end = w->now;
-    out->seconds = drive_seconds_now() - began;
+    out->seconds = wi_real_seconds() - began;
     weir_status status = w->status;
     if (w->policy)
         options->policy->destroy(w->policy);

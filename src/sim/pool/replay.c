@@ -1,13 +1,13 @@
 /* Logs of decisions, replayed. Lines are compared as texts: equal events are equal texts. */
 #include "sim/pool/traffic.h"
 #include "base/internal.h"
+#include "base/system.h"
 #include "pool/decisions.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 enum { PROGRESS = 1 << 16 };
 
@@ -143,13 +143,6 @@ static weir_status pool_replay_run(replay *p)
     return status;
 }
 
-static double pool_replay_seconds_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
 weir_status replay_decisions(const char *path, void (*progress)(void *user, double fraction), void *user,
                              replay_result *out)
 {
@@ -159,9 +152,9 @@ weir_status replay_decisions(const char *path, void (*progress)(void *user, doub
     if (!p.file)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     p.bytes = fstat(fileno(p.file), &about) == 0 ? about.st_size : 0;
-    double began = pool_replay_seconds_now();
+    double began = wi_real_seconds();
     weir_status status = pool_replay_run(&p);
-    out->seconds = pool_replay_seconds_now() - began;
+    out->seconds = wi_real_seconds() - began;
     if (p.machine)
         wp_admission_destroy(p.machine);
     fclose(p.file);

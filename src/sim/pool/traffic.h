@@ -56,7 +56,7 @@ static inline uint64_t random_exponential(uint64_t *state, uint64_t mean)
     return (uint64_t)((unsigned __int128)mean * log * ln2 >> 48);
 }
 
-/* ---- heap.c ------------------------------------------------------------------------------------------------------ */
+/* ---- queue.c: what happens next ---------------------------------------------------------------------------------- */
 
 /* Future events, earliest first; events of the same time in the order of their heap_put. */
 
@@ -81,8 +81,6 @@ static inline uint64_t heap_next(const heap *it)
 {
     return it->count > 0 ? it->list[0].at : UINT64_MAX;
 }
-
-/* ---- link.c ------------------------------------------------------------------------------------------------------ */
 
 /* A way into a device, or out of it, that transfers share. While n of them go on, each gets on at an n-th of the
  * speed that it has alone. Up to sixteen at once that is exact; of more, each loses less than a nanosecond a year. */
@@ -196,7 +194,7 @@ struct traffic {
     void (*close)(traffic *from);
 };
 
-/* ---- policies: weir.c, baselines.c ------------------------------------------------------------------------------- */
+/* ---- policies.c -------------------------------------------------------------------------------------------------- */
 
 /* What decides in a simulated pool: weir's own state machine, or what others do. All of them are told the same
  * events (pool/decisions.h) and answer with the same actions, and what they decide about has the same doubles. */
@@ -240,7 +238,7 @@ extern const policy
 
 /* A pool under traffic, in virtual time. A policy decides; doubles of the models carry it out. A load, a
  * resume and a suspend take the time of the model's line if nothing else goes on; loads and resumes share the device's
- * way in, suspends share its way out (link.c). A request runs for its own time. Beside the policy the driver keeps
+ * way in, suspends share its way out (queue.c). A request runs for its own time. Beside the policy the driver keeps
  * books of its own, by which the policy is judged: bytes over the ceiling, requests that are lost, actions that make no
  * sense. */
 
