@@ -44,6 +44,8 @@ weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept);
 /* All that the settings of a load say, but for the one at `except`, in words: equal for equal settings. Answers whether
  * it fits. */
 bool wt_choices_words(const wt_choices *choices, const void *load, size_t except, char *out, size_t capacity);
+/* Goes on with `sum` over the bytes. It finds what was cut or changed by accident; it is no seal. */
+uint64_t wt_sum(uint64_t sum, const void *data, size_t bytes);
 
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 

@@ -9,17 +9,14 @@
  * own run.
  *
  * The lock is not held while llama.cpp computes. The computing thread writes its own members of a run without the lock:
- * text.h. */
-#include "text.h"
+ * wg.h. */
+#include "wg.h"
 
 #include <weir/cores.h>
-#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cores.h"
 
 struct wg_batch {
     wg_generation *seated[WG_MOST_SEQUENCES]; /* runs that have a sequence, oldest first */

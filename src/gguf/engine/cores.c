@@ -1,9 +1,9 @@
-/* cores.c: see cores.h.
+/* cores.c: the cores that a model computes with.
  *
  * Without a pool ggml starts threads for each graph and ends them behind it. A model has a pool of its own from its first
  * step with several cores on: a context that changes to another pool has ggml pause the one before, in which another
  * model's step would then hang. Its threads sleep between two steps. A step with one core needs no pool. */
-#include "cores.h"
+#include "wg.h"
 
 #include <weir/cores.h>
 

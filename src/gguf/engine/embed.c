@@ -1,13 +1,10 @@
 /* embed.c: texts become vectors. Several texts share one call of llama.cpp's, each as a sequence of its own. */
 #include "wg.h"
-#include <weir/engine.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cores.h"
 
 /* The tokens of all texts, without gaps. */
 typedef struct texts {

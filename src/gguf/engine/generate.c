@@ -1,6 +1,5 @@
 /* generate.c: one run that goes on with a text: its parts are made, it is decoded, and its results are handed out. */
-#include "text.h"
-#include <weir/engine.h>
+#include "wg.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* load.c: a model is checked, loaded with its weights in the client's memory, and given the one context it runs in. */
 #include "wg.h"
 
-#include <weir/engine.h>
 #include <weir/stats.h>
 
 #include <malloc.h>
@@ -9,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "cores.h"
 
 /* ---- what is wanted ---------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,5 @@
 /* plugin.c: the table by which weir knows this engine. */
 #include "wg.h"
-#include <weir/engine.h>
 #include <weir/residency.h>
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* prompt.c: what a run begins with: tokens as they are, a text, the messages of a chat, a saved state. */
-#include "text.h"
-#include <weir/engine.h>
+#include "wg.h"
 
 #include <stdio.h>
 #include <stdlib.h>

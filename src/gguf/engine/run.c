@@ -4,7 +4,6 @@
  * at a time: runs of an embedding model take turns; those of a model that generates are decoded together (batch.c). */
 #include "wg.h"
 #include <weir/cores.h>
-#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
