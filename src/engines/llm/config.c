@@ -2,7 +2,7 @@
  * length a divisor, a word the path of a file or of a library. So this file has a rule for each word that weir knows. A
  * word without a rule, as of a later GenAI, is passed on with a warning, unless the word could be such a format, length
  * or path. */
-#include "folder.h"
+#include "wl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ typedef enum kind {
 
 typedef struct rule {
     const char *place; /* with the dot behind it */
-    const char *words; /* there, with a blank on both sides of each; "*": any name */
+    const char *words; /* names in that place, each between two blanks; "*": any name */
     kind kind;
     int64_t least, most;
     const char *why;

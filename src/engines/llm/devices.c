@@ -4,7 +4,7 @@
  * GenAI keeps a single stream for good, and a redirect knows only streams that were made under the redirect. So freed
  * memory has to be idle already: a generator goes when its run has read its last token. Pinned memory stays CUDA's:
  * GenAI has a pool of it, for all its models and as long as the process. */
-#include "devices.h"
+#include "wl.h"
 #include "interpose/cuda_needs.h"
 
 #include <dlfcn.h>

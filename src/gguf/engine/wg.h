@@ -196,19 +196,10 @@ void wg_log_forget(void);
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
-typedef struct wg_run {
-    uint64_t id;
-    atomic_bool stop;
-    pthread_cond_t wake; /* its thread waits for it, with the model's lock, while `sleeps` */
-    bool sleeps;
-    struct wg_run *next;
-} wg_run;
-
 struct wg_batch;
-struct weir_cores;
 
 enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512, WG_MOST_SEQUENCES = 256 };
-enum { WG_INPUTS = 4, WG_OUTPUTS = 13 };
+enum { WG_INPUTS = WT_RESUMES, WG_OUTPUTS = WT_ANSWER_PORTS + 5 };
 
 struct weir_engine_model {
     const wg_library *library;
@@ -229,11 +220,7 @@ struct weir_engine_model {
     uint32_t step;    /* tokens in one call of llama.cpp; on a device several batches, queued */
     uint32_t width;   /* of an embedding */
 
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t turn;
-    wg_run *runs;           /* under way or waiting */
-    wg_run *_Atomic active; /* whose turn it is; the abort callback asks without the lock */
-    weir_engine_metrics metrics;
+    wt_runs runs; /* its lock also guards the batch */
 
     atomic_bool broken;     /* an exception left a run half done */
     atomic_bool overran;    /* llama.cpp has scratch past the budget, which is noted in its accounts */
@@ -261,29 +248,15 @@ weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load
 weir_status wg_make_context(weir_engine_model *model, wg_phase *phase);
 void wg_drop(weir_engine_model *model);
 
-/* ---- run.c: turns, inputs ---------------------------------------------------------------------------------------- */
+/* ---- run.c: what every run does ---------------------------------------------------------------------------------- */
 
-/* Puts a run into the model's list, where a cancel finds it; WEIR_ERR_ENGINE when the model is broken. wg_run_end takes
- * it out and counts it by `status`. */
-weir_status wg_run_begin(weir_engine_model *model, wg_run *run, uint64_t id);
-void wg_run_end(weir_engine_model *model, wg_run *run, weir_status status, uint64_t in, uint64_t out);
-/* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
-weir_status wg_turn_begin(weir_engine_model *model, wg_run *run);
-void wg_turn_end(weir_engine_model *model, double seconds);
-/* Takes a run out of the list before its end, so that no cancel finds the run; called with the lock held. */
-void wg_run_leave(weir_engine_model *model, wg_run *run);
-/* The same, without the lock; whether a cancel had found it. */
-bool wg_run_was_stopped(weir_engine_model *model, wg_run *run);
-double wg_seconds_now(void);
+/* WEIR_ERR_ENGINE: an exception has left a run half done. */
+weir_status wg_health(weir_engine_model *model);
 weir_status wg_cancel(weir_engine_model *model, uint64_t id);
 bool wg_stopped(void *model);
 
-/* The inputs by name, with type, shape, size and the values of tokens checked. NULL: not given. An unknown name, or a
- * name given twice, is WEIR_ERR_INVALID. */
-typedef struct wg_inputs {
-    const weir_tensor *text, *tokens, *messages, *state;
-} wg_inputs;
-weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out);
+/* At least one of the inputs is there. */
+weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wt_inputs *out);
 /* Tokenizes a text, into malloc memory. With `marks` the vocabulary's special tokens frame the text; with `special` the
  * names of special tokens inside the text are read as these tokens. */
 weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool marks, bool special,
@@ -308,15 +281,13 @@ int wg_threads(const weir_engine_model *model);
 /* Before each step, on the thread that computes and without the model's lock: leases cores, or renews what `leased` says
  * that it holds, and has llama.cpp start as many threads. With an error, as when `stops` answers true, nothing is leased. */
 weir_status wg_cores_take(weir_engine_model *model, bool (*stops)(void *user), void *user, bool *leased);
-/* Before the thread does anything else. */
-void wg_cores_give(weir_engine_model *model, bool *leased);
 
 /* ---- embed.c, generate.c ----------------------------------------------------------------------------------------- */
 
 weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
-                     wg_run *run, weir_outputs *out, uint64_t *tokens_in);
+                     wt_run *run, weir_outputs *out, uint64_t *tokens_in);
 weir_status wg_generate(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
-                        wg_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
+                        wt_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
                         uint64_t *tokens_out);
 
 /* ---- context.c, batch.c, state.c: what load.c asks of those who use the context ---------------------------------- */
@@ -402,7 +373,7 @@ int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sample
 typedef struct wg_generation {
     weir_engine_model *model;
     const wg_run_settings *settings;
-    wg_run *run;
+    wt_run *run;
     weir_piece_fn piece;
     void *user;
     bool in_step; /* goes on only when its pieces are delivered: logits or state must belong to the last piece */
@@ -421,8 +392,7 @@ typedef struct wg_generation {
 
     /* Of whoever has the model's lock. What is in the answer is written by the thread that computes, with the lock. */
     wt_answer answer;
-    size_t delivered; /* tokens */
-    bool done, lost;  /* lost: there was no memory for a piece */
+    bool done, lost; /* lost: there was no memory for a piece */
     weir_status status;
     char detail[1024];
     struct wg_generation *next;

@@ -27,7 +27,7 @@ enum windows {
     UNLESS_ZERO /* without the key, too */
 };
 
-/* The rules that some architectures share. */
+/* Architectures with the same rules. */
 typedef struct family {
     const char *names; /* with a blank on both sides of each */
     enum recurrence recurrence;
