@@ -33,9 +33,9 @@ static bool was_found;       /* it has found the run */
 /* Within a call, as from another thread: not where the engine holds the model's lock, for which a cancel waits. */
 static void may_cancel(void)
 {
-    if (++moments != cancels_at || pthread_mutex_trylock(&asked->model->lock) != 0)
+    if (++moments != cancels_at || pthread_mutex_trylock(&asked->model->runs.lock) != 0)
         return;
-    pthread_mutex_unlock(&asked->model->lock);
+    pthread_mutex_unlock(&asked->model->runs.lock);
     was_found = asked->it.engine->cancel(asked->model, 0) == WEIR_OK;
 }
 
@@ -892,9 +892,9 @@ static void *embed_later(void *user)
 
 static bool two_are_here(const fixture *its)
 {
-    pthread_mutex_lock(&its->model->lock);
-    bool two = its->model->runs && its->model->runs->next;
-    pthread_mutex_unlock(&its->model->lock);
+    pthread_mutex_lock(&its->model->runs.lock);
+    bool two = its->model->runs.first && its->model->runs.first->next;
+    pthread_mutex_unlock(&its->model->runs.lock);
     return two;
 }
 

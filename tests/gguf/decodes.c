@@ -191,10 +191,10 @@ static void until_waiting(weir_engine_model *model, int count)
     for (int waiting = 0; waiting < count;) {
         usleep(500);
         waiting = 0;
-        pthread_mutex_lock(&model->lock);
-        for (const wg_run *run = model->runs; run; run = run->next)
+        pthread_mutex_lock(&model->runs.lock);
+        for (const wt_run *run = model->runs.first; run; run = run->next)
             waiting += run->sleeps;
-        pthread_mutex_unlock(&model->lock);
+        pthread_mutex_unlock(&model->runs.lock);
     }
 }
 

@@ -15,7 +15,6 @@
 #include <weir/stats.h>
 #include <weir/weir.h>
 
-#include "gguf/engine/cores.h"
 #include "gguf/engine/wg.h"
 #include "interpose/cuda_redirect.h"
 

@@ -1,4 +1,4 @@
-/* grammar.c: what is read without llama.cpp: grammars, and the sum over a saved sequence. */
+/* grammar.c: grammars are read without llama.cpp. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -12,10 +12,7 @@
 
 #include <weir/weir.h>
 
-#include "gguf/engine/grammar.h"
-#include "gguf/engine/state.h"
-
-/* ---- grammars --------------------------------------------------------------------------------------------------- */
+#include "gguf/engine/check.h"
 
 static bool is_one(const void *user, const char *text, size_t count)
 {
@@ -160,52 +157,12 @@ static void test_grammars_end_at_their_limits(void **state)
     free(text);
 }
 
-/* ---- the sum ---------------------------------------------------------------------------------------------------- */
-
-static void test_a_sum_sees_every_bit_and_the_length(void **state)
-{
-    (void)state;
-    unsigned char data[61] = {0};
-    for (size_t i = 0; i < sizeof data; i++)
-        data[i] = (unsigned char)(i * 37);
-    uint64_t whole = wg_sum(0, data, sizeof data);
-    assert_int_equal(whole, wg_sum(0, data, sizeof data));
-    for (size_t bit = 0; bit < sizeof data * 8; bit++) {
-        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
-        assert_int_not_equal(wg_sum(0, data, sizeof data), whole);
-        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
-    }
-    static const unsigned char zeros[16];
-    for (size_t count = 1; count < sizeof zeros; count++)
-        assert_int_not_equal(wg_sum(0, zeros, count), wg_sum(0, zeros, count + 1));
-    assert_int_not_equal(wg_sum(1, data, sizeof data), whole);
-}
-
-static void test_the_sum_of_a_state_is_over_its_head_and_all_behind_it(void **state)
-{
-    (void)state;
-    wg_state_head head = {.magic = "weirseq", .version = 1, .tokens = 3, .computed = 2, .fingerprint = 7, .bytes = 9};
-    uint8_t behind[3 * 4 + 9 + 1] = {0};
-    uint64_t whole = wg_state_sum(&head, behind);
-    for (size_t at = 0; at < sizeof behind; at++) {
-        behind[at] ^= 1;
-        assert_int_equal(wg_state_sum(&head, behind) == whole, at == sizeof behind - 1);
-        behind[at] ^= 1;
-    }
-    head.sum = 5;
-    assert_int_equal(wg_state_sum(&head, behind), whole);
-    head.fingerprint++;
-    assert_int_not_equal(wg_state_sum(&head, behind), whole);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grammars_that_llama_cpp_takes_are_taken),
         cmocka_unit_test(test_bad_grammars_are_refused_with_their_line),
         cmocka_unit_test(test_grammars_end_at_their_limits),
-        cmocka_unit_test(test_a_sum_sees_every_bit_and_the_length),
-        cmocka_unit_test(test_the_sum_of_a_state_is_over_its_head_and_all_behind_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,7 @@
 
 #include <weir/weir.h>
 
-#include "gguf/engine/cores.h"
-#include "gguf/engine/state.h"
+#include "gguf/engine/wg.h"
 #include "gguf/file/layout.h"
 
 enum { CONTEXT = 4096, LAYERS = 6, PAGE = 2 << 20, W = WEIR_CLASS_WEIGHTS, K = WEIR_CLASS_KV, S = WEIR_CLASS_SCRATCH };

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "gguf/engine/state.h"
+#include "gguf/engine/wg.h"
 
 enum { MADE = 24, END = 2, BATCH = 32, PROMPT = 50 };
 
@@ -479,7 +479,7 @@ static void seal(unsigned char *data, size_t count)
     wg_state_head head;
     memcpy(&head, data, sizeof head);
     if (head.tokens * sizeof(int32_t) + head.bytes == count - sizeof head)
-        head.sum = wg_state_sum(&head, data + sizeof head);
+        head.sum = wt_sum(wt_sum(0, &head, offsetof(wg_state_head, sum)), data + sizeof head, count - sizeof head);
     memcpy(data, &head, sizeof head);
 }
 

@@ -14,8 +14,8 @@ target_link_options(test-gguf-checked PRIVATE -Wl,--wrap=wi_gguf_file_open,--wra
 # Neither does what a model will take.
 weir_test(gguf-layout gguf/layout.c gguf/shapes.c gguf/writer.c LIBS weir_gguf_file LABELS gguf)
 
-# Grammars and sums need none either.
-weir_test(gguf-grammar gguf/grammar.c ${gguf_sources}/grammar.c ${gguf_sources}/sum.c LABELS gguf)
+# Grammars need none either.
+weir_test(gguf-grammar gguf/grammar.c ${gguf_sources}/grammar.c LABELS gguf)
 target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
@@ -34,11 +34,11 @@ if(TARGET weir-engine-gguf)
   weir_test(gguf-log gguf/log.c ${gguf_sources}/log.c LABELS gguf)
   target_include_directories(test-gguf-log SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   target_include_directories(test-gguf-log PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  weir_test(gguf-scratch gguf/scratch.c ${gguf_sources}/scratch.c ${gguf_sources}/scratch_known.c ${gguf_sources}/sum.c
+  weir_test(gguf-scratch gguf/scratch.c ${gguf_sources}/scratch.c ${gguf_sources}/scratch_known.c
     LIBS weir_text LABELS gguf)
   target_include_directories(test-gguf-scratch SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   target_include_directories(test-gguf-scratch PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  weir_test(gguf-planned gguf/planned.c ${gguf_sources}/plan.c ${gguf_sources}/sum.c LIBS weir_text LABELS gguf)
+  weir_test(gguf-planned gguf/planned.c ${gguf_sources}/plan.c LIBS weir_text LABELS gguf)
   target_include_directories(test-gguf-planned SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   target_include_directories(test-gguf-planned PRIVATE ${PROJECT_SOURCE_DIR}/src)
   # Nor does what is done with devices need the library for CUDA.
@@ -56,7 +56,7 @@ if(TARGET weir-engine-gguf)
   target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(test-gguf-decodes PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(test-gguf-calls PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_sources(test-gguf-sequence PRIVATE ${gguf_sources}/sum.c)
+  target_link_libraries(test-gguf-sequence PRIVATE weir_text)
   target_include_directories(test-gguf-sequence PRIVATE ${PROJECT_SOURCE_DIR}/src)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c LABELS gguf
     ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)

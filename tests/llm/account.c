@@ -6,8 +6,7 @@
 #include <pthread.h>
 
 #include "base/maps.h"
-#include "engines/llm/devices.h"
-#include "engines/llm/parts.h"
+#include "engines/llm/wl.h"
 
 enum { SLACK = 64, UNIT = 256, BUDGET = 1 << 20 };
 

@@ -1,5 +1,5 @@
 /* config.c: what each word of genai_config.json may be, and what is refused before GenAI sees it. No engine is needed. */
-#include "engines/llm/folder.h"
+#include "engines/llm/wl.h"
 
 #include "common.h"
 #include "good_folder.h"

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "engines/llm/devices.h"
+#include "engines/llm/wl.h"
 #include "interpose/cuda_redirect.h"
 
 /* ---- what is made up --------------------------------------------------------------------------------------------- */

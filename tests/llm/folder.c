@@ -1,6 +1,6 @@
 /* folder.c: what is read of a model's folder, and what is refused before GenAI sees it: the graph against the config, the
  * tokenizer's tables, patterns and templates. No engine is needed. */
-#include "engines/llm/folder.h"
+#include "engines/llm/wl.h"
 
 #include "common.h"
 #include "good_folder.h"

@@ -2,7 +2,7 @@
 #include "good_folder.h"
 
 #include "common.h"
-#include "engines/llm/folder.h"
+#include "engines/llm/wl.h"
 
 char folder[64];
 

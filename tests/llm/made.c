@@ -46,9 +46,9 @@ static atomic_int late;    /* generators that are gone, and were told of a cance
 /* Within a call, as from another thread: not where the engine holds the model's lock, for which a cancel waits. */
 static void may_cancel(void)
 {
-    if (atomic_fetch_add(&moments, 1) + 1 != cancels_at || pthread_mutex_trylock(&asked->model->lock) != 0)
+    if (atomic_fetch_add(&moments, 1) + 1 != cancels_at || pthread_mutex_trylock(&asked->model->runs.lock) != 0)
         return;
-    pthread_mutex_unlock(&asked->model->lock);
+    pthread_mutex_unlock(&asked->model->runs.lock);
     atomic_store(&found, asked->engine->cancel(asked->model, 0) == WEIR_OK);
 }
 

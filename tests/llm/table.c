@@ -4,8 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "engines/llm/devices.h"
-#include "engines/llm/parts.h"
+#include "engines/llm/wl.h"
 
 /* ---- what is made up --------------------------------------------------------------------------------------------- */
 

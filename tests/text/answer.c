@@ -158,6 +158,23 @@ static void test_each_token_has_its_probabilities(void **state)
     wt_answer_drop(&made);
 }
 
+static void test_a_run_makes_what_there_is_room_for(void **state)
+{
+    (void)state;
+    int64_t tokens = -1;
+    ok(wt_settle_tokens(&tokens, 6, 10, 0, 5, 5));
+    assert_int_equal(tokens, 4);
+    tokens = -1;
+    ok(wt_settle_tokens(&tokens, 6, 10, 1, 0, 5));
+    assert_int_equal(tokens, 5);
+    fails(WEIR_ERR_INVALID, wt_settle_tokens(&tokens, 6, 10, 0, 0, 5));
+    fails(WEIR_ERR_INVALID, wt_settle_tokens(&tokens, 6, 10, 1, 6, 5));
+    tokens = -1;
+    fails(WEIR_ERR_INVALID, wt_settle_tokens(&tokens, 10, 10, 0, 0, 5));
+    tokens = 0;
+    ok(wt_settle_tokens(&tokens, 10, 10, 1, 0, 5));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_a_long_text_is_whole),
         cmocka_unit_test(test_wrong_words_make_no_answer),
         cmocka_unit_test(test_probabilities_are_those_of_the_logits),
+        cmocka_unit_test(test_a_run_makes_what_there_is_room_for),
         cmocka_unit_test(test_each_token_has_its_probabilities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

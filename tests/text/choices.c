@@ -190,6 +190,25 @@ static void a_point_is_a_point_in_every_language(void **state)
     assert_string_equal(end, ":2");
 }
 
+static void test_a_sum_sees_every_bit_and_the_length(void **state)
+{
+    (void)state;
+    unsigned char data[61] = {0};
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * 37);
+    uint64_t whole = wt_sum(0, data, sizeof data);
+    assert_int_equal(whole, wt_sum(0, data, sizeof data));
+    for (size_t bit = 0; bit < sizeof data * 8; bit++) {
+        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        assert_int_not_equal(wt_sum(0, data, sizeof data), whole);
+        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    static const unsigned char zeros[16];
+    for (size_t count = 1; count < sizeof zeros; count++)
+        assert_int_not_equal(wt_sum(0, zeros, count), wt_sum(0, zeros, count + 1));
+    assert_int_not_equal(wt_sum(1, data, sizeof data), whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +219,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_long_list_of_settings_is_cut, begin),
         cmocka_unit_test_setup(test_kept_texts_outlive_the_callers, begin),
         cmocka_unit_test_setup(test_the_settings_of_a_load_in_words, begin),
+        cmocka_unit_test(test_a_sum_sees_every_bit_and_the_length),
         cmocka_unit_test_setup(a_point_is_a_point_in_every_language, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

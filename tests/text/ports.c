@@ -298,6 +298,28 @@ static void test_release_says_what_cannot_be_given_back(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+static void test_inputs_are_found_by_name(void **state)
+{
+    (void)state;
+    wt_inputs in;
+    weir_tensor given[2] = {text_of("abc"), text_of("abc")};
+    weir_inference inference = {.struct_size = sizeof inference, .inputs = given, .input_count = 1};
+    ok(wt_inputs_read(&inference, WT_CHATS, 9, &in));
+    assert_ptr_equal(in.messages, &given[0]);
+    assert_int_equal(in.prompts, 1);
+    fails(WEIR_ERR_INVALID, wt_inputs_read(&inference, WT_EMBEDS, 9, &in));
+    assert_string_equal(weir_detail(), "this model has no input 'messages'; it takes 'text' or 'tokens'");
+    inference.input_count = 2;
+    fails(WEIR_ERR_INVALID, wt_inputs_read(&inference, WT_RESUMES, 9, &in));
+    assert_string_equal(weir_detail(), "the input 'messages' is there twice");
+    given[1].name = "text";
+    fails(WEIR_ERR_INVALID, wt_inputs_read(&inference, WT_RESUMES, 9, &in));
+    assert_string_equal(weir_detail(), "one input is taken, 'text' or 'tokens' or 'messages', and there are 2");
+    inference.input_count = 0;
+    ok(wt_inputs_read(&inference, WT_RESUMES, 9, &in));
+    assert_int_equal(in.prompts, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_messages_are_read_one_by_one),
         cmocka_unit_test(test_wrong_messages_are_refused),
         cmocka_unit_test(test_messages_have_a_limit),
+        cmocka_unit_test(test_inputs_are_found_by_name),
         cmocka_unit_test(test_results_are_copies_in_the_clients_memory),
         cmocka_unit_test(test_results_that_do_not_fit_leave_nothing),
         cmocka_unit_test(test_release_says_what_cannot_be_given_back),

@@ -1,5 +1,5 @@
 # What engines that go on with a text have in common, without any engine.
-foreach(part words answer choices ports listener)
+foreach(part words answer choices ports listener runs)
   weir_test(text-${part} text/${part}.c LIBS weir_text)
   target_include_directories(test-text-${part} PRIVATE ${PROJECT_SOURCE_DIR}/src)
 endforeach()

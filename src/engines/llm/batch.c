@@ -5,7 +5,7 @@
  * lets them out at every step; any other graph computes a batch to its end before the next batch begins. A model with
  * "dynamic_batching" has its blocks of keys and values from the load on. When memory is short, an idle model gives up
  * these blocks, and its next run takes them back. */
-#include "cores.h"
+#include "wl.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +13,6 @@
 #include <string.h>
 
 #include <weir/cores.h>
-
-#include "engines/text/text.h"
 
 /* A run in the engine. Its members are the model's thread's until `done`; what a reader needs is in the answer, which is
  * written with the lock. */
@@ -240,7 +238,7 @@ static void llm_batch_step(struct wl_batch *batch)
     wl_phase_begin(&phase, WL_RUNNING, model->account);
     bool failed = wl_failed(lib, lib->OgaEngineRun(batch->engine, batch->events), text, sizeof text);
     weir_status status = failed ? wl_explain(model, &phase, text, "go on with the texts") : WEIR_OK;
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     for (size_t i = 0; !failed && i < lib->OgaEngineEventBufferGetCount(batch->events); i++)
         llm_batch_take_event(batch, &phase, lib->OgaEngineEventBufferGet(batch->events, i));
     for (wl_seat *seat = batch->seated; seat; seat = seat->next)
@@ -248,7 +246,7 @@ static void llm_batch_step(struct wl_batch *batch)
             llm_batch_fail(seat, status);
         else if (seat->status == WEIR_ERR_ENGINE)
             say_refusal(seat, &phase);
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
     wl_phase_end(&phase);
 }
 
@@ -271,9 +269,9 @@ static void llm_batch_let_go(struct wl_batch *batch)
         }
         broken = broken || seat->status == WEIR_ERR_ENGINE || seat->status == WEIR_ERR_OUT_OF_MEMORY;
         close_request(batch, seat);
-        pthread_mutex_lock(&model->lock);
+        pthread_mutex_lock(&model->runs.lock);
         *at = seat->next;
-        pthread_mutex_unlock(&model->lock);
+        pthread_mutex_unlock(&model->runs.lock);
         seat->next = leaving;
         leaving = seat;
     }
@@ -281,12 +279,12 @@ static void llm_batch_let_go(struct wl_batch *batch)
     /* Rows of a batch that is over keep its memory until the next one; nobody may wait for it. */
     if (!batch->seated && leaving && (broken || !model->folder.paged))
         drop_engine(batch);
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     for (wl_seat *seat = leaving, *next; seat; seat = next) {
         next = seat->next;
         llm_batch_finish(seat);
     }
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
 }
 
 static void llm_batch_take_line(struct wl_batch *batch)
@@ -295,9 +293,9 @@ static void llm_batch_take_line(struct wl_batch *batch)
         wl_seat *seat = batch->line;
         batch->line = seat->next;
         seat->next = NULL;
-        pthread_mutex_unlock(&batch->model->lock);
+        pthread_mutex_unlock(&batch->model->runs.lock);
         llm_batch_begin(batch, seat);
-        pthread_mutex_lock(&batch->model->lock);
+        pthread_mutex_lock(&batch->model->runs.lock);
         wl_seat **at = &batch->seated;
         while (*at)
             at = &(*at)->next;
@@ -310,12 +308,12 @@ static void llm_batch_rest(struct wl_batch *batch)
 {
     weir_engine_model *model = batch->model;
     if (!batch->gives_up) {
-        pthread_cond_wait(&batch->work, &model->lock);
+        pthread_cond_wait(&batch->work, &model->runs.lock);
         return;
     }
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
     drop_engine(batch);
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     batch->gives_up = false;
     pthread_cond_broadcast(&batch->rests);
 }
@@ -335,64 +333,45 @@ static void *llm_batch_work(void *user)
     struct wl_batch *batch = user;
     weir_engine_model *model = batch->model;
     bool leased = false; /* cores, while there is something to compute */
+    uint32_t cores;
     weir_status status = make_engine(batch);
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     batch->status = status;
     snprintf(batch->detail, sizeof batch->detail, "%s", weir_detail());
     batch->ready = true;
-    pthread_cond_broadcast(&model->turn);
+    pthread_cond_broadcast(&model->runs.turn);
     while (status == WEIR_OK && !batch->ends) {
         if (!batch->line && !batch->seated) {
-            wl_cores_give(model, &leased);
+            wt_cores_give(model->cores, &leased);
             llm_batch_rest(batch);
             continue;
         }
-        double from = wl_seconds_now();
+        double from = wt_seconds_now();
         llm_batch_take_line(batch);
-        pthread_mutex_unlock(&model->lock);
+        pthread_mutex_unlock(&model->runs.lock);
         llm_batch_let_go(batch);
-        if (batch->seated && wl_cores_take(model, llm_batch_somebody_leaves, batch, &leased) != WEIR_ERR_CANCELLED)
+        if (batch->seated &&
+            wt_cores_take(model->cores, llm_batch_somebody_leaves, batch, &leased, &cores) != WEIR_ERR_CANCELLED)
             llm_batch_step(batch);
         llm_batch_let_go(batch);
-        pthread_mutex_lock(&model->lock);
-        model->metrics.busy_seconds += wl_seconds_now() - from;
+        pthread_mutex_lock(&model->runs.lock);
+        model->runs.metrics.busy_seconds += wt_seconds_now() - from;
     }
-    pthread_mutex_unlock(&model->lock);
-    wl_cores_give(model, &leased);
+    pthread_mutex_unlock(&model->runs.lock);
+    wt_cores_give(model->cores, &leased);
     drop_engine(batch);
     return NULL;
 }
 
 /* ---- a run's own thread ------------------------------------------------------------------------------------------ */
 
-static void llm_batch_leave(wl_generation *it)
+static void llm_batch_deliver(wl_generation *it)
 {
+    if (wt_answer_deliver(&it->answer, &it->model->runs.lock, it->piece, it->user, &it->lost))
+        return;
     it->quit = true;
     atomic_store(&it->leaves, true);
     weir_cores_wake(it->model->cores);
-}
-
-/* Hands one piece to the reader, without the lock. The text may move meanwhile. */
-static void llm_batch_deliver(wl_generation *it)
-{
-    size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
-    size_t bytes = it->answer.ends[index] - begins;
-    char *text = malloc(bytes + 1);
-    if (!text) {
-        it->lost = true;
-        llm_batch_leave(it);
-        return;
-    }
-    if (bytes > 0)
-        memcpy(text, it->answer.text + begins, bytes);
-    weir_piece piece = {sizeof piece, text, bytes, it->answer.tokens[index], index};
-    pthread_mutex_unlock(&it->model->lock);
-    bool more = it->piece(&piece, it->user);
-    free(text);
-    pthread_mutex_lock(&it->model->lock);
-    it->delivered++;
-    if (!more)
-        llm_batch_leave(it);
 }
 
 static weir_status llm_batch_check(const wl_generation *it)
@@ -421,7 +400,7 @@ weir_status wl_batch_run(wl_generation *it)
         wt_answer_end(&it->answer, "length");
         return WEIR_OK;
     }
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     wl_seat **at = &model->batch->line;
     while (*at)
         at = &(*at)->next;
@@ -431,9 +410,9 @@ weir_status wl_batch_run(wl_generation *it)
         if (wl_generation_has_pieces(it))
             llm_batch_deliver(it);
         else
-            pthread_cond_wait(&it->run->wake, &model->lock);
+            pthread_cond_wait(&it->run->wake, &model->runs.lock);
     }
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
     if (seat.status != WEIR_OK)
         return weir_fail(seat.status, "%s", seat.detail);
     return it->lost ? weir_fail(WEIR_ERR_SYSTEM, "no memory for a piece of the text") : WEIR_OK;
@@ -457,7 +436,7 @@ static void ask_for_blocks(struct wl_batch *batch)
     batch->gives_up = !batch->line && !batch->seated;
     pthread_cond_signal(&batch->work);
     while (batch->gives_up && waited != ETIMEDOUT)
-        waited = pthread_cond_timedwait(&batch->rests, &batch->model->lock, &until);
+        waited = pthread_cond_timedwait(&batch->rests, &batch->model->runs.lock, &until);
     batch->gives_up = false;
     pthread_cond_broadcast(&batch->rests); /* other callers may wait longer */
 }
@@ -468,9 +447,9 @@ uint64_t wl_batch_rest(weir_engine_model *model)
     uint64_t before = batch ? live_cache(model) : 0;
     if (before == 0 || pthread_equal(pthread_self(), batch->thread))
         return 0;
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     ask_for_blocks(batch);
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
     uint64_t after = live_cache(model);
     return after < before ? before - after : 0;
 }
@@ -482,14 +461,14 @@ void wl_batch_settle(weir_engine_model *model)
     struct wl_batch *batch = model->batch;
     if (!batch)
         return;
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     do {
         batch->gives_up = true;
         pthread_cond_signal(&batch->work);
         while (batch->gives_up)
-            pthread_cond_wait(&batch->rests, &model->lock);
+            pthread_cond_wait(&batch->rests, &model->runs.lock);
     } while (batch->engine);
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
 }
 
 /* Gives up the idle model's blocks when memory is short. The calling thread may hold another model's lock, and that
@@ -499,10 +478,10 @@ static void llm_batch_give_up(void *user)
 {
     weir_engine_model *model = user;
     if (pthread_equal(pthread_self(), model->batch->thread) || live_cache(model) == 0 ||
-        pthread_mutex_trylock(&model->lock) != 0)
+        pthread_mutex_trylock(&model->runs.lock) != 0)
         return;
     ask_for_blocks(model->batch);
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
 }
 
 static weir_status llm_batch_listen(weir_engine_model *model)
@@ -517,9 +496,9 @@ void wl_batch_wake(weir_engine_model *model)
 {
     if (!model->batch)
         return;
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     pthread_cond_signal(&model->batch->work);
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
 }
 
 /* ---- with the model ---------------------------------------------------------------------------------------------- */
@@ -536,10 +515,10 @@ weir_status wl_batch_make(weir_engine_model *model)
     batch->began = pthread_create(&batch->thread, NULL, llm_batch_work, batch) == 0;
     if (!batch->began)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no thread to decode on", model->folder.path);
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     while (!batch->ready)
-        pthread_cond_wait(&model->turn, &model->lock);
-    pthread_mutex_unlock(&model->lock);
+        pthread_cond_wait(&model->runs.turn, &model->runs.lock);
+    pthread_mutex_unlock(&model->runs.lock);
     return batch->status == WEIR_OK ? llm_batch_listen(model) : weir_fail(batch->status, "%s", batch->detail);
 }
 
@@ -549,10 +528,10 @@ void wl_batch_drop(weir_engine_model *model)
     if (!batch)
         return;
     wt_listener_end(batch->listener);
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     batch->ends = true;
     pthread_cond_signal(&batch->work);
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
     if (batch->began)
         pthread_join(batch->thread, NULL);
     pthread_cond_destroy(&batch->work);

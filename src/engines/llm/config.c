@@ -2,7 +2,7 @@
  * length a divisor, a word the path of a file or of a library. So this file has a rule for each word that weir knows. A
  * word without a rule, as of a later GenAI, is passed on with a warning, unless the word could be such a format, length
  * or path. */
-#include "folder.h"
+#include "wl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ typedef enum kind {
     WHOLE,   /* a whole number, from `least` to `most` */
     NUMBER,  /* any, likewise */
     SWITCH,  /* true or false */
-    WORD,    /* a text of at most `most` bytes */
+    WORD,    /* a text of at most LENGTH bytes */
     PATTERN, /* of a name for each layer: with one %d, and no other '%' */
     NAME,    /* of an input or output: without a '%', but for one %d, which one of a layer has */
     TOKENS,  /* a whole number, or a list of such */
@@ -24,7 +24,8 @@ typedef enum kind {
 } kind;
 
 typedef struct rule {
-    const char *place; /* a '*' at its end: any name */
+    const char *place; /* with the dot behind it */
+    const char *words; /* names in that place, each between two blanks; "*": any name */
     kind kind;
     int64_t least, most;
     const char *why;
@@ -32,145 +33,94 @@ typedef struct rule {
 
 enum { MANY = 1 << 24, LENGTH = 256, THREADS = 512 };
 
-/* The first one that fits is the rule. */
+/* The first that fits is the rule. */
 static const rule rules[] = {
-    {"", OBJECT, 0, 0, NULL},
-    {"model", OBJECT, 0, 0, NULL},
-    {"model.type", WORD, 0, LENGTH, NULL},
-    {"model.tokenizer_dir", HERE, 0, 0, NULL},
-    {"model.eos_token_id", TOKENS, 0, MANY, NULL},
-    {"model.eos_token_id[]", WHOLE, 0, MANY, NULL},
-    {"model.vocab_size", WHOLE, 1, MANY, NULL},
-    {"model.context_length", WHOLE, 1, MANY, NULL},
-    {"model.decoder", OBJECT, 0, 0, NULL},
-    {"model.decoder.filename", WORD, 0, LENGTH, NULL},
-    {"model.decoder.layer_types", LIST, 0, 0, NULL},
-    {"model.decoder.layer_types[]", WORD, 0, LENGTH, NULL},
-    {"model.decoder.shared_initializers", NEVER, 0, 0, "weights in files that it names"},
-    {"model.decoder.run_options", NEVER, 0, 0, "options of runs, such as a file to be written"},
-    {"model.decoder.inputs", OBJECT, 0, 0, NULL},
-    {"model.decoder.inputs.past_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_key_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_value_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_key_scale_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_value_scale_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_conv_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_recurrent_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_indexer_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_ple_token_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.past_ple_conv_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.cross_past_key_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.cross_past_value_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.inputs.*", NAME, 0, 0, NULL},
-    {"model.decoder.outputs", OBJECT, 0, 0, NULL},
-    {"model.decoder.outputs.present_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_key_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_value_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_key_scale_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_value_scale_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_conv_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_recurrent_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_indexer_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_ple_token_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.present_ple_conv_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.state_update_conv_value_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.state_update_recurrent_capsule_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.output_cross_qk_names", PATTERN, 0, 0, NULL},
-    {"model.decoder.outputs.*", NAME, 0, 0, NULL},
-    {"model.decoder.sliding_window", OBJECT, 0, 0, NULL},
-    {"model.decoder.sliding_window.window_size", WHOLE, 2, MANY, NULL},
-    {"model.decoder.sliding_window.cache_slack", WHOLE, 0, MANY, NULL},
-    {"model.decoder.sliding_window.pad_value", WHOLE, 0, 255, NULL},
-    {"model.decoder.sliding_window.alignment", WORD, 0, LENGTH, NULL},
-    {"model.decoder.sliding_window.layers", LIST, 0, 0, NULL},
-    {"model.decoder.sliding_window.layers[]", WHOLE, 0, 4096, NULL},
-    {"model.decoder.sliding_window.slide_key_value_cache", SWITCH, 0, 0, NULL},
-    {"model.decoder.sliding_window.slide_inputs", SWITCH, 0, 0, NULL},
-    {"model.decoder.session_options", OBJECT, 0, 0, NULL},
-    {"model.decoder.session_options.custom_ops_library", NEVER, 0, 0, "a library to be loaded"},
-    {"model.decoder.session_options.enable_profiling", NEVER, 0, 0, "a file to be written"},
-    {"model.decoder.session_options.log_id", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.graph_optimization_level", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.enable_cpu_mem_arena", SWITCH, 0, 0, NULL},
-    {"model.decoder.session_options.enable_mem_pattern", SWITCH, 0, 0, NULL},
-    {"model.decoder.session_options.intra_op_num_threads", WHOLE, 0, THREADS, NULL},
-    {"model.decoder.session_options.inter_op_num_threads", WHOLE, 0, THREADS, NULL},
-    {"model.decoder.session_options.log_severity_level", WHOLE, 0, 4, NULL},
-    {"model.decoder.session_options.log_verbosity_level", WHOLE, 0, 100, NULL},
-    {"model.decoder.session_options.session.disable_prepacking", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.session.dynamic_block_base", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.session.inter_op.allow_spinning", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.session.intra_op.allow_spinning", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.session.set_denormal_as_zero", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.session.use_device_allocator_for_initializers", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.provider_options", LIST, 0, 0, NULL},
-    {"model.decoder.session_options.provider_options[]", OBJECT, 0, 0, NULL},
-    {"model.decoder.session_options.provider_options[].cuda", OBJECT, 0, 0, NULL},
-    {"model.decoder.session_options.provider_options[].cuda.enable_cuda_graph", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.provider_options[].cuda.enable_skip_layer_norm_strict_mode", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.provider_options[].cuda.prefer_nhwc", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.provider_options[].cuda.sdpa_kernel", WORD, 0, LENGTH, NULL},
-    {"model.decoder.session_options.provider_options[].cuda.use_tf32", WORD, 0, LENGTH, NULL},
-    {"model.decoder.hidden_size", WHOLE, 0, MANY, NULL},
-    {"model.decoder.head_size", WHOLE, 0, MANY, NULL},
-    {"model.decoder.num_attention_heads", WHOLE, 0, MANY, NULL},
-    {"model.decoder.num_hidden_layers", WHOLE, 0, MANY, NULL},
-    {"model.decoder.num_key_value_heads", WHOLE, 0, MANY, NULL},
-    {"model.decoder.conv_cache_size", WHOLE, 0, MANY, NULL},
-    {"model.decoder.state_update_capacity", WHOLE, 0, MANY, NULL},
-    {"model.pad_token_id", WHOLE, -1, MANY, NULL},
-    {"model.bos_token_id", WHOLE, -1, MANY, NULL},
-    {"model.sep_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.decoder_start_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.image_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.audio_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.video_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.vision_start_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.bot_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.eot_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.bor_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"model.eor_token_id", WHOLE, INT32_MIN, INT32_MAX, NULL},
-    {"search", OBJECT, 0, 0, NULL},
-    {"search.do_sample", SWITCH, 0, 0, NULL},
-    {"search.early_stopping", SWITCH, 0, 0, NULL},
-    {"search.past_present_share_buffer", SWITCH, 0, 0, NULL},
-    {"search.top_k", WHOLE, 0, INT32_MAX, NULL},
-    {"search.random_seed", WHOLE, -1, INT32_MAX, NULL},
-    {"search.chunk_size", WHOLE, 0, MANY, NULL},
-    {"search.min_length", WHOLE, 0, INT32_MAX, NULL},
-    {"search.max_length", WHOLE, 0, INT32_MAX, NULL},
-    {"search.batch_size", WHOLE, 1, INT32_MAX, NULL},
-    {"search.num_beams", WHOLE, 1, INT32_MAX, NULL},
-    {"search.num_return_sequences", WHOLE, 1, INT32_MAX, NULL},
-    {"search.no_repeat_ngram_size", WHOLE, 0, INT32_MAX, NULL},
-    {"search.top_p", NUMBER, -1000000, 1000000, NULL},
-    {"search.temperature", NUMBER, -1000000, 1000000, NULL},
-    {"search.repetition_penalty", NUMBER, -1000000, 1000000, NULL},
-    {"search.length_penalty", NUMBER, -1000000, 1000000, NULL},
-    {"search.diversity_penalty", NUMBER, -1000000, 1000000, NULL},
-    {"engine", OBJECT, 0, 0, NULL},
-    {"engine.static_batching", OBJECT, 0, 0, NULL},
-    {"engine.static_batching.max_batch_size", WHOLE, 1, 4096, NULL},
-    {"engine.dynamic_batching", OBJECT, 0, 0, NULL},
-    {"engine.dynamic_batching.block_size", WHOLE, 1, 65536, NULL},
-    {"engine.dynamic_batching.num_blocks", WHOLE, 1, MANY, NULL},
-    {"engine.dynamic_batching.max_batch_size", WHOLE, 1, 4096, NULL},
-    {"engine.dynamic_batching.max_scheduled_tokens", WHOLE, 1, MANY, NULL},
-    {"engine.dynamic_batching.gpu_utilization_factor", NUMBER, 0, 1, NULL},
+    {"", " model search engine ", OBJECT, 0, 0, NULL},
+    {"model.", " type ", WORD, 0, 0, NULL},
+    {"model.", " tokenizer_dir ", HERE, 0, 0, NULL},
+    {"model.", " eos_token_id ", TOKENS, 0, MANY, NULL},
+    {"model.", " eos_token_id[] ", WHOLE, 0, MANY, NULL},
+    {"model.", " vocab_size context_length ", WHOLE, 1, MANY, NULL},
+    {"model.", " decoder ", OBJECT, 0, 0, NULL},
+    {"model.", " pad_token_id bos_token_id ", WHOLE, -1, MANY, NULL},
+    {"model.",
+     " sep_token_id decoder_start_token_id image_token_id audio_token_id video_token_id vision_start_token_id "
+     "bot_token_id eot_token_id bor_token_id eor_token_id ",
+     WHOLE, INT32_MIN, INT32_MAX, NULL},
+    {"model.decoder.", " filename layer_types[] ", WORD, 0, 0, NULL},
+    {"model.decoder.", " layer_types ", LIST, 0, 0, NULL},
+    {"model.decoder.", " shared_initializers ", NEVER, 0, 0, "weights in files that it names"},
+    {"model.decoder.", " run_options ", NEVER, 0, 0, "options of runs, such as a file to be written"},
+    {"model.decoder.", " inputs outputs sliding_window session_options ", OBJECT, 0, 0, NULL},
+    {"model.decoder.",
+     " hidden_size head_size num_attention_heads num_hidden_layers num_key_value_heads conv_cache_size "
+     "state_update_capacity ",
+     WHOLE, 0, MANY, NULL},
+    {"model.decoder.inputs.",
+     " past_names past_key_names past_value_names past_key_scale_names past_value_scale_names past_conv_names "
+     "past_recurrent_names past_indexer_names past_ple_token_names past_ple_conv_names cross_past_key_names "
+     "cross_past_value_names ",
+     PATTERN, 0, 0, NULL},
+    {"model.decoder.inputs.", "*", NAME, 0, 0, NULL},
+    {"model.decoder.outputs.",
+     " present_names present_key_names present_value_names present_key_scale_names present_value_scale_names "
+     "present_conv_names present_recurrent_names present_indexer_names present_ple_token_names present_ple_conv_names "
+     "state_update_conv_value_names state_update_recurrent_capsule_names output_cross_qk_names ",
+     PATTERN, 0, 0, NULL},
+    {"model.decoder.outputs.", "*", NAME, 0, 0, NULL},
+    {"model.decoder.sliding_window.", " window_size ", WHOLE, 2, MANY, NULL},
+    {"model.decoder.sliding_window.", " cache_slack ", WHOLE, 0, MANY, NULL},
+    {"model.decoder.sliding_window.", " pad_value ", WHOLE, 0, 255, NULL},
+    {"model.decoder.sliding_window.", " alignment ", WORD, 0, 0, NULL},
+    {"model.decoder.sliding_window.", " layers ", LIST, 0, 0, NULL},
+    {"model.decoder.sliding_window.", " layers[] ", WHOLE, 0, 4096, NULL},
+    {"model.decoder.sliding_window.", " slide_key_value_cache slide_inputs ", SWITCH, 0, 0, NULL},
+    {"model.decoder.session_options.", " custom_ops_library ", NEVER, 0, 0, "a library to be loaded"},
+    {"model.decoder.session_options.", " enable_profiling ", NEVER, 0, 0, "a file to be written"},
+    {"model.decoder.session_options.",
+     " log_id graph_optimization_level session.disable_prepacking session.dynamic_block_base "
+     "session.inter_op.allow_spinning session.intra_op.allow_spinning session.set_denormal_as_zero "
+     "session.use_device_allocator_for_initializers ",
+     WORD, 0, 0, NULL},
+    {"model.decoder.session_options.", " enable_cpu_mem_arena enable_mem_pattern ", SWITCH, 0, 0, NULL},
+    {"model.decoder.session_options.", " intra_op_num_threads inter_op_num_threads ", WHOLE, 0, THREADS, NULL},
+    {"model.decoder.session_options.", " log_severity_level ", WHOLE, 0, 4, NULL},
+    {"model.decoder.session_options.", " log_verbosity_level ", WHOLE, 0, 100, NULL},
+    {"model.decoder.session_options.", " provider_options ", LIST, 0, 0, NULL},
+    {"model.decoder.session_options.", " provider_options[] ", OBJECT, 0, 0, NULL},
+    {"model.decoder.session_options.provider_options[].", " cuda ", OBJECT, 0, 0, NULL},
+    {"model.decoder.session_options.provider_options[].cuda.",
+     " enable_cuda_graph enable_skip_layer_norm_strict_mode prefer_nhwc sdpa_kernel use_tf32 ", WORD, 0, 0, NULL},
+    {"search.", " do_sample early_stopping past_present_share_buffer ", SWITCH, 0, 0, NULL},
+    {"search.", " top_k min_length max_length no_repeat_ngram_size ", WHOLE, 0, INT32_MAX, NULL},
+    {"search.", " random_seed ", WHOLE, -1, INT32_MAX, NULL},
+    {"search.", " chunk_size ", WHOLE, 0, MANY, NULL},
+    {"search.", " batch_size num_beams num_return_sequences ", WHOLE, 1, INT32_MAX, NULL},
+    {"search.", " top_p temperature repetition_penalty length_penalty diversity_penalty ", NUMBER, -1000000, 1000000,
+     NULL},
+    {"engine.", " static_batching dynamic_batching ", OBJECT, 0, 0, NULL},
+    {"engine.static_batching.", " max_batch_size ", WHOLE, 1, 4096, NULL},
+    {"engine.dynamic_batching.", " block_size ", WHOLE, 1, 65536, NULL},
+    {"engine.dynamic_batching.", " num_blocks max_scheduled_tokens ", WHOLE, 1, MANY, NULL},
+    {"engine.dynamic_batching.", " max_batch_size ", WHOLE, 1, 4096, NULL},
+    {"engine.dynamic_batching.", " gpu_utilization_factor ", NUMBER, 0, 1, NULL},
 };
 
-static bool llm_config_fits(const char *pattern, const char *place)
+static bool llm_config_fits(const rule *it, const char *place)
 {
-    size_t length = strlen(pattern);
-    if (length == 0 || pattern[length - 1] != '*')
-        return strcmp(pattern, place) == 0;
-    return strncmp(pattern, place, length - 1) == 0 && !strpbrk(place + length - 1, ".[");
+    char wanted[LENGTH * 2 + 16];
+    size_t length = strlen(it->place);
+    const char *word = place + length;
+    if (strncmp(it->place, place, length) != 0)
+        return false;
+    snprintf(wanted, sizeof wanted, " %s ", word);
+    return it->words[0] == '*' ? !strpbrk(word, ".[") : !strchr(word, ' ') && strstr(it->words, wanted);
 }
 
 static const rule *llm_config_rule_of(const char *place)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (llm_config_fits(rules[i].place, place))
+        if (llm_config_fits(&rules[i], place))
             return &rules[i];
     return NULL;
 }
@@ -233,7 +183,7 @@ static bool is_right(const rule *it, const json_t *value)
     case SWITCH:
         return json_is_boolean(value);
     case WORD:
-        return text && length <= (size_t)it->most;
+        return text && length <= LENGTH;
     case PATTERN:
         return text && length <= LENGTH && is_pattern(text);
     case NAME:

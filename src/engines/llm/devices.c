@@ -4,8 +4,8 @@
  * GenAI keeps a single stream for good, and a redirect knows only streams that were made under the redirect. So freed
  * memory has to be idle already: a generator goes when its run has read its last token. Pinned memory stays CUDA's:
  * GenAI has a pool of it, for all its models and as long as the process. */
-#include "devices.h"
 #include "interpose/cuda_redirect.h"
+#include "wl.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* folder.c: GenAI and the tokenizer below it take a model's files as they are: numbers that are no sizes, names of files
  * elsewhere, libraries to be loaded. What is read here is what decides how much memory there has to be, and what would be
  * run that is no model. */
-#include "folder.h"
+#include "wl.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* generate.c: one run that goes on with a text, alone: GenAI's generator, from its prompt to its end. Its keys and values
  * live as long as the run. */
-#include "cores.h"
+#include "wl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,17 +27,17 @@ weir_status wl_generation_add(wl_generation *it, const wl_phase *phase, int32_t 
 
 bool wl_generation_has_pieces(const wl_generation *it)
 {
-    return it->piece && !it->quit && it->delivered < it->answer.released && !atomic_load(&it->run->stop);
+    return it->piece && !it->quit && it->answer.delivered < it->answer.released && !atomic_load(&it->run->stop);
 }
 
 void wl_generation_deliver(wl_generation *it)
 {
     while (wl_generation_has_pieces(it)) {
-        size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
+        size_t index = it->answer.delivered, begins = wt_answer_begin_of(&it->answer, index);
         weir_piece piece = {sizeof piece, it->answer.text ? it->answer.text + begins : "",
                             it->answer.ends[index] - begins, it->answer.tokens[index], index};
         it->quit = !it->piece(&piece, it->user);
-        it->delivered++;
+        it->answer.delivered++;
     }
 }
 
@@ -183,17 +183,12 @@ static weir_status cancelled(void)
     return weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
 }
 
-static bool llm_generate_is_stopped(void *user)
-{
-    const wl_run *run = user;
-    return atomic_load(&run->stop);
-}
-
 static weir_status llm_generate_decode(wl_generation *it, const wl_phase *phase, oga_generator *generator, bool *leased)
 {
     const wl_library *lib = it->model->library;
     char text[1024] = "";
-    if (wl_cores_take(it->model, llm_generate_is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
+    uint32_t cores;
+    if (wt_cores_take(it->model->cores, wt_run_is_stopped, it->run, leased, &cores) == WEIR_ERR_CANCELLED)
         return cancelled();
     if (wl_failed(lib, lib->OgaGenerator_AppendTokens(generator, it->prompt.tokens, it->prompt.count), text,
                   sizeof text))
@@ -201,12 +196,12 @@ static weir_status llm_generate_decode(wl_generation *it, const wl_phase *phase,
     weir_status status = WEIR_OK;
     while (status == WEIR_OK && !it->answer.finish && !it->quit) {
         if (atomic_load(&it->run->stop) ||
-            wl_cores_take(it->model, llm_generate_is_stopped, it->run, leased) == WEIR_ERR_CANCELLED)
+            wt_cores_take(it->model->cores, wt_run_is_stopped, it->run, leased, &cores) == WEIR_ERR_CANCELLED)
             return cancelled();
         status = llm_generate_step(it, phase, generator);
         if (status != WEIR_OK || !wl_generation_has_pieces(it))
             continue;
-        wl_cores_give(it->model, leased);
+        wt_cores_give(it->model->cores, leased);
         wl_generation_deliver(it);
     }
     return status;
@@ -226,9 +221,9 @@ weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase
 
 static void llm_generate_watch(wl_generation *it, oga_generator *generator)
 {
-    pthread_mutex_lock(&it->model->lock);
-    it->run->generator = generator;
-    pthread_mutex_unlock(&it->model->lock);
+    pthread_mutex_lock(&it->model->runs.lock);
+    it->run->computes = generator;
+    pthread_mutex_unlock(&it->model->runs.lock);
 }
 
 weir_status wl_generate_alone(wl_generation *it)
@@ -247,7 +242,7 @@ weir_status wl_generate_alone(wl_generation *it)
     if (generator) {
         llm_generate_watch(it, generator);
         status = llm_generate_decode(it, &phase, generator, &leased);
-        wl_cores_give(it->model, &leased);
+        wt_cores_give(it->model->cores, &leased);
         llm_generate_watch(it, NULL);
     } else {
         status = wl_generation_refused(it, &phase, text);

@@ -1,6 +1,6 @@
 /* known.c: folders that this process has read and found good. A model is looked at before it is loaded, to tell what it will take;
  * its tokenizer and its graph are read once, and again only where a file of the folder may have changed. */
-#include "folder.h"
+#include "wl.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,8 +1,6 @@
 /* load.c: a model is read, loaded with its sessions' memory from the client, described, and given back. */
 #include "wl.h"
 
-#include "cores.h"
-#include "devices.h"
 #include "engines/command.h"
 
 #include <stdio.h>
@@ -159,38 +157,21 @@ void wl_unload(weir_engine_model *model)
         wl_library_leave();
     if (model->on_device)
         wl_devices_close();
-    wl_cores_close(model);
-    wl_settings_drop(&model->defaults);
-    pthread_cond_destroy(&model->turn);
+    weir_cores_close(model->cores);
+    free(model->defaults.kept);
     pthread_mutex_destroy(&model->words);
-    pthread_mutex_destroy(&model->lock);
+    wt_runs_close(&model->runs);
     free(model);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static weir_port llm_load_port(const char *name, weir_type type, uint32_t rank, int64_t second, bool optional)
-{
-    return (weir_port){.name = name, .type = type, .rank = rank, .shape = {-1, second}, .optional = optional};
-}
-
 static void llm_load_describe(weir_engine_model *model)
 {
     const wl_folder *folder = &model->folder;
-    weir_port *in = model->inputs, *out = model->outputs;
-    *in++ = llm_load_port("text", WEIR_TYPE_TEXT, 1, 0, true);
-    *in++ = llm_load_port("tokens", WEIR_TYPE_I32, 1, 0, true);
-    *in++ = llm_load_port("messages", WEIR_TYPE_TEXT, 1, 0, true);
-    *out++ = llm_load_port("tokens", WEIR_TYPE_I32, 1, 0, false);
-    *out++ = llm_load_port("text", WEIR_TYPE_TEXT, 1, 0, false);
-    *out++ = llm_load_port("finish_reason", WEIR_TYPE_TEXT, 1, 0, false);
-    *out++ = llm_load_port("prompt_tokens", WEIR_TYPE_I32, 1, 0, false);
-    *out++ = llm_load_port("stop_word", WEIR_TYPE_TEXT, 1, 0, true);
-    *out++ = llm_load_port("logprobs", WEIR_TYPE_F32, 1, 0, true);
-    *out++ = llm_load_port("top_tokens", WEIR_TYPE_I32, 2, -1, true);
-    *out++ = llm_load_port("top_logprobs", WEIR_TYPE_F32, 2, -1, true);
-    *out++ = llm_load_port("logits", WEIR_TYPE_F32, 1, 0, true);
-    model->outputs[WL_OUTPUTS - 1].shape[0] = folder->vocabulary;
+    memcpy(model->inputs, wt_prompt_ports, sizeof wt_prompt_ports);
+    memcpy(model->outputs, wt_answer_ports, sizeof wt_answer_ports);
+    model->outputs[WT_ANSWER_PORTS] = (weir_port){"logits", WEIR_TYPE_F32, 1, {folder->vocabulary}, true};
     model->share =
         (weir_provider_share){model->cuda ? "cuda" : "cpu", (uint64_t)folder->layers, (uint64_t)folder->layers};
     snprintf(model->architecture, sizeof model->architecture, "%s, %lld layers, %llu nodes", folder->type,
@@ -200,11 +181,30 @@ static void llm_load_describe(weir_engine_model *model)
              model->cuda ? ", and its pool of pinned memory" : "");
 }
 
+/* How many threads the model gets: by the setting `threads`, else the config, else the process's cores; and its line in
+ * weir's ledger of cores, under the name of its client. On CUDA there is none: nothing waits. */
+static weir_status open_cores(weir_engine_model *model, weir_client *client)
+{
+    weir_client_stats account = WEIR_INIT(weir_client_stats);
+    weir_cores_totals now = WEIR_INIT(weir_cores_totals);
+    model->threads = model->load.threads ? model->load.threads : model->folder.threads;
+    if (model->cuda)
+        return WEIR_OK;
+    weir_status status = weir_client_info(client, &account);
+    if (status == WEIR_OK)
+        status = weir_cores_info(&now);
+    if (status != WEIR_OK)
+        return status;
+    if (model->threads == 0)
+        model->threads = now.cores;
+    return weir_cores_open(account.name, (uint32_t)model->threads, (uint32_t)model->threads, &model->cores);
+}
+
 static weir_status load_into(const weir_engine_load *load, weir_engine_model *model)
 {
     weir_status status = llm_load_read_request(load, false, model);
     if (status == WEIR_OK)
-        status = wl_settings_keep(&model->defaults);
+        status = wt_choices_keep(&wl_choices, &model->defaults, &model->defaults.kept);
     if (status == WEIR_OK)
         status = wl_library_use(&model->library);
     if (status == WEIR_OK && model->cuda && !model->library->cuda)
@@ -220,7 +220,7 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
         status = wl_account_make(model->library->api, model->library->env, ORT_API_WANTED, load->places[0].client,
                                  &model->account);
     if (status == WEIR_OK)
-        status = wl_cores_open(model, load->places[0].client);
+        status = open_cores(model, load->places[0].client);
     if (status == WEIR_OK)
         status = llm_load_make_model(model);
     if (status == WEIR_OK && model->cuda)
@@ -237,9 +237,8 @@ weir_status wl_load(const weir_engine_load *load, weir_engine_model **out)
     weir_engine_model *model = calloc(1, sizeof *model);
     if (!model)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
-    pthread_mutex_init(&model->lock, NULL);
+    wt_runs_open(&model->runs);
     pthread_mutex_init(&model->words, NULL);
-    pthread_cond_init(&model->turn, NULL);
     weir_status status = load_into(load, model);
     if (status != WEIR_OK) {
         char why[1024]; /* what is given back may have words of its own */

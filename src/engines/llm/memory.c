@@ -4,7 +4,7 @@
  *
  * A refusal leaves as std::bad_alloc, which GenAI and ONNX Runtime turn into an error: NULL would crash them. This file
  * is compiled with -fexceptions for that, and no lock is held when it is thrown. */
-#include "memory.h"
+#include "wl.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,8 +13,6 @@
 #include <string.h>
 
 #include "base/maps.h"
-#include "devices.h"
-#include "parts.h"
 
 struct wl_account {
     weir_client *client;

@@ -1,13 +1,14 @@
 /* plugin.c: the table by which weir knows this engine. */
 #include "wl.h"
 
-#include "devices.h"
 #include "engines/command.h"
 
 #include <weir/residency.h>
 
 #include <stdio.h>
 #include <string.h>
+
+WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
 
 /* Opens the library, so that memory that the library takes once in a process is charged to no model. */
 static weir_status llm_plugin_probe(weir_engine_probe *out)
@@ -65,21 +66,7 @@ static void llm_plugin_release_outputs(weir_engine_model *model, weir_outputs *o
 static weir_status llm_plugin_warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}, {"temperature", "0"}, {"chat", "0"}};
-    int32_t token = 0;
-    weir_tensor input = {.struct_size = sizeof input,
-                         .name = "tokens",
-                         .type = WEIR_TYPE_I32,
-                         .rank = 1,
-                         .shape = {1},
-                         .data = &token,
-                         .bytes = sizeof token};
-    weir_inference inference = {
-        .struct_size = sizeof inference, .inputs = &input, .input_count = 1, .settings = one, .setting_count = 3};
-    weir_outputs outputs = {.struct_size = sizeof outputs};
-    weir_status status = llm_plugin_infer(model, &inference, &outputs);
-    if (status == WEIR_OK)
-        llm_plugin_release_outputs(model, &outputs);
-    return status;
+    return wt_warm_up(weir_engine_entry(WEIR_ENGINE_ABI), model, 0, one, 3);
 }
 
 static weir_status llm_plugin_trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
@@ -107,13 +94,7 @@ static weir_status llm_plugin_health(weir_engine_model *model)
 
 static weir_status llm_plugin_metrics(weir_engine_model *model, weir_engine_metrics *out)
 {
-    size_t size = out->struct_size < sizeof *out ? out->struct_size : sizeof *out;
-    pthread_mutex_lock(&model->lock);
-    weir_engine_metrics now = model->metrics;
-    pthread_mutex_unlock(&model->lock);
-    now.struct_size = out->struct_size;
-    memcpy(out, &now, size);
-    return WEIR_OK;
+    return wt_runs_metrics(&model->runs, out);
 }
 
 static weir_status llm_plugin_info(weir_engine_model *model, weir_model_details *out)
@@ -159,8 +140,6 @@ static const weir_engine table = {
     .unload = wl_unload,
     .provider = llm_plugin_provider,
 };
-
-WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
 
 const weir_engine *weir_engine_entry(uint32_t abi)
 {

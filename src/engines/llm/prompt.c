@@ -5,45 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engines/text/text.h"
-
-/* ---- inputs ------------------------------------------------------------------------------------------------------ */
-
-typedef struct inputs {
-    const weir_tensor *text, *tokens, *messages;
-} inputs;
-
-static const weir_tensor **llm_prompt_place_of(const char *name, inputs *in)
-{
-    return strcmp(name, "text") == 0       ? &in->text
-           : strcmp(name, "tokens") == 0   ? &in->tokens
-           : strcmp(name, "messages") == 0 ? &in->messages
-                                           : NULL;
-}
-
-static weir_status find_inputs(const weir_inference *inference, inputs *out)
-{
-    *out = (inputs){0};
-    if (inference->input_count > 0 && !inference->inputs)
-        return weir_fail(WEIR_ERR_INVALID, "%zu inputs are announced, and there are none", inference->input_count);
-    const char *at = (const char *)inference->inputs;
-    for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].struct_size) {
-        const weir_tensor *input = (const weir_tensor *)(const void *)at;
-        const char *name = input->name ? input->name : "";
-        const weir_tensor **place = llm_prompt_place_of(name, out);
-        if (!place)
-            return weir_fail(WEIR_ERR_INVALID,
-                             "this model has no input '%.60s'; it takes 'text' or 'tokens' or 'messages'", name);
-        if (*place)
-            return weir_fail(WEIR_ERR_INVALID, "the input '%s' is there twice", name);
-        *place = input;
-    }
-    int count = (out->text != NULL) + (out->tokens != NULL) + (out->messages != NULL);
-    return count == 1 ? WEIR_OK
-                      : weir_fail(WEIR_ERR_INVALID,
-                                  "one input is taken, 'text' or 'tokens' or 'messages', and there are %d", count);
-}
-
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
 static weir_status copy_tokens(const int32_t *from, size_t count, wl_prompt *out)
@@ -141,24 +102,21 @@ static weir_status llm_prompt_from_messages(weir_engine_model *model, const wl_r
     return status;
 }
 
-static weir_status llm_prompt_from_text(weir_engine_model *model, const wl_run_settings *settings,
-                                        const weir_tensor *input, wl_prompt *out)
+static weir_status from_text(weir_engine_model *model, const weir_tensor *input, wl_prompt *out)
 {
     char *text;
     weir_status status = wt_text_copy(input, &text);
-    if (status == WEIR_OK && settings->chat)
-        status = llm_prompt_from_messages(model, settings, &(wt_message){"user", text}, 1, out);
-    else if (status == WEIR_OK)
+    if (status == WEIR_OK)
         status = encode(model, text, out);
     free(text);
     return status;
 }
 
-static weir_status from_chat(weir_engine_model *model, const wl_run_settings *settings, const weir_tensor *input,
+static weir_status from_chat(weir_engine_model *model, const wl_run_settings *settings, const wt_inputs *in,
                              wl_prompt *out)
 {
     wt_messages messages;
-    weir_status status = wt_messages_read(input, &messages);
+    weir_status status = wt_chat_read(in, &messages);
     if (status == WEIR_OK)
         status = llm_prompt_from_messages(model, settings, messages.list, messages.count, out);
     wt_messages_drop(&messages);
@@ -168,19 +126,16 @@ static weir_status from_chat(weir_engine_model *model, const wl_run_settings *se
 weir_status wl_prompt_read(weir_engine_model *model, const weir_inference *inference, const wl_run_settings *settings,
                            wl_prompt *out)
 {
-    inputs in;
+    wt_inputs in;
     *out = (wl_prompt){0};
-    weir_status status = find_inputs(inference, &in);
+    weir_status status = wt_inputs_read(inference, WT_CHATS, (int32_t)model->folder.vocabulary, &in);
+    if (status == WEIR_OK && in.prompts == 0)
+        status = weir_fail(WEIR_ERR_INVALID, "one input is taken, 'text' or 'tokens' or 'messages', and there are 0");
     if (status != WEIR_OK)
         return status;
-    if (in.tokens) {
-        status = wt_check_tokens(in.tokens, 1, (int32_t)model->folder.vocabulary, false);
-        return status == WEIR_OK ? copy_tokens(in.tokens->data, in.tokens->bytes / sizeof(int32_t), out) : status;
-    }
-    status = wt_check_bytes(in.text ? in.text : in.messages, WEIR_TYPE_TEXT);
-    if (status == WEIR_OK)
-        status = in.text ? llm_prompt_from_text(model, settings, in.text, out)
-                         : from_chat(model, settings, in.messages, out);
+    if (in.tokens)
+        return copy_tokens(in.tokens->data, in.tokens->bytes / sizeof(int32_t), out);
+    status = in.messages || settings->chat ? from_chat(model, settings, &in, out) : from_text(model, in.text, out);
     if (status == WEIR_OK && out->count == 0)
         status = weir_fail(WEIR_ERR_INVALID, "the input '%s' has no tokens", in.text ? "text" : "messages");
     return status;

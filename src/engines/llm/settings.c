@@ -2,9 +2,6 @@
 #include "wl.h"
 
 #include <stddef.h>
-#include <stdlib.h>
-
-#include "engines/text/text.h"
 
 #define LOAD(member) true, offsetof(wl_load_settings, member)
 #define RUN(member)  false, offsetof(wl_run_settings, member)
@@ -31,7 +28,7 @@ static const wt_choice list[] = {
     {"logprobs", 'i', RUN(logprobs), 0, 1000},
     {"logits", 'b', RUN(logits), 0, 1},
 };
-static const wt_choices choices = {"llm", list, sizeof list / sizeof *list};
+const wt_choices wl_choices = {"llm", list, sizeof list / sizeof *list};
 
 static const wl_load_settings usual_load = {.sequences = 1};
 static const wl_run_settings usual_run = {.tokens = 32, .top_k = 40, .top_p = 0.95, .repeat_penalty = 1};
@@ -51,7 +48,7 @@ weir_status wl_settings_of_load(const weir_setting *settings, size_t count, wl_l
 {
     *load = usual_load;
     *run = usual_run;
-    weir_status status = wt_choices_take(&choices, settings, count, load, run);
+    weir_status status = wt_choices_take(&wl_choices, settings, count, load, run);
     return status == WEIR_OK ? check_guidance(run) : status;
 }
 
@@ -60,7 +57,7 @@ uint64_t wl_settings_number(const wl_load_settings *load)
 {
     char words[256];
     uint64_t sum = UINT64_C(14695981039346656037);
-    if (!wt_choices_words(&choices, load, offsetof(wl_load_settings, threads), words, sizeof words))
+    if (!wt_choices_words(&wl_choices, load, offsetof(wl_load_settings, threads), words, sizeof words))
         return 0;
     for (const char *at = words; *at; at++)
         sum = (sum ^ (unsigned char)*at) * UINT64_C(1099511628211);
@@ -69,17 +66,6 @@ uint64_t wl_settings_number(const wl_load_settings *load)
 
 weir_status wl_settings_of_run(const weir_setting *settings, size_t count, wl_run_settings *run)
 {
-    weir_status status = wt_choices_take(&choices, settings, count, NULL, run);
+    weir_status status = wt_choices_take(&wl_choices, settings, count, NULL, run);
     return status == WEIR_OK ? check_guidance(run) : status;
-}
-
-weir_status wl_settings_keep(wl_run_settings *run)
-{
-    return wt_choices_keep(&choices, run, &run->kept);
-}
-
-void wl_settings_drop(wl_run_settings *run)
-{
-    free(run->kept);
-    run->kept = NULL;
 }

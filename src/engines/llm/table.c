@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parts.h"
-
 enum { MOST_SLOTS = 1024, RANK_OF_CACHE = 4 };
 
 static union {

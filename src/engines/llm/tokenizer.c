@@ -1,6 +1,6 @@
 /* tokenizer.c: checks a tokenizer's files before GenAI reads them. Some values that GenAI does not check end the
  * process: numbers of tokens become sizes of tables, lengths depths of recursions. */
-#include "folder.h"
+#include "wl.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -5,6 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+weir_status wt_settle_tokens(int64_t *tokens, size_t prompt, uint64_t room, uint64_t spare, int64_t logprobs,
+                             int64_t vocabulary)
+{
+    /* Without room 1, so that the run is refused below. */
+    if (*tokens < 0)
+        *tokens = room > prompt ? (int64_t)(room - prompt + spare) : 1;
+    uint64_t wanted = (uint64_t)*tokens, needed = prompt + (wanted > spare ? wanted - spare : 0);
+    if (logprobs > vocabulary)
+        return weir_fail(WEIR_ERR_INVALID, "the setting 'logprobs' is %lld, and the vocabulary has %lld tokens",
+                         (long long)logprobs, (long long)vocabulary);
+    if (needed <= room)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_INVALID,
+                     "a prompt of %zu tokens and %llu new ones do not fit into the context of %llu; ask for fewer "
+                     "('tokens') or load with a larger 'context'",
+                     prompt, (unsigned long long)wanted, (unsigned long long)room);
+}
+
 weir_status wt_answer_make(const char *stop, size_t tokens, size_t alternatives, wt_answer *out)
 {
     *out = (wt_answer){.most = tokens, .alternatives = alternatives};
@@ -107,9 +125,49 @@ void wt_answer_cut(wt_answer *it, size_t count)
     it->stop = NULL;
 }
 
+void wt_answer_stop(wt_answer *it)
+{
+    wt_answer_cut(it, it->delivered);
+    wt_answer_end(it, "cancelled");
+}
+
+bool wt_answer_deliver(wt_answer *it, pthread_mutex_t *lock, weir_piece_fn reader, void *user, bool *lost)
+{
+    size_t index = it->delivered, begins = wt_answer_begin_of(it, index), bytes = it->ends[index] - begins;
+    char small[256], *text = bytes <= sizeof small ? small : malloc(bytes);
+    *lost = !text;
+    if (!text)
+        return false;
+    if (bytes > 0)
+        memcpy(text, it->text + begins, bytes);
+    weir_piece piece = {sizeof piece, text, bytes, it->tokens[index], index};
+    pthread_mutex_unlock(lock);
+    bool more = reader(&piece, user);
+    if (text != small)
+        free(text);
+    pthread_mutex_lock(lock);
+    it->delivered++;
+    return more;
+}
+
 size_t wt_answer_begin_of(const wt_answer *it, size_t token)
 {
     return token > 0 ? it->ends[token - 1] : 0;
+}
+
+void wt_answer_parts(const wt_answer *it, const int32_t *prompt, wt_parts *parts)
+{
+    wt_parts_add(parts, "tokens", WEIR_TYPE_I32, it->tokens, it->count);
+    wt_parts_add(parts, "text", WEIR_TYPE_TEXT, it->text, it->bytes);
+    wt_parts_add(parts, "finish_reason", WEIR_TYPE_TEXT, it->finish, strlen(it->finish));
+    wt_parts_add(parts, "prompt_tokens", WEIR_TYPE_I32, prompt, 1);
+    if (it->stop)
+        wt_parts_add(parts, "stop_word", WEIR_TYPE_TEXT, it->stop->text, it->stop->bytes);
+    if (it->alternatives == 0)
+        return;
+    wt_parts_add(parts, "logprobs", WEIR_TYPE_F32, it->logprobs, it->count);
+    wt_parts_add_rows(parts, "top_tokens", WEIR_TYPE_I32, it->top_tokens, it->count, it->alternatives);
+    wt_parts_add_rows(parts, "top_logprobs", WEIR_TYPE_F32, it->top_logprobs, it->count, it->alternatives);
 }
 
 float wt_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,

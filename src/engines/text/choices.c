@@ -166,3 +166,19 @@ bool wt_choices_words(const wt_choices *choices, const void *load, size_t except
     }
     return used < capacity;
 }
+
+/* Eight bytes at a time, each mixed into all bits of the sum. */
+uint64_t wt_sum(uint64_t sum, const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+    while (bytes > 0) {
+        uint64_t word = 0;
+        size_t step = bytes < sizeof word ? bytes : sizeof word;
+        memcpy(&word, at, step);
+        sum = (sum ^ word ^ (uint64_t)step << 56) * 0x9E3779B97F4A7C15ull;
+        sum ^= sum >> 29;
+        at += step;
+        bytes -= step;
+    }
+    return sum;
+}

@@ -77,6 +77,21 @@ weir_status wt_messages_read(const weir_tensor *input, wt_messages *out)
     return status;
 }
 
+weir_status wt_chat_read(const wt_inputs *in, wt_messages *out)
+{
+    if (in->messages)
+        return wt_messages_read(in->messages, out);
+    *out = (wt_messages){0};
+    weir_status status = wt_text_copy(in->text, &out->kept);
+    if (status == WEIR_OK && !(out->list = calloc(1, sizeof *out->list)))
+        status = weir_fail(WEIR_ERR_SYSTEM, "no memory for a message");
+    if (status == WEIR_OK)
+        out->list[out->count++] = (wt_message){"user", out->kept};
+    else
+        wt_messages_drop(out);
+    return status;
+}
+
 void wt_messages_drop(wt_messages *messages)
 {
     free(messages->list);

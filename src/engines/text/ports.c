@@ -79,6 +79,61 @@ weir_status wt_check_tokens(const weir_tensor *input, uint32_t rank, int32_t voc
     return WEIR_OK;
 }
 
+static weir_status ports_check_inputs(const wt_inputs *in, size_t kinds, int32_t vocabulary)
+{
+    bool embeds = kinds == WT_EMBEDS;
+    weir_status status = in->text ? wt_check_bytes(in->text, WEIR_TYPE_TEXT) : WEIR_OK;
+    if (status == WEIR_OK && in->messages)
+        status = wt_check_bytes(in->messages, WEIR_TYPE_TEXT);
+    if (status == WEIR_OK && in->state)
+        status = wt_check_bytes(in->state, WEIR_TYPE_U8);
+    return status == WEIR_OK && in->tokens ? wt_check_tokens(in->tokens, embeds ? 2 : 1, vocabulary, embeds) : status;
+}
+
+weir_status wt_inputs_read(const weir_inference *inference, size_t kinds, int32_t vocabulary, wt_inputs *out)
+{
+    static const char *const names[] = {"text", "tokens", "messages", "state"};
+    static const char *const more[] = {"", " or 'messages'", " or 'messages', and 'state'"};
+    const weir_tensor **const places[] = {&out->text, &out->tokens, &out->messages, &out->state};
+    *out = (wt_inputs){0};
+    if (inference->input_count > 0 && !inference->inputs)
+        return weir_fail(WEIR_ERR_INVALID, "%zu inputs are announced, and there are none", inference->input_count);
+    const char *at = (const char *)inference->inputs;
+    for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].struct_size) {
+        const weir_tensor *input = (const weir_tensor *)(const void *)at;
+        const char *name = input->name ? input->name : "";
+        size_t kind = 0;
+        while (kind < kinds && strcmp(name, names[kind]) != 0)
+            kind++;
+        if (kind == kinds)
+            return weir_fail(WEIR_ERR_INVALID, "this model has no input '%.60s'; it takes 'text' or 'tokens'%s", name,
+                             more[kinds - WT_EMBEDS]);
+        if (*places[kind])
+            return weir_fail(WEIR_ERR_INVALID, "the input '%s' is there twice", name);
+        *places[kind] = input;
+    }
+    out->prompts = (out->text != NULL) + (out->tokens != NULL) + (out->messages != NULL);
+    if (out->prompts > 1)
+        return weir_fail(WEIR_ERR_INVALID, "one input is taken, 'text' or 'tokens'%s, and there are %d",
+                         more[kinds > WT_EMBEDS], out->prompts);
+    return ports_check_inputs(out, kinds, vocabulary);
+}
+
+/* ---- what there is -------------------------------------------------------------------------------------------------- */
+
+const weir_port wt_prompt_ports[] = {
+    {"text", WEIR_TYPE_TEXT, 1, {-1}, true},
+    {"tokens", WEIR_TYPE_I32, 1, {-1}, true},
+    {"messages", WEIR_TYPE_TEXT, 1, {-1}, true},
+};
+
+const weir_port wt_answer_ports[] = {
+    {"tokens", WEIR_TYPE_I32, 1, {-1}, false},         {"text", WEIR_TYPE_TEXT, 1, {-1}, false},
+    {"finish_reason", WEIR_TYPE_TEXT, 1, {-1}, false}, {"prompt_tokens", WEIR_TYPE_I32, 1, {-1}, false},
+    {"stop_word", WEIR_TYPE_TEXT, 1, {-1}, true},      {"logprobs", WEIR_TYPE_F32, 1, {-1}, true},
+    {"top_tokens", WEIR_TYPE_I32, 2, {-1, -1}, true},  {"top_logprobs", WEIR_TYPE_F32, 2, {-1, -1}, true},
+};
+
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 void wt_parts_add(wt_parts *parts, const char *name, weir_type type, const void *data, size_t count)

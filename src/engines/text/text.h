@@ -3,12 +3,15 @@
 #ifndef WT_TEXT_H
 #define WT_TEXT_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
 #include <weir/base.h>
+#include <weir/cores.h>
 #include <weir/engine.h>
 #include <weir/memory.h>
 #include <weir/runtime.h>
@@ -44,6 +47,8 @@ weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept);
 /* All that the settings of a load say, but for the one at `except`, in words: equal for equal settings. Answers whether
  * it fits. */
 bool wt_choices_words(const wt_choices *choices, const void *load, size_t except, char *out, size_t capacity);
+/* Goes on with `sum` over the bytes. It finds what was cut or changed by accident; it is no seal. */
+uint64_t wt_sum(uint64_t sum, const void *data, size_t bytes);
 
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 
@@ -83,6 +88,23 @@ weir_status wt_check_bytes(const weir_tensor *input, weir_type type);
 weir_status wt_text_copy(const weir_tensor *input, char **out);
 /* Whether an input is tokens, i32, of rank 1 to `rank`, each below `vocabulary`. With `padded`, -1 may stand in one of rank 2. */
 weir_status wt_check_tokens(const weir_tensor *input, uint32_t rank, int32_t vocabulary, bool padded);
+
+/* The inputs by name; NULL: not given. */
+typedef struct wt_inputs {
+    const weir_tensor *text, *tokens, *messages, *state;
+    int prompts; /* of the first three */
+} wt_inputs;
+
+/* How many of the four a model takes. */
+enum { WT_EMBEDS = 2, WT_CHATS = 3, WT_RESUMES = 4 };
+
+/* Finds the inputs, and checks type, shape, size and the values of tokens. An unknown name, a name given twice and a second
+ * prompt are WEIR_ERR_INVALID. */
+weir_status wt_inputs_read(const weir_inference *inference, size_t kinds, int32_t vocabulary, wt_inputs *out);
+
+/* Inputs and results that every engine of text has. */
+enum { WT_PROMPT_PORTS = 3, WT_ANSWER_PORTS = 8 };
+extern const weir_port wt_prompt_ports[WT_PROMPT_PORTS], wt_answer_ports[WT_ANSWER_PORTS];
 
 enum { WT_PARTS = 13 };
 
@@ -126,6 +148,8 @@ typedef struct wt_messages {
 
 /* Each message is a line `ROLE BYTES`, so many bytes of text, and a newline, which the last may lack. */
 weir_status wt_messages_read(const weir_tensor *input, wt_messages *out);
+/* The messages of a chat; of an input `text` one, of the role "user". */
+weir_status wt_chat_read(const wt_inputs *in, wt_messages *out);
 void wt_messages_drop(wt_messages *messages);
 
 /* ---- answer.c ---------------------------------------------------------------------------------------------------- */
@@ -141,6 +165,7 @@ typedef struct wt_answer {
     char *text;
     size_t bytes, room;
     size_t released;     /* tokens whose text is decided: no stop word begins in it that may still end */
+    size_t delivered;    /* of these, to the run's reader */
     const wt_word *stop; /* the stop word that ended the answer */
     const char *finish;  /* the reason of the end: "stop", "length", "cancelled"; NULL: it goes on */
     size_t alternatives; /* for each token */
@@ -148,6 +173,11 @@ typedef struct wt_answer {
     int32_t *top_tokens;
 } wt_answer;
 
+/* Settles how many tokens a run makes behind `prompt` tokens, in a context of `room`; below 0: as many as there is room
+ * for. The last `spare` of them need no place. WEIR_ERR_INVALID: there is too little room, or `logprobs` is more than the
+ * tokens that there are. */
+weir_status wt_settle_tokens(int64_t *tokens, size_t prompt, uint64_t room, uint64_t spare, int64_t logprobs,
+                             int64_t vocabulary);
 /* Makes an answer with room for `tokens` tokens, each with `alternatives` alternatives and their probabilities (0:
  * none). `stop` is the setting of that name, or NULL. */
 weir_status wt_answer_make(const char *stop, size_t tokens, size_t alternatives, wt_answer *out);
@@ -159,7 +189,14 @@ bool wt_answer_add(wt_answer *it, int32_t token, const char *text, size_t bytes,
 void wt_answer_end(wt_answer *it, const char *finish);
 /* Leaves the first `count` tokens of it. */
 void wt_answer_cut(wt_answer *it, size_t count);
+/* Its reader wants no more: leaves what was delivered. */
+void wt_answer_stop(wt_answer *it);
+/* Hands the next piece to the reader, without the lock, during which the answer may grow. Answers whether the reader
+ * wants more; also false, with *lost, where there was no memory for the piece. */
+bool wt_answer_deliver(wt_answer *it, pthread_mutex_t *lock, weir_piece_fn reader, void *user, bool *lost);
 size_t wt_answer_begin_of(const wt_answer *it, size_t token);
+/* Adds the results that every engine has; *prompt is the number of the prompt's tokens. */
+void wt_answer_parts(const wt_answer *it, const int32_t *prompt, wt_parts *parts);
 
 /* What the model gives a token, before any sampler, and the `most` likeliest ones with theirs: logarithms. */
 float wt_log_probabilities(const float *logits, int32_t width, int32_t token, size_t most, int32_t *top_tokens,
@@ -178,9 +215,58 @@ weir_status wt_listener_begin(weir_runtime *runtime, void (*give_up)(void *model
  * registration waits for nobody. NULL: nothing. */
 void wt_listener_end(wt_listener *listener);
 
-/* ---- deadlines --------------------------------------------------------------------------------------------------- */
+/* ---- runs.c ------------------------------------------------------------------------------------------------------ */
 
-/* How long to wait for a condition. */
+typedef struct wt_run {
+    uint64_t id;
+    atomic_bool stop;
+    pthread_cond_t wake; /* its thread waits for it, with the lock; where the model says so, while `sleeps` */
+    bool sleeps;
+    void
+        *computes; /* what the engine has for a run that computes, with the lock; NULL: nothing that a cancel can end */
+    struct wt_run *next;
+} wt_run;
+
+typedef struct wt_runs {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t turn;
+    wt_run *first;          /* of those under way or waiting */
+    wt_run *_Atomic active; /* whose turn it is; may be read without the lock */
+    weir_engine_metrics metrics;
+} wt_runs;
+
+void wt_runs_open(wt_runs *it);
+void wt_runs_close(wt_runs *it);
+weir_status wt_runs_metrics(wt_runs *it, weir_engine_metrics *out);
+/* Stops the runs of that number, 0: all. `stop`, which may be NULL, is told of each, with the lock. */
+weir_status wt_runs_cancel(wt_runs *it, uint64_t id, weir_cores *cores, void (*stop)(void *user, wt_run *run),
+                           void *user);
+
+/* Puts a run into the list. wt_run_end takes it out and counts it by `status`. */
+void wt_run_begin(wt_runs *it, wt_run *run, uint64_t id);
+void wt_run_end(wt_runs *it, wt_run *run, weir_status status, uint64_t in, uint64_t out);
+/* Takes a run out of the list before its end, so that no cancel finds the run; called with the lock held. */
+void wt_run_leave(wt_runs *it, wt_run *run);
+/* The same, without the lock; whether a cancel had found it. */
+bool wt_run_was_stopped(wt_runs *it, wt_run *run);
+/* For those who wait on behalf of a run. */
+bool wt_run_is_stopped(void *run);
+
+/* Runs a single token, so that kernels, work buffers and page tables exist. */
+weir_status wt_warm_up(const weir_engine *engine, weir_engine_model *model, int32_t token, const weir_setting *settings,
+                       size_t count);
+
+/* Takes the model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
+weir_status wt_turn_begin(wt_runs *it, wt_run *run);
+void wt_turn_end(wt_runs *it, double seconds);
+
+/* Leases cores, or renews the lease if *leased is true. Called before each step, on the computing thread, without locks.
+ * With an error, as when `stops` answers true, nothing is leased. `cores` NULL: nothing waits. */
+weir_status wt_cores_take(weir_cores *cores, bool (*stops)(void *user), void *user, bool *leased, uint32_t *count);
+/* Before the thread does anything else. */
+void wt_cores_give(weir_cores *cores, bool *leased);
+
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 /* For pthread_cond_timedwait. */
 static inline struct timespec wt_soon(long milliseconds)
@@ -191,6 +277,13 @@ static inline struct timespec wt_soon(long milliseconds)
     now.tv_sec += now.tv_nsec / 1000000000;
     now.tv_nsec %= 1000000000;
     return now;
+}
+
+static inline double wt_seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 #endif

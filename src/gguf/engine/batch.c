@@ -9,17 +9,14 @@
  * own run.
  *
  * The lock is not held while llama.cpp computes. The computing thread writes its own members of a run without the lock:
- * text.h. */
-#include "text.h"
+ * wg.h. */
+#include "wg.h"
 
 #include <weir/cores.h>
-#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cores.h"
 
 struct wg_batch {
     wg_generation *seated[WG_MOST_SEQUENCES]; /* runs that have a sequence, oldest first */
@@ -188,10 +185,9 @@ static void gguf_batch_begin(wg_generation *it)
 /* The reader has taken `delivered` tokens, and what was made beyond them is dropped. */
 static void cut_where_its_reader_stopped(wg_generation *it)
 {
-    pthread_mutex_lock(&it->model->lock);
-    wt_answer_cut(&it->answer, it->delivered);
-    wt_answer_end(&it->answer, "cancelled");
-    pthread_mutex_unlock(&it->model->lock);
+    pthread_mutex_lock(&it->model->runs.lock);
+    wt_answer_stop(&it->answer);
+    pthread_mutex_unlock(&it->model->runs.lock);
 }
 
 static void conclude(wg_generation *it)
@@ -355,9 +351,9 @@ static void gguf_batch_settle(wg_generation *it, weir_status status)
         if (it->row >= 0)
             guarded(it, gguf_batch_choose, false);
         if (it->row >= 0 && it->status == WEIR_OK) {
-            pthread_mutex_lock(&it->model->lock);
+            pthread_mutex_lock(&it->model->runs.lock);
             guarded(it, gguf_batch_note, false);
-            pthread_mutex_unlock(&it->model->lock);
+            pthread_mutex_unlock(&it->model->runs.lock);
         }
     }
     if (it->status != WEIR_OK || it->answer.finish)
@@ -393,7 +389,7 @@ static void gguf_batch_compute(weir_engine_model *model, bool cores)
 
 /* ---- who computes, and for whom ---------------------------------------------------------------------------------- */
 
-static void gguf_batch_wake(wg_run *run)
+static void gguf_batch_wake(wt_run *run)
 {
     if (!run->sleeps)
         return;
@@ -404,18 +400,19 @@ static void gguf_batch_wake(wg_run *run)
 static void sleep_on(wg_generation *it)
 {
     it->run->sleeps = true;
-    pthread_cond_wait(&it->run->wake, &it->model->lock);
+    pthread_cond_wait(&it->run->wake, &it->model->runs.lock);
     it->run->sleeps = false;
 }
 
 static bool waits_for_its_reader(const wg_generation *it)
 {
-    return it->in_step && it->delivered < it->answer.released;
+    return it->in_step && it->answer.delivered < it->answer.released;
 }
 
 static bool has_pieces(const wg_generation *it)
 {
-    return it->piece && it->delivered < it->answer.released && !atomic_load(&it->quit) && !atomic_load(&it->run->stop);
+    return it->piece && it->answer.delivered < it->answer.released && !atomic_load(&it->quit) &&
+           !atomic_load(&it->run->stop);
 }
 
 static bool has_work(const weir_engine_model *model)
@@ -432,7 +429,7 @@ static void gguf_batch_hand_over(weir_engine_model *model)
 {
     if (model->batch->computing || !has_work(model))
         return;
-    for (wg_run *run = model->runs; run; run = run->next)
+    for (wt_run *run = model->runs.first; run; run = run->next)
         if (run->sleeps) {
             gguf_batch_wake(run);
             return;
@@ -517,18 +514,16 @@ static void gguf_batch_step(weir_engine_model *model, bool *leased)
     struct wg_batch *batch = model->batch;
     batch->computing = true;
     seat(model);
-    pthread_mutex_unlock(&model->lock);
+    pthread_mutex_unlock(&model->runs.lock);
     bool cores = wg_cores_take(model, gguf_batch_somebody_leaves, batch, leased) != WEIR_ERR_CANCELLED;
-    double from = wg_seconds_now();
+    double from = wt_seconds_now();
     if (atomic_load(&model->broken))
         for (size_t i = 0; i < batch->seated_count; i++)
-            gguf_batch_fail(batch->seated[i],
-                            weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go "
-                                                       "on; load it again"));
+            gguf_batch_fail(batch->seated[i], wg_health(model));
     gguf_batch_compute(model, cores);
-    double took = wg_seconds_now() - from;
-    pthread_mutex_lock(&model->lock);
-    model->metrics.busy_seconds += took;
+    double took = wt_seconds_now() - from;
+    pthread_mutex_lock(&model->runs.lock);
+    model->runs.metrics.busy_seconds += took;
     unseat(batch);
     batch->computing = false;
     if (batch->seated_count == 0 && !batch->first)
@@ -537,32 +532,15 @@ static void gguf_batch_step(weir_engine_model *model, bool *leased)
 
 /* ---- a run's own thread ------------------------------------------------------------------------------------------ */
 
-/* Hands one piece to the reader, without the lock, which others need to go on. The text may move meanwhile. */
+/* Hands one piece to the reader; others go on meanwhile. */
 static void gguf_batch_deliver(wg_generation *it)
 {
     weir_engine_model *model = it->model;
-    size_t index = it->delivered, begins = wt_answer_begin_of(&it->answer, index);
-    size_t bytes = it->answer.ends[index] - begins;
-    char small[256], *text = bytes <= sizeof small ? small : malloc(bytes);
-    if (!text) {
-        it->lost = true;
-        atomic_store(&it->quit, true);
-        return;
-    }
-    if (bytes > 0)
-        memcpy(text, it->answer.text + begins, bytes);
-    weir_piece piece = {sizeof piece, text, bytes, it->answer.tokens[index], index};
     gguf_batch_hand_over(model);
-    pthread_mutex_unlock(&model->lock);
-    bool more = it->piece(&piece, it->user);
-    if (text != small)
-        free(text);
-    pthread_mutex_lock(&model->lock);
-    it->delivered++;
-    if (!more)
-        atomic_store(&it->quit, true);
-    if (!more)
-        weir_cores_wake(model->cores);
+    if (wt_answer_deliver(&it->answer, &model->runs.lock, it->piece, it->user, &it->lost))
+        return;
+    atomic_store(&it->quit, true);
+    weir_cores_wake(model->cores);
 }
 
 static void wait_until_done(wg_generation *it)
@@ -571,7 +549,7 @@ static void wait_until_done(wg_generation *it)
     bool leased = false; /* cores, by this thread; no longer than it computes */
     while (!it->done) {
         if (has_pieces(it)) {
-            wg_cores_give(model, &leased);
+            wt_cores_give(model->cores, &leased);
             gguf_batch_deliver(it);
         } else if (it->sequence < 0 && atomic_load(&it->run->stop)) {
             gguf_batch_leave_line(it);
@@ -580,11 +558,11 @@ static void wait_until_done(wg_generation *it)
         } else if (!model->batch->computing && has_work(model)) {
             gguf_batch_step(model, &leased);
         } else {
-            wg_cores_give(model, &leased);
+            wt_cores_give(model->cores, &leased);
             sleep_on(it);
         }
     }
-    wg_cores_give(model, &leased);
+    wt_cores_give(model->cores, &leased);
     while (has_pieces(it))
         gguf_batch_deliver(it);
 }
@@ -592,20 +570,18 @@ static void wait_until_done(wg_generation *it)
 weir_status wg_batch_run(wg_generation *it)
 {
     weir_engine_model *model = it->model;
-    pthread_mutex_lock(&model->lock);
+    pthread_mutex_lock(&model->runs.lock);
     join_line(it);
     wait_until_done(it);
     /* From here on no cancel finds the run. */
-    wg_run_leave(model, it->run);
+    wt_run_leave(&model->runs, it->run);
     if (it->status == WEIR_OK && atomic_load(&it->run->stop))
         gguf_batch_fail(it, weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled"));
     if (it->status == WEIR_OK && it->lost)
         gguf_batch_fail(it, weir_fail(WEIR_ERR_SYSTEM, "no memory for a piece of the text"));
     gguf_batch_hand_over(model);
-    pthread_mutex_unlock(&model->lock);
-    if (it->status == WEIR_OK && atomic_load(&it->quit) && it->delivered < it->answer.count) {
-        wt_answer_cut(&it->answer, it->delivered);
-        wt_answer_end(&it->answer, "cancelled");
-    }
+    pthread_mutex_unlock(&model->runs.lock);
+    if (it->status == WEIR_OK && atomic_load(&it->quit) && it->answer.delivered < it->answer.count)
+        wt_answer_stop(&it->answer);
     return it->status == WEIR_OK ? WEIR_OK : weir_fail(it->status, "%s", it->detail);
 }

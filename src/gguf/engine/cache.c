@@ -12,7 +12,6 @@
  *
  * Pages are exchanged while the device is idle, between two decodes: a kernel may look at any cell of the cache. Pages
  * of sequences that are gone stay until somebody needs memory, or until the model has nothing to do. */
-#include "engines/text/text.h"
 #include "wg.h"
 
 #include <weir/elastic.h>

@@ -281,15 +281,3 @@ weir_status wg_check_file(const wg_file *file, wg_facts *out)
         status = weir_fail(WEIR_ERR_CORRUPT, "%s: holds no tensors: a vocabulary only", file->path);
     return status == WEIR_OK && out->known ? own_rules(file, out) : status;
 }
-
-weir_status wg_check(const char *path, wg_facts *out)
-{
-    wg_file file;
-    *out = (wg_facts){.pooling = -1};
-    weir_status status = wi_gguf_file_open(path, &file);
-    if (status != WEIR_OK)
-        return status;
-    status = wg_check_file(&file, out);
-    wi_gguf_file_close(&file);
-    return status;
-}

@@ -13,13 +13,11 @@ typedef struct wg_facts {
     bool known;                      /* an architecture whose every rule is written down here */
 } wg_facts;
 
-/* Opens the file, checks structure and meaning, closes it. WEIR_ERR_CORRUPT names key or tensor and the byte;
- * WEIR_ERR_UNSUPPORTED what this engine does not run. */
-weir_status wg_check(const char *path, wg_facts *out);
-/* The same of a file that is open. */
+/* Checks structure and meaning. WEIR_ERR_CORRUPT names key or tensor and the byte; WEIR_ERR_UNSUPPORTED what this engine
+ * does not run. */
 weir_status wg_check_file(const wg_file *file, wg_facts *out);
-/* checked.c: the same, and what its memory depends on (`hyper`; NULL: not wanted). A file that this process has found good
- * and that has not changed since is not opened. Any thread. */
+/* checked.c: opens the file and does the same, and tells what its memory depends on (`hyper`; NULL: not wanted). A file
+ * that this process has found good and that has not changed since is not opened. Any thread. */
 weir_status wg_check_once(const char *path, wg_facts *facts, wg_hyper *hyper);
 
 /* check_tensors.c: shapes and types of what the architectures `llama` and `bert` compute with. */
@@ -31,5 +29,17 @@ weir_status wg_check_vocabulary(const wg_file *file, wg_facts *facts);
 weir_status wg_bad_key(const wg_file *file, const wg_key *key, const char *what);
 weir_status wg_bad_tensor(const wg_file *file, const wg_tensor *tensor, const char *what);
 weir_status wg_no_key(const wg_file *file, const char *name);
+
+/* ---- grammar.c: a grammar is read before llama.cpp gets it -------------------------------------------------------- */
+
+/* The tokens that a grammar may name: `<[12]>` by number, `<word>` by text. */
+typedef struct wg_grammar_tokens {
+    int32_t count;
+    bool (*is_one)(const void *user, const char *text, size_t bytes);
+    const void *user;
+} wg_grammar_tokens;
+
+/* WEIR_ERR_INVALID, with the line, for what llama.cpp cannot parse, or would not come to an end with. */
+weir_status wg_grammar_check(const char *grammar, const wg_grammar_tokens *tokens);
 
 #endif

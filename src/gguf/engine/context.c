@@ -9,10 +9,6 @@ typedef struct named {
     int value;
 } named;
 
-static const named cache_types[] = {{"", GGML_TYPE_F16},         {"f32", GGML_TYPE_F32},   {"f16", GGML_TYPE_F16},
-                                    {"bf16", GGML_TYPE_BF16},    {"q8_0", GGML_TYPE_Q8_0}, {"q4_0", GGML_TYPE_Q4_0},
-                                    {"q4_1", GGML_TYPE_Q4_1},    {"q5_0", GGML_TYPE_Q5_0}, {"q5_1", GGML_TYPE_Q5_1},
-                                    {"iq4_nl", GGML_TYPE_IQ4_NL}};
 static const named attentions[] = {{"", LLAMA_FLASH_ATTN_TYPE_AUTO},
                                    {"auto", LLAMA_FLASH_ATTN_TYPE_AUTO},
                                    {"on", LLAMA_FLASH_ATTN_TYPE_ENABLED},
@@ -29,15 +25,15 @@ static const named *context_find(const named *list, size_t count, const char *na
 }
 #define FIND(list, name) context_find(list, sizeof list / sizeof *(list), name)
 
-static weir_status context_check_cache(const char *key, const char *name)
+static weir_status context_check_cache(const char *key, const char *name, uint32_t *type)
 {
-    if (FIND(cache_types, name))
+    if (wi_gguf_cache_type(name, type))
         return WEIR_OK;
     return weir_fail(WEIR_ERR_INVALID,
                      "the setting '%s' is f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl, not '%s'", key, name);
 }
 
-static bool is_quantised(int type)
+static bool is_quantised(uint32_t type)
 {
     return type != GGML_TYPE_F32 && type != GGML_TYPE_F16 && type != GGML_TYPE_BF16;
 }
@@ -51,13 +47,14 @@ weir_status wg_context_check(const wg_load_settings *load, const char *path)
     if (!FIND(cache_memories, load->cache_memory))
         return weir_fail(WEIR_ERR_INVALID, "the setting 'cache_memory' is elastic, promised or whole, not '%s'",
                          load->cache_memory);
-    weir_status status = context_check_cache("cache_k", load->cache_k);
+    uint32_t type;
+    weir_status status = context_check_cache("cache_k", load->cache_k, &type);
     if (status == WEIR_OK)
-        status = context_check_cache("cache_v", load->cache_v);
+        status = context_check_cache("cache_v", load->cache_v, &type);
     if (status != WEIR_OK)
         return status;
     /* Without flash attention values lie transposed in the cache, and a block of a quantised type needs a row. */
-    if (attention->value == LLAMA_FLASH_ATTN_TYPE_DISABLED && is_quantised(FIND(cache_types, load->cache_v)->value))
+    if (attention->value == LLAMA_FLASH_ATTN_TYPE_DISABLED && is_quantised(type))
         return weir_fail(WEIR_ERR_INVALID,
                          "%s: 'cache_v' is %s, which needs flash attention, and 'flash_attention' is off; leave it on, "
                          "or take f32, f16 or bf16",
@@ -75,8 +72,11 @@ void wg_context_fill(const weir_engine_model *model, struct llama_context_params
 {
     const wg_load_settings *load = &model->load;
     params->flash_attn_type = (enum llama_flash_attn_type)FIND(attentions, load->flash_attention)->value;
-    params->type_k = (enum ggml_type)FIND(cache_types, load->cache_k)->value;
-    params->type_v = (enum ggml_type)FIND(cache_types, load->cache_v)->value;
+    uint32_t type_k = GGML_TYPE_F16, type_v = GGML_TYPE_F16; /* both names were checked */
+    (void)wi_gguf_cache_type(load->cache_k, &type_k);
+    (void)wi_gguf_cache_type(load->cache_v, &type_v);
+    params->type_k = (enum ggml_type)type_k;
+    params->type_v = (enum ggml_type)type_v;
     params->rope_freq_base = (float)load->rope_frequency_base;
     params->rope_freq_scale = (float)load->rope_frequency_scale;
     params->swa_full = load->swa_full;

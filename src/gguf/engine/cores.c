@@ -1,9 +1,9 @@
-/* cores.c: see cores.h.
+/* cores.c: the cores that a model computes with.
  *
  * Without a pool ggml starts threads for each graph and ends them behind it. A model has a pool of its own from its first
  * step with several cores on: a context that changes to another pool has ggml pause the one before, in which another
  * model's step would then hang. Its threads sleep between two steps. A step with one core needs no pool. */
-#include "cores.h"
+#include "wg.h"
 
 #include <weir/cores.h>
 
@@ -90,19 +90,8 @@ static void set_threads(weir_engine_model *model, int threads)
 weir_status wg_cores_take(weir_engine_model *model, bool (*stops)(void *user), void *user, bool *leased)
 {
     uint32_t cores = 0;
-    if (!model->cores)
-        return WEIR_OK;
-    weir_status status = *leased ? weir_cores_renew(model->cores, stops, user, &cores)
-                                 : weir_cores_take(model->cores, stops, user, &cores);
-    *leased = status == WEIR_OK;
+    weir_status status = wt_cores_take(model->cores, stops, user, leased, &cores);
     if (*leased)
         set_threads(model, model->load.threads ? (int)model->load.threads : (int)cores);
     return status;
-}
-
-void wg_cores_give(weir_engine_model *model, bool *leased)
-{
-    if (*leased)
-        weir_cores_give(model->cores);
-    *leased = false;
 }

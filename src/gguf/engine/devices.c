@@ -5,7 +5,6 @@
 #include "engines/command.h"
 #include "interpose/cuda_redirect.h"
 #include "wg.h"
-#include <weir/engine.h>
 #include <weir/stats.h>
 
 #include <dlfcn.h>

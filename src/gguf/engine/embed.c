@@ -1,13 +1,10 @@
 /* embed.c: texts become vectors. Several texts share one call of llama.cpp's, each as a sequence of its own. */
 #include "wg.h"
-#include <weir/engine.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "cores.h"
 
 /* The tokens of all texts, without gaps. */
 typedef struct texts {
@@ -171,13 +168,7 @@ static weir_status make_call(call *it)
     return it->code == 0 ? WEIR_OK : wg_run_failed(it->model, &phase, it->code);
 }
 
-static bool embed_is_stopped(void *user)
-{
-    const wg_run *run = user;
-    return atomic_load(&run->stop);
-}
-
-static weir_status call_all(weir_engine_model *model, const texts *all, float *vectors, wg_run *run)
+static weir_status call_all(weir_engine_model *model, const texts *all, float *vectors, wt_run *run)
 {
     call it = {.model = model, .all = all};
     weir_status status = WEIR_OK;
@@ -189,12 +180,12 @@ static weir_status call_all(weir_engine_model *model, const texts *all, float *v
             if (it.past - it.first == WG_EMBED_SEQUENCES || all->ends[it.past] - begin > model->pack)
                 break;
         it.out = vectors + it.first * model->width;
-        status = embed_is_stopped(run) ? WEIR_ERR_CANCELLED : wg_cores_take(model, embed_is_stopped, run, &leased);
+        status = wt_run_is_stopped(run) ? WEIR_ERR_CANCELLED : wg_cores_take(model, wt_run_is_stopped, run, &leased);
         if (status == WEIR_OK)
             status = make_call(&it);
         it.first = it.past;
     }
-    wg_cores_give(model, &leased);
+    wt_cores_give(model->cores, &leased);
     if (status == WEIR_ERR_CANCELLED)
         status = weir_fail(status, "the run was cancelled");
     model->library->llama_batch_free(it.batch);
@@ -211,7 +202,7 @@ static void normalize(float *vector, size_t width)
         vector[i] = (float)(vector[i] * scale);
 }
 
-static weir_status embed_all(weir_engine_model *model, const wg_run_settings *settings, const texts *all, wg_run *run,
+static weir_status embed_all(weir_engine_model *model, const wg_run_settings *settings, const texts *all, wt_run *run,
                              weir_outputs *out)
 {
     size_t bytes = all->count * model->width * sizeof(float);
@@ -238,11 +229,13 @@ static weir_status embed_all(weir_engine_model *model, const wg_run_settings *se
 }
 
 weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
-                     wg_run *run, weir_outputs *out, uint64_t *tokens_in)
+                     wt_run *run, weir_outputs *out, uint64_t *tokens_in)
 {
-    wg_inputs in;
+    wt_inputs in;
     texts all = {0};
-    weir_status status = wg_the_inputs(model, inference, &in);
+    weir_status status = wg_health(model); /* another run's turn may have left it broken */
+    if (status == WEIR_OK)
+        status = wg_the_inputs(model, inference, &in);
     if (status == WEIR_OK)
         status = in.text ? embed_read_lines(model, settings, in.text, &all)
                          : embed_read_rows(model, settings, in.tokens, &all);

@@ -1,26 +1,8 @@
 /* generate.c: one run that goes on with a text: its parts are made, it is decoded, and its results are handed out. */
-#include "text.h"
-#include <weir/engine.h>
+#include "wg.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static weir_status gguf_generate_check_room(const wg_generation *it)
-{
-    uint64_t wanted = (uint64_t)it->settings->tokens, room = it->model->longest;
-    /* The last token made is handed out, and never computed with. */
-    uint64_t needed = it->prompt.count + (wanted > 0 ? wanted - 1 : 0);
-    int32_t width = it->model->library->llama_vocab_n_tokens(it->model->vocab);
-    if (it->settings->logprobs > width)
-        return weir_fail(WEIR_ERR_INVALID, "the setting 'logprobs' is %lld, and the vocabulary has %d tokens",
-                         (long long)it->settings->logprobs, width);
-    if (needed <= room)
-        return WEIR_OK;
-    return weir_fail(WEIR_ERR_INVALID,
-                     "a prompt of %zu tokens and %llu new ones do not fit into the context of %llu; ask for "
-                     "fewer ('tokens') or load with a larger 'context'",
-                     it->prompt.count, (unsigned long long)wanted, (unsigned long long)room);
-}
 
 static weir_status make_logits(wg_generation *it)
 {
@@ -77,16 +59,8 @@ static weir_status gguf_generate_hand_out(wg_generation *it, weir_outputs *out)
     top_texts tops = {.text = NULL};
     wt_parts all = {.count = 0};
     weir_status status = made->alternatives > 0 ? make_top_texts(it, &tops) : WEIR_OK;
-    wt_parts_add(&all, "tokens", WEIR_TYPE_I32, made->tokens, made->count);
-    wt_parts_add(&all, "text", WEIR_TYPE_TEXT, made->text, made->bytes);
-    wt_parts_add(&all, "finish_reason", WEIR_TYPE_TEXT, made->finish, strlen(made->finish));
-    wt_parts_add(&all, "prompt_tokens", WEIR_TYPE_I32, &prompt, 1);
-    if (made->stop)
-        wt_parts_add(&all, "stop_word", WEIR_TYPE_TEXT, made->stop->text, made->stop->bytes);
+    wt_answer_parts(made, &prompt, &all);
     if (made->alternatives > 0) {
-        wt_parts_add(&all, "logprobs", WEIR_TYPE_F32, made->logprobs, made->count);
-        wt_parts_add_rows(&all, "top_tokens", WEIR_TYPE_I32, made->top_tokens, made->count, made->alternatives);
-        wt_parts_add_rows(&all, "top_logprobs", WEIR_TYPE_F32, made->top_logprobs, made->count, made->alternatives);
         wt_parts_add(&all, "top_texts", WEIR_TYPE_TEXT, tops.text, tops.bytes);
         wt_parts_add_rows(&all, "top_text_ends", WEIR_TYPE_I32, tops.ends, tops.count / made->alternatives,
                           made->alternatives);
@@ -108,7 +82,7 @@ static weir_status gguf_generate_hand_out(wg_generation *it, weir_outputs *out)
 }
 
 weir_status wg_generate(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
-                        wg_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
+                        wt_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
                         uint64_t *tokens_out)
 {
     wg_generation *it = calloc(1, sizeof *it);
@@ -119,12 +93,9 @@ weir_status wg_generate(weir_engine_model *model, const weir_inference *inferenc
     wg_run_settings own = *settings;
     it->settings = &own;
     weir_status status = wg_prompt_read(model, inference, settings, &it->prompt);
-    /* As many tokens as the context has room for; without room one token, so that the check below fails and says
-     * why. */
-    if (own.tokens < 0)
-        own.tokens = model->longest > it->prompt.count ? (int64_t)(model->longest - it->prompt.count) + 1 : 1;
-    if (status == WEIR_OK)
-        status = gguf_generate_check_room(it);
+    if (status == WEIR_OK) /* the last token made is handed out, and never computed with */
+        status = wt_settle_tokens(&own.tokens, it->prompt.count, model->longest, 1, settings->logprobs,
+                                  model->library->llama_vocab_n_tokens(model->vocab));
     if (status == WEIR_OK)
         status = wt_answer_make(settings->stop, (size_t)own.tokens, (size_t)settings->logprobs, &it->answer);
     if (status == WEIR_OK)

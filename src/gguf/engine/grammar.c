@@ -1,7 +1,7 @@
 /* grammar.c: a grammar is read before llama.cpp gets it. llama.cpp prints a grammar that it cannot parse, and expands
  * some grammars, or follows their left recursion, until the memory is exhausted. Such grammars are refused here, with a
  * message. */
-#include "grammar.h"
+#include "check.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -19,26 +19,10 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static wg_library library;
 static bool opened;
 
-const char *wg_library_commit(void)
-{
-    return WG_LLAMA_COMMIT;
-}
-
 void wg_store_directory(const char *folder, char *out, size_t capacity)
 {
     weir_option home = WEIR_INIT(weir_option);
-    const char *base = NULL, *below = "";
-    if (weir_option_info("home", 0, &home) == WEIR_OK && home.value[0])
-        base = home.value;
-    else if ((base = getenv("WEIR_HOME")) == NULL || !base[0]) {
-        base = getenv("XDG_CACHE_HOME");
-        below = "/weir";
-        if (!base || !base[0]) {
-            base = getenv("HOME") ? getenv("HOME") : "";
-            below = "/.cache/weir";
-        }
-    }
-    snprintf(out, capacity, "%s%s/%s", base, below, folder);
+    snprintf(out, capacity, "%s/%s", weir_option_info("home", 0, &home) == WEIR_OK ? home.value : "", folder);
 }
 
 /* The store writes a file `commit` beside lib/; a directory given by hand may lack it, and is then judged by what the

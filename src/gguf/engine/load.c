@@ -1,7 +1,6 @@
 /* load.c: a model is checked, loaded with its weights in the client's memory, and given the one context it runs in. */
 #include "wg.h"
 
-#include <weir/engine.h>
 #include <weir/stats.h>
 
 #include <malloc.h>
@@ -9,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "cores.h"
 
 /* ---- what is wanted ---------------------------------------------------------------------------------------------- */
 
@@ -247,8 +244,7 @@ void wg_unload(weir_engine_model *model)
     wg_drop(model);
     wg_cores_close(model);
     free(model->defaults.kept);
-    pthread_cond_destroy(&model->turn);
-    pthread_mutex_destroy(&model->lock);
+    wt_runs_close(&model->runs);
     free(model);
 }
 
@@ -284,25 +280,19 @@ static void add_output(weir_engine_model *model, weir_port it)
 
 static void describe_ports(weir_engine_model *model)
 {
-    model->inputs[0] = gguf_load_port("text", WEIR_TYPE_TEXT, 1, -1, 0, true);
-    model->inputs[1] = gguf_load_port("tokens", WEIR_TYPE_I32, model->embeds ? 2 : 1, -1, -1, true);
-    model->input_count = 2;
+    memcpy(model->inputs, wt_prompt_ports, sizeof wt_prompt_ports);
+    model->inputs[1].rank = model->embeds ? 2 : 1;
+    model->inputs[1].shape[1] = -1;
+    model->input_count = model->embeds ? WT_EMBEDS : WT_RESUMES;
     if (model->embeds) {
         add_output(model, gguf_load_port("embeddings", WEIR_TYPE_F32, 2, -1, model->width, false));
         add_output(model, gguf_load_port("prompt_tokens", WEIR_TYPE_I32, 1, -1, 0, false));
         return;
     }
-    model->inputs[2] = gguf_load_port("messages", WEIR_TYPE_TEXT, 1, -1, 0, true);
-    model->inputs[3] = gguf_load_port("state", WEIR_TYPE_U8, 1, -1, 0, true);
-    model->input_count = WG_INPUTS;
-    add_output(model, gguf_load_port("tokens", WEIR_TYPE_I32, 1, -1, 0, false));
-    add_output(model, gguf_load_port("text", WEIR_TYPE_TEXT, 1, -1, 0, false));
-    add_output(model, gguf_load_port("finish_reason", WEIR_TYPE_TEXT, 1, -1, 0, false));
-    add_output(model, gguf_load_port("prompt_tokens", WEIR_TYPE_I32, 1, 1, 0, false));
-    add_output(model, gguf_load_port("stop_word", WEIR_TYPE_TEXT, 1, -1, 0, true));
-    add_output(model, gguf_load_port("logprobs", WEIR_TYPE_F32, 1, -1, 0, true));
-    add_output(model, gguf_load_port("top_tokens", WEIR_TYPE_I32, 2, -1, -1, true));
-    add_output(model, gguf_load_port("top_logprobs", WEIR_TYPE_F32, 2, -1, -1, true));
+    model->inputs[WT_PROMPT_PORTS] = gguf_load_port("state", WEIR_TYPE_U8, 1, -1, 0, true);
+    memcpy(model->outputs, wt_answer_ports, sizeof wt_answer_ports);
+    model->outputs[3].shape[0] = 1; /* one number of tokens of the prompt */
+    model->output_count = WT_ANSWER_PORTS;
     add_output(model, gguf_load_port("top_texts", WEIR_TYPE_TEXT, 1, -1, 0, true));
     add_output(model, gguf_load_port("top_text_ends", WEIR_TYPE_I32, 2, -1, -1, true));
     add_output(model,
@@ -334,8 +324,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     weir_engine_model *model = calloc(1, sizeof *model);
     if (!model)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
-    pthread_mutex_init(&model->lock, NULL);
-    pthread_cond_init(&model->turn, NULL);
+    wt_runs_open(&model->runs);
     weir_status status = wg_read_request(load, false, model);
     if (status == WEIR_OK)
         status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.kept);

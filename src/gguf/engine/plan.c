@@ -1,7 +1,6 @@
 /* plan.c: what a model will take, by letting llama.cpp lay everything out without allocating it; or, where its libraries
  * are not here or nothing is to be opened, out of the file alone. */
 #include "wg.h"
-#include <weir/engine.h>
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -11,9 +10,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "cores.h"
 #include "gguf/file/layout.h"
-#include "state.h"
 
 /* Of an elastic cache, what the first run has to have: cells come by 256, but for windows and states, which are there from
  * the start. A promise is of whole pages. */
@@ -242,7 +239,7 @@ static uint64_t gguf_plan_number_of(const weir_engine_model *model)
     counted.llama_cuda[0] = '\0';
     if (!wt_choices_words(&wg_choices, &counted, offsetof(wg_load_settings, llama), words, sizeof words))
         return 0;
-    return wg_sum(1, words, strlen(words)) | 1;
+    return wt_sum(1, words, strlen(words)) | 1;
 }
 
 /* By the file alone where that is asked for, where no device is named to lay it out on, and where the library is not

@@ -1,10 +1,11 @@
 /* plugin.c: the table by which weir knows this engine. */
 #include "wg.h"
-#include <weir/engine.h>
 #include <weir/residency.h>
 
 #include <stdio.h>
 #include <string.h>
+
+WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
 
 static weir_status gguf_plugin_probe(weir_engine_probe *out)
 {
@@ -56,11 +57,6 @@ static weir_status gguf_plugin_provider(size_t index, weir_engine_provider *out)
     return status;
 }
 
-static weir_status gguf_plugin_plan(const weir_engine_load *load, weir_engine_plan *out)
-{
-    return wg_plan(load, out);
-}
-
 static void gguf_plugin_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
     if (wt_release_outputs(model->places.host, outputs) != WEIR_OK)
@@ -68,15 +64,15 @@ static void gguf_plugin_release_outputs(weir_engine_model *model, weir_outputs *
 }
 
 static weir_status gguf_plugin_embed(weir_engine_model *model, const weir_inference *inference,
-                                     const wg_run_settings *settings, wg_run *run, weir_outputs *out, uint64_t *in)
+                                     const wg_run_settings *settings, wt_run *run, weir_outputs *out, uint64_t *in)
 {
-    weir_status status = wg_turn_begin(model, run);
+    weir_status status = wt_turn_begin(&model->runs, run);
     if (status != WEIR_OK)
         return status;
-    double begin = wg_seconds_now();
+    double begin = wt_seconds_now();
     status = wg_embed(model, inference, settings, run, out, in);
-    wg_turn_end(model, wg_seconds_now() - begin);
-    if (!wg_run_was_stopped(model, run) || status != WEIR_OK)
+    wt_turn_end(&model->runs, wt_seconds_now() - begin);
+    if (!wt_run_was_stopped(&model->runs, run) || status != WEIR_OK)
         return status;
     gguf_plugin_release_outputs(model, out);
     return weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled");
@@ -86,16 +82,17 @@ static weir_status gguf_plugin_run(weir_engine_model *model, const weir_inferenc
                                    void *user, weir_outputs *out)
 {
     wg_run_settings settings = model->defaults;
-    wg_run here;
+    wt_run here;
     uint64_t in = 0, made = 0;
     weir_status status = wt_choices_take(&wg_choices, inference->settings, inference->setting_count, NULL, &settings);
-    if (status == WEIR_OK)
-        status = wg_run_begin(model, &here, inference->id);
     if (status != WEIR_OK)
         return status;
-    status = model->embeds ? gguf_plugin_embed(model, inference, &settings, &here, out, &in)
-                           : wg_generate(model, inference, &settings, &here, piece, user, out, &in, &made);
-    wg_run_end(model, &here, status, in, made);
+    wt_run_begin(&model->runs, &here, inference->id);
+    status = wg_health(model);
+    if (status == WEIR_OK)
+        status = model->embeds ? gguf_plugin_embed(model, inference, &settings, &here, out, &in)
+                               : wg_generate(model, inference, &settings, &here, piece, user, out, &in, &made);
+    wt_run_end(&model->runs, &here, status, in, made);
     return status;
 }
 
@@ -117,21 +114,7 @@ static weir_status gguf_plugin_warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}};
     int32_t token = model->library->llama_vocab_bos(model->vocab);
-    weir_tensor input = {.struct_size = sizeof input,
-                         .name = "tokens",
-                         .type = WEIR_TYPE_I32,
-                         .rank = 1,
-                         .shape = {1},
-                         .bytes = sizeof token};
-    weir_inference inference = {
-        .struct_size = sizeof inference, .inputs = &input, .input_count = 1, .settings = one, .setting_count = 1};
-    weir_outputs outputs = {.struct_size = sizeof outputs};
-    token = token < 0 ? 0 : token;
-    input.data = &token;
-    weir_status status = gguf_plugin_run(model, &inference, NULL, NULL, &outputs);
-    if (status == WEIR_OK)
-        gguf_plugin_release_outputs(model, &outputs);
-    return status;
+    return wt_warm_up(weir_engine_entry(WEIR_ENGINE_ABI), model, token < 0 ? 0 : token, one, 1);
 }
 
 /* What sequences have left behind; of a model under way that is between two decodes, too. */
@@ -153,22 +136,9 @@ static weir_status gguf_plugin_suspend(weir_engine_model *model, weir_engine_lea
     return WEIR_OK;
 }
 
-static weir_status gguf_plugin_health(weir_engine_model *model)
-{
-    if (atomic_load(&model->broken))
-        return weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
-    return WEIR_OK;
-}
-
 static weir_status gguf_plugin_metrics(weir_engine_model *model, weir_engine_metrics *out)
 {
-    size_t size = out->struct_size < sizeof *out ? out->struct_size : sizeof *out;
-    pthread_mutex_lock(&model->lock);
-    weir_engine_metrics now = model->metrics;
-    pthread_mutex_unlock(&model->lock);
-    now.struct_size = out->struct_size;
-    memcpy(out, &now, size);
-    return WEIR_OK;
+    return wt_runs_metrics(&model->runs, out);
 }
 
 static weir_status gguf_plugin_info(weir_engine_model *model, weir_model_details *out)
@@ -199,7 +169,7 @@ static const weir_engine table = {
     .summary = "GGUF models through llama.cpp, on the host and on CUDA",
     .suffixes = ".gguf",
     .probe = gguf_plugin_probe,
-    .plan = gguf_plugin_plan,
+    .plan = wg_plan,
     .load = wg_load,
     .infer = gguf_plugin_infer,
     .infer_stream = infer_stream,
@@ -208,14 +178,12 @@ static const weir_engine table = {
     .warm_up = gguf_plugin_warm_up,
     .trim = gguf_plugin_trim,
     .suspend = gguf_plugin_suspend,
-    .health = gguf_plugin_health,
+    .health = wg_health,
     .metrics = gguf_plugin_metrics,
     .info = gguf_plugin_info,
     .unload = wg_unload,
     .provider = gguf_plugin_provider,
 };
-
-WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
 
 const weir_engine *weir_engine_entry(uint32_t abi)
 {

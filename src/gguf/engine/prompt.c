@@ -1,6 +1,5 @@
 /* prompt.c: what a run begins with: tokens as they are, a text, the messages of a chat, a saved state. */
-#include "text.h"
-#include <weir/engine.h>
+#include "wg.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,51 +82,29 @@ static weir_status in_chat(const weir_engine_model *model, const char *template,
     return status;
 }
 
-static weir_status tokens_of_chat(const weir_engine_model *model, const char *template, const wt_message *list,
-                                  size_t count, size_t bytes, wg_prompt *out)
+static weir_status tokens_of_chat(const weir_engine_model *model, const char *template, const wt_inputs *in,
+                                  wg_prompt *out)
 {
-    struct llama_chat_message *messages = calloc(count, sizeof *messages);
-    if (!messages)
-        return weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
-    for (size_t i = 0; i < count; i++)
-        messages[i] = (struct llama_chat_message){list[i].role, list[i].text};
-    templating it = {.library = model->library, .messages = messages, .count = count};
-    weir_status status = in_chat(model, template, &it, bytes);
+    wt_messages read;
+    templating it = {.library = model->library};
+    struct llama_chat_message *messages = NULL;
+    weir_status status = wt_chat_read(in, &read);
+    if (status == WEIR_OK && !(messages = calloc(read.count, sizeof *messages)))
+        status = weir_fail(WEIR_ERR_SYSTEM, "no memory for a chat template");
+    for (size_t i = 0; status == WEIR_OK && i < read.count; i++)
+        messages[it.count++] = (struct llama_chat_message){read.list[i].role, read.list[i].text};
+    it.messages = messages;
+    if (status == WEIR_OK)
+        status = in_chat(model, template, &it, in->messages ? in->messages->bytes : in->text->bytes);
     if (status == WEIR_OK)
         status = wg_tokenize(model, it.out, (size_t)it.got, true, true, &out->tokens, &out->count);
     free(messages);
     free(it.out);
-    return status;
-}
-
-static weir_status gguf_prompt_from_messages(const weir_engine_model *model, const wg_run_settings *settings,
-                                             const weir_tensor *input, wg_prompt *out)
-{
-    wt_messages read;
-    weir_status status = wt_messages_read(input, &read);
-    if (status != WEIR_OK)
-        return status;
-    status = tokens_of_chat(model, settings->chat_template, read.list, read.count, input->bytes, out);
     wt_messages_drop(&read);
     return status;
 }
 
 /* ---- text, tokens, state ----------------------------------------------------------------------------------------- */
-
-static weir_status gguf_prompt_from_text(const weir_engine_model *model, const wg_run_settings *settings,
-                                         const weir_tensor *input, bool begins, wg_prompt *out)
-{
-    if (!settings->chat)
-        return wg_tokenize(model, input->data, input->bytes, begins, false, &out->tokens, &out->count);
-    char *content;
-    weir_status status = wt_text_copy(input, &content);
-    if (status != WEIR_OK)
-        return status;
-    wt_message message = {"user", content};
-    status = tokens_of_chat(model, settings->chat_template, &message, 1, input->bytes, out);
-    free(content);
-    return status;
-}
 
 static weir_status from_tokens(const weir_tensor *input, wg_prompt *out)
 {
@@ -153,16 +130,16 @@ static weir_status gguf_prompt_append(wg_prompt *saved, const wg_prompt *more)
     return WEIR_OK;
 }
 
-static weir_status gguf_prompt_read_prompt(const weir_engine_model *model, const wg_inputs *in,
+static weir_status gguf_prompt_read_prompt(const weir_engine_model *model, const wt_inputs *in,
                                            const wg_run_settings *settings, wg_prompt *out)
 {
     weir_status status = WEIR_OK;
     if (in->tokens)
         return from_tokens(in->tokens, out);
-    if (in->messages)
-        status = gguf_prompt_from_messages(model, settings, in->messages, out);
+    if (in->messages || (in->text && settings->chat))
+        status = tokens_of_chat(model, settings->chat_template, in, out);
     else if (in->text)
-        status = gguf_prompt_from_text(model, settings, in->text, !in->state, out);
+        status = wg_tokenize(model, in->text->data, in->text->bytes, !in->state, false, &out->tokens, &out->count);
     if (status == WEIR_OK && out->count == 0 && !in->state)
         status = weir_fail(WEIR_ERR_INVALID, "the input '%s' has no tokens", in->text ? "text" : "messages");
     return status;
@@ -171,7 +148,7 @@ static weir_status gguf_prompt_read_prompt(const weir_engine_model *model, const
 weir_status wg_prompt_read(const weir_engine_model *model, const weir_inference *inference,
                            const wg_run_settings *settings, wg_prompt *out)
 {
-    wg_inputs in;
+    wt_inputs in;
     wg_prompt more = {0};
     *out = (wg_prompt){0};
     weir_status status = wg_the_inputs(model, inference, &in);

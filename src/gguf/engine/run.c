@@ -3,120 +3,30 @@
  * All runs of a model, waiting or under way, stand in a list, where a cancel finds them. A context computes one thing
  * at a time: runs of an embedding model take turns; those of a model that generates are decoded together (batch.c). */
 #include "wg.h"
-#include <weir/cores.h>
-#include <weir/engine.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-/* ---- runs and turns ---------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-void wg_run_leave(weir_engine_model *model, wg_run *run)
+weir_status wg_health(weir_engine_model *model)
 {
-    for (wg_run **at = &model->runs; *at; at = &(*at)->next)
-        if (*at == run) {
-            *at = run->next;
-            break;
-        }
-}
-
-bool wg_run_was_stopped(weir_engine_model *model, wg_run *run)
-{
-    pthread_mutex_lock(&model->lock);
-    wg_run_leave(model, run);
-    pthread_mutex_unlock(&model->lock);
-    return atomic_load(&run->stop);
-}
-
-weir_status wg_run_begin(weir_engine_model *model, wg_run *run, uint64_t id)
-{
-    *run = (wg_run){.id = id};
-    pthread_cond_init(&run->wake, NULL);
-    pthread_mutex_lock(&model->lock);
-    run->next = model->runs;
-    model->runs = run;
-    pthread_mutex_unlock(&model->lock);
-    if (!atomic_load(&model->broken))
-        return WEIR_OK;
-    weir_status status =
-        weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
-    wg_run_end(model, run, status, 0, 0);
-    return status;
-}
-
-void wg_run_end(weir_engine_model *model, wg_run *run, weir_status status, uint64_t in, uint64_t out)
-{
-    pthread_mutex_lock(&model->lock);
-    wg_run_leave(model, run);
-    model->metrics.runs += status == WEIR_OK;
-    model->metrics.cancelled += status == WEIR_ERR_CANCELLED;
-    model->metrics.failures += status != WEIR_OK && status != WEIR_ERR_CANCELLED;
-    model->metrics.tokens_in += in;
-    model->metrics.tokens_out += out;
-    pthread_mutex_unlock(&model->lock);
-    pthread_cond_destroy(&run->wake);
-}
-
-weir_status wg_turn_begin(weir_engine_model *model, wg_run *run)
-{
-    weir_status status = WEIR_OK;
-    pthread_mutex_lock(&model->lock);
-    while (atomic_load(&model->active) && !atomic_load(&run->stop))
-        pthread_cond_wait(&model->turn, &model->lock);
-    if (atomic_load(&run->stop))
-        status = weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled before it began");
-    else if (atomic_load(&model->broken))
-        status = weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
-    if (status == WEIR_OK)
-        atomic_store(&model->active, run);
-    pthread_mutex_unlock(&model->lock);
-    return status;
-}
-
-void wg_turn_end(weir_engine_model *model, double seconds)
-{
-    pthread_mutex_lock(&model->lock);
-    atomic_store(&model->active, NULL);
-    model->metrics.busy_seconds += seconds;
-    pthread_cond_broadcast(&model->turn);
-    pthread_mutex_unlock(&model->lock);
-}
-
-double wg_seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    if (atomic_load(&model->broken))
+        return weir_fail(WEIR_ERR_ENGINE, "this model failed in the middle of a run and cannot go on; load it again");
+    return WEIR_OK;
 }
 
 weir_status wg_cancel(weir_engine_model *model, uint64_t id)
 {
-    bool found = false;
-    pthread_mutex_lock(&model->lock);
-    for (wg_run *run = model->runs; run; run = run->next)
-        if (id == 0 || run->id == id) {
-            atomic_store(&run->stop, true);
-            pthread_cond_signal(&run->wake);
-            found = true;
-        }
-    pthread_cond_broadcast(&model->turn);
-    pthread_mutex_unlock(&model->lock);
-    if (found)
-        weir_cores_wake(model->cores);
-    if (found)
-        return WEIR_OK;
-    if (id == 0)
-        return weir_fail(WEIR_ERR_NOT_FOUND, "no run is under way on this model");
-    return weir_fail(WEIR_ERR_NOT_FOUND, "no run %llu is under way on this model", (unsigned long long)id);
+    return wt_runs_cancel(&model->runs, id, model->cores, NULL, NULL);
 }
 
 /* ggml asks after every node of a graph, on the thread that called llama.cpp. */
 bool wg_stopped(void *user)
 {
     weir_engine_model *model = user;
-    wg_run *run = atomic_load(&model->active);
+    wt_run *run = atomic_load(&model->runs.active);
     return run ? atomic_load(&run->stop) : model->batch && wg_batch_stopped(model->batch);
 }
 
@@ -137,56 +47,14 @@ weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int c
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-static const weir_tensor **gguf_run_place_of(const weir_engine_model *model, const char *name, wg_inputs *in)
+weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wt_inputs *out)
 {
-    const char *const names[] = {"text", "tokens", "messages", "state"};
-    const weir_tensor **const places[] = {&in->text, &in->tokens, &in->messages, &in->state};
-    for (size_t i = 0; i < model->input_count; i++)
-        if (strcmp(name, names[i]) == 0)
-            return places[i];
-    return NULL;
-}
-
-static weir_status gguf_run_check_inputs(const weir_engine_model *model, const wg_inputs *in)
-{
-    weir_status status = WEIR_OK;
-    int prompts = (in->text != NULL) + (in->tokens != NULL) + (in->messages != NULL);
-    if (prompts > 1)
-        return weir_fail(WEIR_ERR_INVALID, "one input is taken, 'text' or 'tokens'%s, and there are %d",
-                         model->embeds ? "" : " or 'messages'", prompts);
-    if (prompts == 0 && !in->state)
-        return weir_fail(WEIR_ERR_INVALID, "an input is missing: 'text' or 'tokens'%s",
-                         model->embeds ? "" : " or 'messages' or 'state'");
-    if (in->text)
-        status = wt_check_bytes(in->text, WEIR_TYPE_TEXT);
-    if (status == WEIR_OK && in->messages)
-        status = wt_check_bytes(in->messages, WEIR_TYPE_TEXT);
-    if (status == WEIR_OK && in->state)
-        status = wt_check_bytes(in->state, WEIR_TYPE_U8);
-    if (status != WEIR_OK || !in->tokens)
-        return status;
-    return wt_check_tokens(in->tokens, model->inputs[1].rank, model->library->llama_vocab_n_tokens(model->vocab),
-                           model->embeds);
-}
-
-weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out)
-{
-    *out = (wg_inputs){0};
-    if (inference->input_count > 0 && !inference->inputs)
-        return weir_fail(WEIR_ERR_INVALID, "%zu inputs are announced, and there are none", inference->input_count);
-    const char *at = (const char *)inference->inputs;
-    for (size_t i = 0; i < inference->input_count; i++, at += inference->inputs[0].struct_size) {
-        const weir_tensor *input = (const weir_tensor *)(const void *)at;
-        const char *name = input->name ? input->name : "";
-        const weir_tensor **place = gguf_run_place_of(model, name, out);
-        if (!place)
-            return weir_fail(WEIR_ERR_INVALID, "this model has no input '%.60s'; it takes 'text' or 'tokens'%s", name,
-                             model->embeds ? "" : " or 'messages', and 'state'");
-        if (*place)
-            return weir_fail(WEIR_ERR_INVALID, "the input '%s' is there twice", name);
-        *place = input;
-    }
-    return gguf_run_check_inputs(model, out);
+    weir_status status =
+        wt_inputs_read(inference, model->input_count, model->library->llama_vocab_n_tokens(model->vocab), out);
+    if (status == WEIR_OK && out->prompts == 0 && !out->state)
+        status = weir_fail(WEIR_ERR_INVALID, "an input is missing: 'text' or 'tokens'%s",
+                           model->embeds ? "" : " or 'messages' or 'state'");
+    return status;
 }
 
 typedef struct tokenizing {

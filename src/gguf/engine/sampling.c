@@ -1,5 +1,5 @@
 /* sampling.c: how the next token is chosen: llama.cpp's samplers, in the order and by the names of its server. */
-#include "text.h"
+#include "wg.h"
 
 #include <errno.h>
 #include <math.h>

@@ -5,7 +5,7 @@
  * on the whole cache, scratch grows with the cells that are used: a second batch behind the first tells by how much, and
  * what a full context would take is reserved. A later load of the same model reserves all of it, and computes nothing. What a run asks for beyond comes out of the budget and, in the end, from
  * the device's free memory (interpose/cuda_redirect.h). */
-#include "scratch.h"
+#include "wg.h"
 
 #include <stdlib.h>
 #include <string.h>

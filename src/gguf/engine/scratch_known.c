@@ -4,7 +4,7 @@
  * the model's file, the settings, llama.cpp's libraries and the kind of device with its driver: when none of these has
  * changed, the known scratch is reserved, and nothing is computed. The file has a line for each measurement, the newest
  * last, with a checksum; a line that is damaged or implausible is ignored. */
-#include "scratch.h"
+#include "wg.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,8 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "state.h"
-
+enum { KEY = 33 }; /* with the byte behind it */
 enum { MOST_LINES = 256, LINE = 32 + 2 + WG_DEVICES * 48 + 20, PATH_BYTES = 700 };
 #define MOST_SCRATCH (UINT64_C(1) << 40) /* more than any device has */
 
@@ -27,7 +26,7 @@ typedef struct words {
 static void scratch_known_add(words *to, const void *data, size_t bytes)
 {
     for (int i = 0; i < 2; i++)
-        to->sums[i] = wg_sum(to->sums[i] + bytes, data, bytes);
+        to->sums[i] = wt_sum(to->sums[i] + bytes, data, bytes);
 }
 
 static void scratch_known_add_text(words *to, const char *text)
@@ -67,7 +66,7 @@ static void add_devices(const weir_engine_model *model, words *to)
 }
 
 /* False: it cannot be told. The fingerprint has the contents of the file. */
-static bool scratch_known_make_key(const weir_engine_model *model, char key[WG_SCRATCH_KEY])
+static bool scratch_known_make_key(const weir_engine_model *model, char key[KEY])
 {
     char settings[1024], library[600] = "";
     wg_load_settings counted = model->load;
@@ -84,7 +83,7 @@ static bool scratch_known_make_key(const weir_engine_model *model, char key[WG_S
     scratch_known_add_file(&all, model->library->file);
     add_driver(&all);
     add_devices(model, &all);
-    snprintf(key, WG_SCRATCH_KEY, "%016" PRIx64 "%016" PRIx64, all.sums[0], all.sums[1]);
+    snprintf(key, KEY, "%016" PRIx64 "%016" PRIx64, all.sums[0], all.sums[1]);
     return true;
 }
 
@@ -95,7 +94,7 @@ static void scratch_known_write_line(const char *key, const wg_scratch *known, s
     int used = snprintf(line, LINE, "%s", key);
     for (size_t i = 0; i < devices; i++)
         used += snprintf(line + used, LINE - (size_t)used, " %" PRIu64 ",%" PRIu64, known->taken[i], known->grows[i]);
-    uint64_t sum = wg_sum(3, line, (size_t)used);
+    uint64_t sum = wt_sum(3, line, (size_t)used);
     snprintf(line + used, LINE - (size_t)used, " %016" PRIx64 "\n", sum);
 }
 
@@ -104,8 +103,8 @@ static bool scratch_known_read_line(const char *line, const char *key, size_t de
 {
     char again[LINE];
     wg_scratch found = {{0}, {0}};
-    const char *at = line + WG_SCRATCH_KEY - 1;
-    if (strncmp(line, key, WG_SCRATCH_KEY - 1) != 0)
+    const char *at = line + KEY - 1;
+    if (strncmp(line, key, KEY - 1) != 0)
         return false;
     for (size_t i = 0; i < devices; i++) {
         int read = 0;
@@ -154,7 +153,7 @@ static bool copy_lines(const char *path, const char *key, FILE *to)
     if (from)
         rewind(from);
     for (size_t i = 0; good && from && fgets(line, sizeof line, from); i++)
-        if (i + MOST_LINES > count && strchr(line, '\n') && strncmp(line, key, WG_SCRATCH_KEY - 1) != 0)
+        if (i + MOST_LINES > count && strchr(line, '\n') && strncmp(line, key, KEY - 1) != 0)
             good = fputs(line, to) >= 0;
     if (from)
         fclose(from);
@@ -178,7 +177,7 @@ static void scratch_known_put(const char *path, const char *key, const char *lin
 
 bool wg_scratch_recall(const weir_engine_model *model, wg_scratch *out)
 {
-    char path[PATH_BYTES], key[WG_SCRATCH_KEY];
+    char path[PATH_BYTES], key[KEY];
     if (!scratch_known_is_wanted() || !scratch_known_make_key(model, key))
         return false;
     wg_store_directory("gguf-scratch", path, sizeof path);
@@ -187,7 +186,7 @@ bool wg_scratch_recall(const weir_engine_model *model, wg_scratch *out)
 
 void wg_scratch_remember(const weir_engine_model *model, const wg_scratch *known)
 {
-    char path[PATH_BYTES], key[WG_SCRATCH_KEY], line[LINE];
+    char path[PATH_BYTES], key[KEY], line[LINE];
     if (!scratch_known_is_wanted() || !scratch_known_make_key(model, key))
         return;
     wg_store_directory("gguf-scratch", path, sizeof path);

@@ -1,12 +1,10 @@
 /* state.c: a sequence saved and put back. llama.cpp does not check the bytes of a state, so weir puts a header before
  * them: a fingerprint of the model, the number of bytes, the tokens, and a checksum over header and bytes. */
-#include "text.h"
+#include "wg.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "state.h"
 
 enum { STATE_VERSION = 1, SAMPLES = 256, SAMPLE = 4096 };
 static const char magic[8] = {'w', 'e', 'i', 'r', 's', 'e', 'q', '\n'};
@@ -26,7 +24,7 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path)
         uint64_t at = length > SAMPLE ? (length - SAMPLE) / (SAMPLES - 1) * i : 0;
         if (fseek(file, (long)at, SEEK_SET) != 0)
             break;
-        sum = wg_sum(sum, piece, fread(piece, 1, SAMPLE, file));
+        sum = wt_sum(sum, piece, fread(piece, 1, SAMPLE, file));
     }
     bool whole = piece != NULL, read = whole && file && !ferror(file);
     if (file)
@@ -37,10 +35,10 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path)
                          whole ? "cannot be read again" : "no memory to read it again");
     const wg_load_settings *load = &model->load;
     snprintf(words, sizeof words, "%llu bytes, %s, %d sequences, cache %s %s, attention %s, rope %a %a%s",
-             (unsigned long long)length, wg_library_commit(), (int)load->sequences, load->cache_k, load->cache_v,
+             (unsigned long long)length, WG_LLAMA_COMMIT, (int)load->sequences, load->cache_k, load->cache_v,
              load->flash_attention, load->rope_frequency_base, load->rope_frequency_scale,
              load->swa_full ? ", whole windows" : "");
-    model->fingerprint = wg_sum(sum, words, strlen(words));
+    model->fingerprint = wt_sum(sum, words, strlen(words));
     return WEIR_OK;
 }
 
@@ -49,6 +47,12 @@ weir_status wg_fingerprint(weir_engine_model *model, const char *path)
 static weir_status gguf_state_wrong(const char *why)
 {
     return weir_fail(WEIR_ERR_INVALID, "the input 'state' %s", why);
+}
+
+static uint64_t gguf_state_sum(const wg_state_head *head, const uint8_t *behind)
+{
+    uint64_t sum = wt_sum(0, head, offsetof(wg_state_head, sum));
+    return wt_sum(sum, behind, head->tokens * sizeof(int32_t) + (size_t)head->bytes);
 }
 
 static weir_status check_head(const weir_engine_model *model, const wg_state_head *head, size_t behind)
@@ -101,7 +105,7 @@ weir_status wg_state_open(const weir_engine_model *model, const weir_tensor *sav
     weir_status status = check_head(model, &head, saved->bytes - sizeof head);
     if (status != WEIR_OK)
         return status;
-    if (head.sum != wg_state_sum(&head, behind))
+    if (head.sum != gguf_state_sum(&head, behind))
         return gguf_state_wrong("has been changed: its sum is wrong");
     int32_t most = model->library->llama_vocab_n_tokens(model->vocab);
     out->tokens = malloc(head.tokens * sizeof *out->tokens);
@@ -169,7 +173,7 @@ weir_status wg_state_save(wg_generation *it)
     if (bytes > 0 &&
         lib->llama_state_seq_get_data(it->model->context, it->saved + begins, bytes, it->sequence) != bytes)
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp does not give the state of a sequence");
-    head.sum = wg_state_sum(&head, it->saved + sizeof head);
+    head.sum = gguf_state_sum(&head, it->saved + sizeof head);
     memcpy(it->saved, &head, sizeof head);
     it->saved_bytes = begins + bytes;
     return WEIR_OK;

@@ -5,13 +5,65 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include <ggml-backend-impl.h>
+#include <ggml-cpu.h>
+#include <llama.h>
+
 #include <weir/weir.h>
 #include <weir/engine.h>
 
 #include "check.h"
 #include "engines/text/text.h"
 #include "interpose/cuda_redirect.h"
-#include "library.h"
+
+/* ---- library.c: llama.cpp, opened at run time, and the functions of it that are called ---------------------------- */
+
+/* clang-format off */
+#define WG_FUNCTIONS(X)                                                                                           \
+    X(ggml_version) X(ggml_commit) X(ggml_nbytes) X(ggml_set_abort_callback) X(ggml_backend_cpu_buffer_type)      \
+    X(ggml_backend_cpu_buffer_from_ptr) X(ggml_backend_reg_dev_count) X(ggml_backend_reg_dev_get)                 \
+    X(ggml_backend_dev_buffer_type) X(ggml_backend_dev_host_buffer_type) X(ggml_backend_dev_memory)               \
+    X(ggml_backend_dev_description)                                                                                    \
+    X(llama_version) X(llama_backend_init) X(llama_log_set) X(llama_synchronize) \
+    X(llama_model_default_params) X(llama_context_default_params) X(llama_sampler_chain_default_params)           \
+    X(llama_model_load_from_file) X(llama_init_from_model) X(llama_model_free) X(llama_free)                      \
+    X(llama_model_get_vocab) X(llama_model_desc) X(llama_model_has_encoder) X(llama_model_has_decoder)            \
+    X(llama_model_n_embd_out) X(llama_model_chat_template) X(llama_get_memory) X(llama_memory_clear)              \
+    X(llama_n_ctx_seq) X(llama_set_n_threads) X(llama_batch_init) X(llama_batch_free) X(llama_batch_get_one)      \
+    X(llama_encode)                                                                                               \
+    X(llama_attach_threadpool) X(llama_detach_threadpool) X(ggml_threadpool_params_default)                        \
+    X(ggml_threadpool_new) X(ggml_threadpool_free)                                                                \
+    X(llama_decode) X(llama_get_logits_ith) X(llama_get_embeddings_seq) X(llama_chat_apply_template)              \
+    X(llama_vocab_n_tokens) X(llama_vocab_is_eog) X(llama_vocab_bos) X(llama_tokenize) X(llama_token_to_piece)    \
+    X(llama_sampler_chain_init) X(llama_sampler_chain_add) X(llama_sampler_init_greedy)                           \
+    X(llama_sampler_init_dist) X(llama_sampler_init_top_k) X(llama_sampler_init_top_p)                            \
+    X(llama_sampler_init_min_p) X(llama_sampler_init_temp) X(llama_sampler_init_penalties)                        \
+    X(llama_sampler_init_logit_bias) X(llama_sampler_free) X(llama_sampler_apply) X(llama_sampler_accept)         \
+    X(llama_sampler_init_typical) X(llama_sampler_init_top_n_sigma) X(llama_sampler_init_temp_ext)                \
+    X(llama_sampler_init_xtc) X(llama_sampler_init_mirostat) X(llama_sampler_init_mirostat_v2)                    \
+    X(llama_sampler_init_dry) X(llama_sampler_init_grammar) X(llama_chat_builtin_templates)                       \
+    X(llama_memory_seq_rm) X(llama_memory_seq_pos_max) X(llama_memory_seq_pos_min) X(llama_state_seq_get_size) X(llama_state_seq_get_data) X(llama_state_seq_set_data)
+/* clang-format on */
+
+typedef struct wg_library {
+    char file[512]; /* of libllama */
+    char version[64];
+    void *handle;
+    void *breakdown; /* a C++ function: border.cpp */
+#define WG_MEMBER(name) __typeof__(&name) name;
+    WG_FUNCTIONS(WG_MEMBER)
+#undef WG_MEMBER
+} wg_library;
+
+/* The library this plug-in was compiled for, out of `directory` ("": the store). Opened once in a process and never
+ * closed. WEIR_ERR_NOT_FOUND says how to get it; WEIR_ERR_UNSUPPORTED for a library of another commit names both
+ * commits. */
+weir_status wg_library_get(const char *directory, const wg_library **out);
+
+/* Where that folder of the store ("engines/llama/…") is. */
+void wg_store_directory(const char *folder, char *out, size_t capacity);
+/* Whether the file `commit` in the directory, where there is one, names that commit. */
+weir_status wg_check_mark(const char *directory);
 
 /* ---- settings.c -------------------------------------------------------------------------------------------------- */
 
@@ -106,7 +158,17 @@ wi_cuda_redirect *wg_devices_redirect(void);
 /* Bytes that the redirect's scratch takes now on the places' devices, one after the other. */
 void wg_devices_scratch(const wg_places *places, uint64_t *bytes);
 
-/* ---- scratch.c --------------------------------------------------------------------------------------------------- */
+/* ---- scratch.c, scratch_known.c ---------------------------------------------------------------------------------- */
+
+/* By place: what the largest batch takes beside the buffers of its graph, and what a full context takes beyond that. */
+typedef struct wg_scratch {
+    uint64_t taken[WG_DEVICES], grows[WG_DEVICES];
+} wg_scratch;
+
+/* scratch_known.c: what an earlier load of the same file has measured, with the same settings, libraries and kind of
+ * devices. The model has its fingerprint. False: nothing is known, or nothing is remembered (the option `predictions`). */
+bool wg_scratch_recall(const weir_engine_model *model, wg_scratch *out);
+void wg_scratch_remember(const weir_engine_model *model, const wg_scratch *known);
 
 /* Has the devices' scratch allocated, and what a full context may take reserved. Of a model on the host: nothing. */
 weir_status wg_scratch_measure(weir_engine_model *model);
@@ -134,19 +196,10 @@ void wg_log_forget(void);
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
-typedef struct wg_run {
-    uint64_t id;
-    atomic_bool stop;
-    pthread_cond_t wake; /* its thread waits for it, with the model's lock, while `sleeps` */
-    bool sleeps;
-    struct wg_run *next;
-} wg_run;
-
-struct wg_batch; /* text.h */
-struct weir_cores;
+struct wg_batch;
 
 enum { WG_EMBED_SEQUENCES = 16, WG_EMBED_PACK = 128, WG_BATCH = 512, WG_MOST_SEQUENCES = 256 };
-enum { WG_INPUTS = 4, WG_OUTPUTS = 13 };
+enum { WG_INPUTS = WT_RESUMES, WG_OUTPUTS = WT_ANSWER_PORTS + 5 };
 
 struct weir_engine_model {
     const wg_library *library;
@@ -167,11 +220,7 @@ struct weir_engine_model {
     uint32_t step;    /* tokens in one call of llama.cpp; on a device several batches, queued */
     uint32_t width;   /* of an embedding */
 
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t turn;
-    wg_run *runs;           /* under way or waiting */
-    wg_run *_Atomic active; /* whose turn it is; the abort callback asks without the lock */
-    weir_engine_metrics metrics;
+    wt_runs runs; /* its lock also guards the batch */
 
     atomic_bool broken;     /* an exception left a run half done */
     atomic_bool overran;    /* llama.cpp has scratch past the budget, which is noted in its accounts */
@@ -199,29 +248,15 @@ weir_status wg_make_model(weir_engine_model *model, const weir_engine_load *load
 weir_status wg_make_context(weir_engine_model *model, wg_phase *phase);
 void wg_drop(weir_engine_model *model);
 
-/* ---- run.c: turns, inputs ---------------------------------------------------------------------------------------- */
+/* ---- run.c: what every run does ---------------------------------------------------------------------------------- */
 
-/* Puts a run into the model's list, where a cancel finds it; WEIR_ERR_ENGINE when the model is broken. wg_run_end takes
- * it out and counts it by `status`. */
-weir_status wg_run_begin(weir_engine_model *model, wg_run *run, uint64_t id);
-void wg_run_end(weir_engine_model *model, wg_run *run, weir_status status, uint64_t in, uint64_t out);
-/* Takes this model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
-weir_status wg_turn_begin(weir_engine_model *model, wg_run *run);
-void wg_turn_end(weir_engine_model *model, double seconds);
-/* Takes a run out of the list before its end, so that no cancel finds the run; called with the lock held. */
-void wg_run_leave(weir_engine_model *model, wg_run *run);
-/* The same, without the lock; whether a cancel had found it. */
-bool wg_run_was_stopped(weir_engine_model *model, wg_run *run);
-double wg_seconds_now(void);
+/* WEIR_ERR_ENGINE: an exception has left a run half done. */
+weir_status wg_health(weir_engine_model *model);
 weir_status wg_cancel(weir_engine_model *model, uint64_t id);
 bool wg_stopped(void *model);
 
-/* The inputs by name, with type, shape, size and the values of tokens checked. NULL: not given. An unknown name, or a
- * name given twice, is WEIR_ERR_INVALID. */
-typedef struct wg_inputs {
-    const weir_tensor *text, *tokens, *messages, *state;
-} wg_inputs;
-weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wg_inputs *out);
+/* At least one of the inputs is there. */
+weir_status wg_the_inputs(const weir_engine_model *model, const weir_inference *inference, wt_inputs *out);
 /* Tokenizes a text, into malloc memory. With `marks` the vocabulary's special tokens frame the text; with `special` the
  * names of special tokens inside the text are read as these tokens. */
 weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t bytes, bool marks, bool special,
@@ -229,12 +264,30 @@ weir_status wg_tokenize(const weir_engine_model *model, const char *text, size_t
 /* Why llama_decode or llama_encode answered `code`. */
 weir_status wg_run_failed(weir_engine_model *model, const wg_phase *phase, int code);
 
+/* ---- cores.c: cores leased of weir's ledger (weir/cores.h), and a pool of ggml's threads for them ----------------- */
+
+/* Cores that the process has. */
+int wg_cores(void);
+
+/* The model's line in the ledger, under the name of its client. A model that is all on devices has none: its few steps
+ * on the host wait for nobody. */
+weir_status wg_cores_open(weir_engine_model *model);
+/* After the context is freed. */
+void wg_cores_close(weir_engine_model *model);
+
+/* Threads that a context is made with. */
+int wg_threads(const weir_engine_model *model);
+
+/* Before each step, on the thread that computes and without the model's lock: leases cores, or renews what `leased` says
+ * that it holds, and has llama.cpp start as many threads. With an error, as when `stops` answers true, nothing is leased. */
+weir_status wg_cores_take(weir_engine_model *model, bool (*stops)(void *user), void *user, bool *leased);
+
 /* ---- embed.c, generate.c ----------------------------------------------------------------------------------------- */
 
 weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
-                     wg_run *run, weir_outputs *out, uint64_t *tokens_in);
+                     wt_run *run, weir_outputs *out, uint64_t *tokens_in);
 weir_status wg_generate(weir_engine_model *model, const weir_inference *inference, const wg_run_settings *settings,
-                        wg_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
+                        wt_run *run, weir_piece_fn piece, void *user, weir_outputs *out, uint64_t *tokens_in,
                         uint64_t *tokens_out);
 
 /* ---- context.c, batch.c, state.c: what load.c asks of those who use the context ---------------------------------- */
@@ -283,5 +336,98 @@ void wg_cache_shrink(weir_engine_model *model, int32_t sequence, uint32_t cells)
 /* The model has nothing to do: pages that no sequence uses go, but for the first of sequence 0; that, too, with `all`.
  * Returns the bytes. During a decode nothing is done. Any thread. */
 uint64_t wg_cache_rest(weir_engine_model *model, bool all);
+
+/* ---- prompt.c: what a run begins with ---------------------------------------------------------------------------- */
+
+typedef struct wg_prompt {
+    int32_t *tokens;
+    size_t count;
+    size_t restored;      /* of them stand in `saved` */
+    const uint8_t *saved; /* llama.cpp's bytes of a sequence, in the caller's input; NULL: none */
+    size_t saved_bytes;
+} wg_prompt;
+
+weir_status wg_prompt_read(const weir_engine_model *model, const weir_inference *inference,
+                           const wg_run_settings *settings, wg_prompt *out);
+void wg_prompt_drop(wg_prompt *prompt);
+
+/* ---- sampling.c ------------------------------------------------------------------------------------------------ */
+
+typedef struct wg_sampler {
+    struct llama_sampler *chain;
+    struct llama_sampler *grammar; /* NULL: none */
+    bool likeliest;                /* the likeliest token, whatever came before: no sampler is needed for that */
+} wg_sampler;
+
+weir_status wg_sampler_make(const weir_engine_model *model, const wg_run_settings *settings, const wg_prompt *prompt,
+                            wg_sampler *out);
+void wg_sampler_drop(const weir_engine_model *model, wg_sampler *sampler);
+/* The next token by its logits; `room` is for as many candidates as the vocabulary has. May throw: to be guarded. */
+int32_t wg_sampler_take(const weir_engine_model *model, const wg_sampler *sampler, const float *logits,
+                        llama_token_data *room);
+
+/* ---- generate.c, batch.c ----------------------------------------------------------------------------------------- */
+
+/* A run. Some members belong to the run's own thread, some to the computing thread, some to the thread that has the
+ * lock. */
+typedef struct wg_generation {
+    weir_engine_model *model;
+    const wg_run_settings *settings;
+    wt_run *run;
+    weir_piece_fn piece;
+    void *user;
+    bool in_step; /* goes on only when its pieces are delivered: logits or state must belong to the last piece */
+    wg_prompt prompt;
+
+    /* Of the thread that computes, between the run's arrival and its end. */
+    wg_sampler sampler;
+    int32_t sequence, row; /* -1: none */
+    bool begun, ready, finished;
+    size_t computed; /* of the tokens of prompt and answer, one behind the other */
+    size_t step;     /* of them in the decode under way */
+    int32_t token;   /* chosen last */
+    float *logits;
+    uint8_t *saved;
+    size_t saved_bytes;
+
+    /* Of whoever has the model's lock. What is in the answer is written by the thread that computes, with the lock. */
+    wt_answer answer;
+    bool done, lost; /* lost: there was no memory for a piece */
+    weir_status status;
+    char detail[1024];
+    struct wg_generation *next;
+
+    atomic_bool quit; /* its reader wants no more */
+} wg_generation;
+
+/* Decodes a run to its end, together with the others of its model. The calling thread waits, or computes for all. */
+weir_status wg_batch_run(wg_generation *it);
+int32_t wg_token_at(const wg_generation *it, size_t place);
+size_t wg_token_count(const wg_generation *it);
+
+/* ---- state.c: a sequence saved ------------------------------------------------------------------------------------ */
+
+/* The header of a saved sequence: behind it come the tokens, i32, and llama.cpp's bytes. */
+typedef struct wg_state_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t tokens;   /* that it stands for: prompt and answer */
+    uint32_t computed; /* of them are in the cache; the last one that was made is not */
+    uint32_t none;
+    uint64_t fingerprint;
+    uint64_t bytes; /* of llama.cpp's */
+    uint64_t sum;   /* over the members above and the bytes behind the header */
+} wg_state_head;
+
+/* Reads the head of a saved state, whose tokens come out in malloc memory; everything is checked that can be before
+ * llama.cpp gets the bytes. */
+weir_status wg_state_open(const weir_engine_model *model, const weir_tensor *saved, wg_prompt *out);
+/* Puts the saved sequence into the run's; answers false, and the sequence is as it was, if llama.cpp refuses it. May
+ * throw: to be guarded. */
+bool wg_state_restore(wg_generation *it);
+/* The run's sequence with its tokens, into it->saved. May throw: to be guarded. */
+weir_status wg_state_save(wg_generation *it);
+/* The tokens that a state of ours stands for. */
+const int32_t *wg_state_tokens(const uint8_t *saved, size_t *count);
 
 #endif

@@ -27,8 +27,9 @@ enum windows {
     UNLESS_ZERO /* without the key, too */
 };
 
+/* Architectures with the same rules. */
 typedef struct family {
-    const char *name;
+    const char *names; /* with a blank on both sides of each */
     enum recurrence recurrence;
     enum windows windows;
     uint32_t pattern;  /* of so many layers one sees all, the last or the first; 0: those that a key lists */
@@ -40,91 +41,46 @@ typedef struct family {
 } family;
 
 static const family families[] = {
-    {.name = "mamba", .recurrence = EVERYWHERE},
-    {.name = "mamba2", .recurrence = EVERYWHERE},
-    {.name = "rwkv6", .recurrence = EVERYWHERE},
-    {.name = "rwkv6qwen2", .recurrence = EVERYWHERE},
-    {.name = "rwkv7", .recurrence = EVERYWHERE},
-    {.name = "arwkv7", .recurrence = EVERYWHERE},
-    {.name = "falcon-h1", .recurrence = BOTH},
-    {.name = "jamba", .recurrence = NO_KV_HEADS},
-    {.name = "plamo2", .recurrence = NO_KV_HEADS},
-    {.name = "granitehybrid", .recurrence = NO_KV_HEADS},
-    {.name = "lfm2", .recurrence = NO_KV_HEADS, .windows = IF_SAID},
-    {.name = "lfm2moe", .recurrence = NO_KV_HEADS},
-    {.name = "kimi-linear", .recurrence = NO_KV_HEADS},
-    {.name = "bailingmoe3", .recurrence = NO_KV_HEADS},
-    {.name = "nemotron_h", .recurrence = NO_HEADS_NO_WIDTH},
-    {.name = "nemotron_h_moe", .recurrence = NO_HEADS_NO_WIDTH},
-    {.name = "qwen3next", .recurrence = BY_INTERVAL},
-    {.name = "qwen35", .recurrence = BY_INTERVAL},
-    {.name = "qwen35moe", .recurrence = BY_INTERVAL},
-    {.name = "minimax-01", .recurrence = BY_INTERVAL},
-    {.name = "afmoe", .windows = IF_SAID, .pattern = 4},
-    {.name = "cohere2", .windows = IF_SAID, .pattern = 4},
-    {.name = "cohere2moe", .windows = IF_SAID, .pattern = 4, .dense_first = true},
-    {.name = "exaone-moe", .windows = UNLESS_ZERO, .pattern = 4, .window = 128},
-    {.name = "exaone4", .windows = UNLESS_ZERO, .pattern = 4, .window = 4096},
-    {.name = "gemma2", .windows = UNLESS_ZERO, .pattern = 2, .window = 4096},
-    {.name = "gemma3", .windows = IF_SAID, .pattern = 6},
-    {.name = "gemma3n", .windows = IF_SAID, .pattern = 5},
-    {.name = "gemma4", .windows = IF_SAID},
-    {.name = "laguna", .windows = IF_SAID, .pattern = 4, .dense_first = true},
-    {.name = "llama4", .windows = UNLESS_ZERO, .pattern = 4, .window = 8192, .fixed_window = true},
-    {.name = "mellum", .windows = IF_SAID, .pattern = 4},
-    {.name = "muse-glimmer", .windows = IF_SAID, .pattern = 4},
-    {.name = "olmo2", .windows = IF_SAID, .pattern = 4},
-    {.name = "gpt-oss", .windows = IF_SAID, .pattern = 2},
-    {.name = "plamo3", .windows = IF_SAID, .pattern = 8},
-    {.name = "smallthinker",
+    {.names = " mamba mamba2 rwkv6 rwkv6qwen2 rwkv7 arwkv7 ", .recurrence = EVERYWHERE},
+    {.names = " falcon-h1 ", .recurrence = BOTH},
+    {.names = " jamba plamo2 granitehybrid lfm2moe kimi-linear bailingmoe3 ", .recurrence = NO_KV_HEADS},
+    {.names = " lfm2 ", .recurrence = NO_KV_HEADS, .windows = IF_SAID},
+    {.names = " nemotron_h nemotron_h_moe ", .recurrence = NO_HEADS_NO_WIDTH},
+    {.names = " qwen3next qwen35 qwen35moe minimax-01 ", .recurrence = BY_INTERVAL},
+    {.names = " gemma4 granite_swa maple mimo2 step35 spark2_5 ", .windows = IF_SAID},
+    {.names = " gpt-oss ", .windows = IF_SAID, .pattern = 2},
+    {.names = " afmoe cohere2 mellum muse-glimmer olmo2 ", .windows = IF_SAID, .pattern = 4},
+    {.names = " cohere2moe laguna ", .windows = IF_SAID, .pattern = 4, .dense_first = true},
+    {.names = " gemma3n ", .windows = IF_SAID, .pattern = 5},
+    {.names = " gemma3 ", .windows = IF_SAID, .pattern = 6},
+    {.names = " plamo3 ", .windows = IF_SAID, .pattern = 8},
+    {.names = " smallthinker ",
      .windows = IF_SAID,
      .pattern = 4,
      .dense_first = true,
      .window = 4096,
      .fixed_window = true},
-    {.name = "granite_swa", .windows = IF_SAID},
-    {.name = "maple", .windows = IF_SAID},
-    {.name = "mimo2", .windows = IF_SAID},
-    {.name = "step35", .windows = IF_SAID},
-    {.name = "spark2_5", .windows = IF_SAID},
-    {.name = "bert", .forgets = true},
-    {.name = "jina-bert-v2", .forgets = true},
-    {.name = "jina-bert-v3", .forgets = true},
-    {.name = "nomic-bert", .forgets = true},
-    {.name = "nomic-bert-moe", .forgets = true},
-    {.name = "neo-bert", .forgets = true},
-    {.name = "eurobert", .forgets = true},
-    {.name = "modern-bert", .forgets = true},
-    {.name = "gemma-embedding", .forgets = true},
-    {.name = "wavtokenizer-dec", .forgets = true},
-    {.name = "dream", .forgets = true},
-    {.name = "llada", .forgets = true},
-    {.name = "llada-moe", .forgets = true},
-    {.name = "rnd1", .forgets = true},
-    {.name = "deepseek32", .strange = true},
-    {.name = "deepseek4", .strange = true},
-    {.name = "dflash", .strange = true},
-    {.name = "dots3note", .strange = true},
-    {.name = "eagle3", .strange = true},
-    {.name = "gemma4-assistant", .strange = true},
-    {.name = "glm-dsa", .strange = true},
-    {.name = "glm5-next", .strange = true},
-    {.name = "graniteswitch", .strange = true},
-    {.name = "hy_v4", .strange = true},
-    {.name = "kimi-k3", .strange = true},
-    {.name = "minimax-m3", .strange = true},
-    {.name = "nanbeige", .strange = true},
-    {.name = "qwen4exp", .strange = true},
-    {.name = "t5", .strange = true},
-    {.name = "t5encoder", .strange = true},
+    {.names = " exaone-moe ", .windows = UNLESS_ZERO, .pattern = 4, .window = 128},
+    {.names = " exaone4 ", .windows = UNLESS_ZERO, .pattern = 4, .window = 4096},
+    {.names = " gemma2 ", .windows = UNLESS_ZERO, .pattern = 2, .window = 4096},
+    {.names = " llama4 ", .windows = UNLESS_ZERO, .pattern = 4, .window = 8192, .fixed_window = true},
+    {.names = " bert jina-bert-v2 jina-bert-v3 nomic-bert nomic-bert-moe neo-bert eurobert modern-bert gemma-embedding "
+              "wavtokenizer-dec dream llada llada-moe rnd1 ",
+     .forgets = true},
+    {.names = " deepseek32 deepseek4 dflash dots3note eagle3 gemma4-assistant glm-dsa glm5-next graniteswitch hy_v4 "
+              "kimi-k3 minimax-m3 nanbeige qwen4exp t5 t5encoder ",
+     .strange = true},
 };
 
-static family family_of(const char *name)
+static const family *family_of(const char *name)
 {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (strcmp(families[i].name, name) == 0)
-            return families[i];
-    return (family){.name = name};
+    static const family usual = {.names = ""};
+    char wanted[sizeof((wg_hyper *)0)->architecture + 2];
+    snprintf(wanted, sizeof wanted, " %s ", name);
+    for (size_t i = 0; i < sizeof families / sizeof *families && !strchr(name, ' '); i++)
+        if (strstr(families[i].names, wanted))
+            return &families[i];
+    return &usual;
 }
 
 /* Keys ------------------------------------------------------------------------------------------------------------- */
@@ -266,7 +222,7 @@ static void read_windows(reader *it, const family *own)
     bool given = has_number(it, "attention.sliding_window", &said);
     const wg_key *list = hyper_own_key(it, "attention.sliding_window_pattern");
     bool any = own->windows == IF_SAID ? said > 0 : own->windows == UNLESS_ZERO && (!given || said > 0);
-    if (strcmp(own->name, "exaone4") == 0 && h->own != 64)
+    if (strcmp(h->architecture, "exaone4") == 0 && h->own != 64)
         any = false; /* the large one alone has windows */
     if (!any)
         return;
@@ -397,9 +353,8 @@ weir_status wi_gguf_hyper_read(const wg_file *file, wg_hyper *out)
     out->own = further < out->layers ? out->layers - further : out->layers;
     out->trained = hyper_number(&it, "context_length", 0);
     out->width_out = hyper_number(&it, "embedding_length_out", out->width);
-    family own = family_of(out->architecture);
     read_heads(&it);
-    hyper_read_memory(&it, &own);
+    hyper_read_memory(&it, family_of(out->architecture));
     hyper_read_tensors(&it);
     uint32_t tokens = tokens_of(&it);
     out->vocabulary = tokens > 0 ? tokens : out->vocabulary;

@@ -1,4 +1,4 @@
 # The same files inside libweir, where they predict without a plug-in.
-foreach(file cursor file hyper layout types)
+foreach(file cursor file hyper layout)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
