@@ -22,7 +22,7 @@ from gpu_steps import ROOT, note, suite
 
 # Where programs that are carried look for what lies beside them: a link to it.
 ELSEWHERE = Path("/tmp/weir-carried")
-TESTS = ("test-onnx-gpu", "test-onnx-providers", "test-onnxruntime-gpu")
+TESTS = ("test-onnx-gpu", "test-onnx-providers", "test-onnx-needs", "test-bridge-gpu")
 TOOL = "libonnx-left.so"  # preloaded
 TARGETS = ["weir_command", "weir-engine-onnx", "onnx-needing", "onnx-left", "stub-provider", "bench-load-speed", *TESTS]
 RUNTIME = "ort.tar.xz"
@@ -108,6 +108,7 @@ def suites():
     alone = {"LD_LIBRARY_PATH": str(steps.place.folder / "lib")}
     suite("providers without CUDA's libraries", [program("test-onnx-providers")], alone, 40)
     suite("providers", [program("test-onnx-providers")], most=40)
+    suite("what libraries need", [program("test-onnx-needs")], alone, 40)
     suite("devices, explain and run", [sys.executable, "-B", steps.place.tests / "cli/test_run_device.py"], most=90)
     status, output, _ = steps.run("devices", [steps.place.folder / "bin/weir", "devices"], most=20)
     note("failed" if status else "passed", "weir devices", lines=steps.last_lines(output))
@@ -122,7 +123,7 @@ def get_models(given):
 
 def copies():
     """The bridge's suite, with a model that has few kernels."""
-    return "bridge with copies", [program("test-onnxruntime-gpu"), steps.place.folder / "data/onnx/copies.onnx", 100, 10]
+    return "bridge with copies", [program("test-bridge-gpu"), steps.place.folder / "data/onnx/copies.onnx", 100, 10]
 
 
 def bridge(models, runtime):
@@ -134,7 +135,7 @@ def bridge(models, runtime):
         runs += [(models / f"{name}.onnx", *rest) for name, *rest in BRIDGED] if models else []
     for model, extent, pairs in runs:
         what = f"bridge with {model.stem}"
-        if suite(what, [program("test-onnxruntime-gpu"), model, extent, pairs], {"WEIR_ONNXRUNTIME": runtime}, 40) == 0:
+        if suite(what, [program("test-bridge-gpu"), model, extent, pairs], {"WEIR_ONNXRUNTIME": runtime}, 40) == 0:
             steps.show_log(what, r"ratio|ms$|MiB|a run takes")
 
 

@@ -4,14 +4,6 @@
 
 enum { STREAMS = 3, MANY = 5000 };
 
-static void wait_until_reached(gate *g)
-{
-    pthread_mutex_lock(&g->lock);
-    while (!g->reached)
-        pthread_cond_wait(&g->changed, &g->lock);
-    pthread_mutex_unlock(&g->lock);
-}
-
 static bool all_are(const weir_block_pool_view *v, uint32_t index, unsigned char value)
 {
     const unsigned char *p = weir_block_pool_at(v, index);
@@ -47,7 +39,7 @@ static void frees_of_three_streams_pass_one_by_one(void **state)
     for (size_t i = 0; i < 9; i++) {
         int s = order[i], k = opened[s]++;
         open_gate(&gates[s][k]);
-        wait_until_reached(&gates[s][k + 1]);
+        wait_for_gate(&gates[s][k + 1]);
         for (int t = 0; t < STREAMS; t++)
             for (int j = 0; j < 3; j++)
                 assert_int_equal(state_of(pool, (uint32_t)(3 + 3 * t + j)),
@@ -130,7 +122,7 @@ static void a_list_that_is_freed_on_a_stream_is_pending_as_a_whole(void **state)
     for (uint32_t i = 0; i < 8; i++)
         assert_int_equal(state_of(pool, i), i == 2 || i == 4 || i == 5 ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING);
     open_gate(&first);
-    wait_until_reached(&second);
+    wait_for_gate(&second);
     for (size_t k = 0; k < 3; k++)
         assert_int_equal(state_of(pool, apart[k]), WEIR_BLOCK_FREE);
     assert_int_equal(member_stats(a).pending, 2);

@@ -6,14 +6,6 @@
 
 enum { READERS = 3, PROMPTS = 8 };
 
-static void wait_until_reached(gate *g)
-{
-    pthread_mutex_lock(&g->lock);
-    while (!g->reached)
-        pthread_cond_wait(&g->changed, &g->lock);
-    pthread_mutex_unlock(&g->lock);
-}
-
 static void note_that(void *user)
 {
     atomic_store((atomic_bool *)user, true);
@@ -48,7 +40,7 @@ static void a_write_comes_behind_every_stream_that_has_left(void **state)
             assert_false(atomic_load(&written));
             open_gate(&gates[s][k]);
             if (k == 0)
-                wait_until_reached(&gates[s][1]);
+                wait_for_gate(&gates[s][1]);
             else if (s + 1 < READERS)
                 ok(weir_stream_synchronize(readers[s]));
         }

@@ -3,8 +3,7 @@ foreach(blocks_test pool misuse pending several clear model threads)
   weir_test(blocks-${blocks_test} blocks/${blocks_test}.c)
 endforeach()
 weir_test(blocks-faults blocks/faults.c core/faulty.c INTERNAL)
-target_link_options(test-blocks-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc
-  -Wl,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=free)
+target_link_options(test-blocks-faults PRIVATE ${WEIR_HEAP_WRAPS})
 
 weir_test(blocks-model-shared blocks/model_shared.c INTERNAL)
 # Shared blocks and prefix caches: on the host, and on cuda over the stub.
@@ -24,5 +23,4 @@ add_test(NAME blocks-sharing-threads-long COMMAND test-blocks-sharing-threads)
 set_tests_properties(blocks-sharing-threads-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_LONG=1)
 target_link_options(test-blocks-collisions PRIVATE -Wl,--wrap=wi_prefix_hash)
 weir_test(blocks-prefix-faults blocks/prefix_faults.c core/faulty.c INTERNAL)
-target_link_options(test-blocks-prefix-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc
-  -Wl,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=free)
+target_link_options(test-blocks-prefix-faults PRIVATE ${WEIR_HEAP_WRAPS})

@@ -1,40 +1,13 @@
 /* Without host memory a choice is refused as a whole: whichever allocation fails, nothing is left and nothing is made
  * up. */
 #include "choice/machine.h"
+
+#define HEAP_REFUSES refuse_malloc()
+#include "core/heap.h"
+
 #include <weir/engine.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-
-static int fail_in = -1; /* so many allocations succeed; -1: all */
-
-static bool fails_now(void)
-{
-    if (fail_in < 0)
-        return false;
-    return fail_in-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails_now() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails_now() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return fails_now() ? NULL : __real_realloc(old, size);
-}
 
 static void every_allocation_fails_once(void **state)
 {
@@ -49,11 +22,13 @@ static void every_allocation_fails_once(void **state)
     options.setting_count = 1;
     weir_choice *whole = choose(&manifest, &options), *choice = NULL;
     int refused = 0;
-    for (int n = 0; !choice; n++) {
-        fail_in = n;
+    for (long n = 0; !choice; n++) {
+        mallocs = 0;
+        malloc_fails_at = n;
+        malloc_armed = true;
         weir_status status = weir_choice_create(&manifest, &options, &choice);
-        bool failed = fail_in < 0;
-        fail_in = -1;
+        malloc_armed = false;
+        bool failed = mallocs > n;
         assert_true(status == WEIR_ERR_SYSTEM || status == WEIR_OK);
         refused += status == WEIR_ERR_SYSTEM;
         if (status == WEIR_OK && failed) { /* weir_engine_name_at, which lists no plug-ins then: these are linked in */

@@ -17,7 +17,7 @@ if(TARGET weir-engine-gguf AND TARGET weir-engine-onnx)
   add_dependencies(test-choice-engines weir-engine-gguf weir-engine-onnx)
 endif()
 weir_test(choice-faults choice/faults.c choice/machine.c INTERNAL)
-target_link_options(test-choice-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+target_link_options(test-choice-faults PRIVATE ${WEIR_HEAP_WRAPS})
 
 # On a device of this machine: by scripts/gpu-check a GPU, here the stub, with a stub of NVML beside it that knows its bytes.
 weir_test(choice-gpu choice/gpu.c hardware/witness.c LIBS ${CMAKE_DL_LIBS})

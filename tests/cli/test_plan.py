@@ -1,4 +1,4 @@
-"""weir plan: words, lists, traces, pictures; models are in tests/onnx_shapes."""
+"""weir plan: words, lists, traces, pictures; models are in tests/shapes."""
 
 import csv
 import gzip

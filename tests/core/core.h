@@ -191,6 +191,20 @@ static inline void check_empty(weir_runtime *runtime)
 
 /* Gates: put on a stream, they hold it until they are opened ------------------------------------------------------- */
 
+/* Does not wait for what others free. */
+static inline weir_status take_at_once(weir_client *client, size_t bytes, weir_stream stream, void **out)
+{
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = bytes,
+                            .stream = stream,
+                            .memory_class = WEIR_CLASS_KV,
+                            .flags = WEIR_ALLOC_NO_WAIT};
+    weir_block block = {NULL, 0};
+    weir_status status = weir_alloc_with(client, &request, &block);
+    *out = block.pointer;
+    return status;
+}
+
 typedef struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -241,6 +255,15 @@ static inline void open_gate(gate *g)
     pthread_mutex_lock(&g->lock);
     g->open = true;
     pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Until somebody is held there. */
+static inline void wait_for_gate(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (!g->reached)
+        pthread_cond_wait(&g->changed, &g->lock);
     pthread_mutex_unlock(&g->lock);
 }
 

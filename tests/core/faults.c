@@ -7,36 +7,10 @@
 #include <weir/adaptor.h>
 #include "core/faulty.h"
 
+#define HEAP_REFUSES refuse_malloc()
+#include "core/heap.h"
+
 #include "runtime/runtime.h"
-
-/* malloc, which the linker leads through here -------------------------------------------------------------------- */
-
-static long mallocs, malloc_fails_at = -1;
-static bool malloc_armed; /* on this test's thread alone: the others are streams, whose threads allocate nothing */
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-
-static bool refuse_malloc(void)
-{
-    return malloc_armed && mallocs++ == malloc_fails_at;
-}
-void *__wrap_malloc(size_t size)
-{
-    return refuse_malloc() ? NULL : __real_malloc(size);
-}
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse_malloc() ? NULL : __real_calloc(count, size);
-}
-void *__wrap_realloc(void *old, size_t size)
-{
-    return refuse_malloc() ? NULL : __real_realloc(old, size);
-}
 
 /* The scenario ----------------------------------------------------------------------------------------------------- */
 

@@ -138,16 +138,6 @@ static void end(fixture *f)
     assert_true(faults_nothing_left());
 }
 
-static weir_status take_at_once(weir_client *client, size_t bytes, void **out)
-{
-    weir_request request = {
-        .struct_size = sizeof request, .bytes = bytes, .memory_class = WEIR_CLASS_KV, .flags = WEIR_ALLOC_NO_WAIT};
-    weir_block block = {NULL, 0};
-    weir_status status = weir_alloc_with(client, &request, &block);
-    *out = block.pointer;
-    return status;
-}
-
 /* Another thread has been there ------------------------------------------------------------------------------------ */
 
 static void let_the_stream_go(void *user)
@@ -172,7 +162,7 @@ static void what_another_has_reaped_is_found(void **state)
         before_look = let_the_stream_go;
         looks_left = look_number % LOOKS;
         if (look_number == LOOKS) /* the first one again */
-            ok(take_at_once(f.client, BUDGET, &p));
+            ok(take_at_once(f.client, BUDGET, WEIR_STREAM_HOST, &p));
         else
             p = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
         assert_null(before_look);
@@ -227,7 +217,7 @@ static void what_another_gives_back_just_now_is_waited_for(void **state)
     freeing other = {.f = &f, .pointer = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV)};
     void *p;
     begin_freeing(&other);
-    ok(take_at_once(f.client, BUDGET, &p));
+    ok(take_at_once(f.client, BUDGET, WEIR_STREAM_HOST, &p));
     end_freeing(&other);
     ok(weir_free(f.client, p, WEIR_STREAM_HOST));
     end(&f);
@@ -259,7 +249,7 @@ static void allocate_in_the_log(weir_log_level level, const char *text, void *us
     (void)level;
     (void)text;
     if (l->calls++ == 0)
-        l->status = take_at_once(l->client, BUDGET, &p);
+        l->status = take_at_once(l->client, BUDGET, WEIR_STREAM_HOST, &p);
 }
 
 static void the_log_allocates(void **state)
@@ -299,7 +289,7 @@ static void what_the_driver_refuses_is_no_reason_to_go_on(void **state)
         ok(weir_log_set(recover_at_last, &calls, WEIR_LOG_WARNING));
         ok(weir_free(f.client, p, WEIR_STREAM_HOST));
         fails(WEIR_ERR_OUT_OF_MEMORY, waits ? weir_alloc(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV, &p)
-                                            : take_at_once(f.client, BUDGET, &p));
+                                            : take_at_once(f.client, BUDGET, WEIR_STREAM_HOST, &p));
         ok(weir_log_set(NULL, NULL, WEIR_LOG_OFF));
         assert_true(calls >= 2 && calls < 20);
         fault.fail_at = -1;
@@ -348,7 +338,7 @@ static void allocate_when_both_are_there(weir_log_level level, const char *text,
     if (atomic_fetch_add(&m->met, 1) >= 2)
         return;
     pthread_barrier_wait(&m->both);
-    atomic_fetch_add(&m->refused, take_at_once(m->client, BUDGET, &p) == WEIR_ERR_OUT_OF_MEMORY);
+    atomic_fetch_add(&m->refused, take_at_once(m->client, BUDGET, WEIR_STREAM_HOST, &p) == WEIR_ERR_OUT_OF_MEMORY);
 }
 
 static void *free_one(void *user)
@@ -494,7 +484,7 @@ static void use_blocks(fixture *f)
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->stream));
     ok(weir_resize(f->client, p, 50000, f->stream));
     ok(weir_free(f->client, p, f->stream));
-    ok(take_at_once(f->client, 1000, &q));
+    ok(take_at_once(f->client, 1000, WEIR_STREAM_HOST, &q));
     ok(weir_free(f->client, q, WEIR_STREAM_HOST));
     open_gate(&f->gate);
     ok(weir_stream_synchronize(f->stream));

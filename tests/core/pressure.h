@@ -75,19 +75,6 @@ static inline void end(fixture *f)
     ok(weir_runtime_destroy(f->runtime));
 }
 
-static inline weir_status take_at_once(weir_client *client, size_t bytes, weir_stream stream, void **out)
-{
-    weir_request request = {.struct_size = sizeof request,
-                            .bytes = bytes,
-                            .stream = stream,
-                            .memory_class = WEIR_CLASS_KV,
-                            .flags = WEIR_ALLOC_NO_WAIT};
-    weir_block block = {NULL, 0};
-    weir_status status = weir_alloc_with(client, &request, &block);
-    *out = block.pointer;
-    return status;
-}
-
 static inline uint64_t add(fixture *f, int priority, weir_pressure_fn fn, void *user)
 {
     uint64_t id = 0;

@@ -81,19 +81,6 @@ static inline void let_go(fixture *f, weir_stream stream)
     ok(weir_stream_synchronize(stream));
 }
 
-static inline weir_status take_at_once(weir_client *client, size_t bytes, weir_stream stream, void **out)
-{
-    weir_request request = {.struct_size = sizeof request,
-                            .bytes = bytes,
-                            .stream = stream,
-                            .memory_class = WEIR_CLASS_KV,
-                            .flags = WEIR_ALLOC_NO_WAIT};
-    weir_block block = {NULL, 0};
-    weir_status status = weir_alloc_with(client, &request, &block);
-    *out = block.pointer;
-    return status;
-}
-
 /* Since the last time that was asked: one block was come by, in this way. */
 static inline void check_rung(fixture *f, weir_stats *last, weir_rung rung, const char *file, int line)
 {

@@ -32,7 +32,7 @@ weir_test(core-thread-cache-table core/thread_cache_table.c INTERNAL)
 weir_test(core-depot core/depot.c)
 weir_test(core-races core/races.c)
 weir_test(core-faults core/faults.c core/faulty.c INTERNAL)
-target_link_options(test-core-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+target_link_options(test-core-faults PRIVATE ${WEIR_HEAP_WRAPS})
 weir_test(core-ladder core/ladder.c core/faulty.c INTERNAL)
 target_link_options(test-core-ladder PRIVATE -Wl,--wrap=wi_pending_reap,--wrap=wi_pending_wait,--wrap=wi_record_locked
   -Wl,--wrap=wi_ledger_commit,--wrap=wi_ledger_retire,--wrap=wi_ledger_reap,--wrap=wi_ledger_account_snapshot)

@@ -4,7 +4,7 @@
 #include "devices/two.h"
 #include <weir/onnxruntime.h>
 
-#include "onnxruntime/fake.h"
+#include "bridge/fake.h"
 #include "onnx/bridge/bridge.h"
 
 enum { BUDGET = 32 * 1024 * 1024, BLOCK = 1024 * 1024 };

@@ -7,5 +7,5 @@ weir_test(devices devices/runtimes.c devices/two.c LIBS ${CMAKE_DL_LIBS} Threads
 target_include_directories(test-devices PRIVATE ${PROJECT_SOURCE_DIR}/src)
 add_dependencies(test-devices stub-cuda)
 
-weir_test(devices-bridge devices/bridge.c devices/two.c onnxruntime/fake.c INTERNAL LABELS driver ENVIRONMENT "${WEIR_STUB_TWO}")
+weir_test(devices-bridge devices/bridge.c devices/two.c bridge/fake.c INTERNAL LABELS driver ENVIRONMENT "${WEIR_STUB_TWO}")
 add_dependencies(test-devices-bridge stub-cuda)

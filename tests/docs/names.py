@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 PAGES = ["README.md", "CONTRIBUTING.md", "docs/overview.md", "docs/glossary.md", "docs/allocation.md", "docs/policy.md",
-         "docs/decisions.md", "docs/engines-seen.md", "docs/next.md"]
+         "docs/decisions.md", "docs/engines-seen.md", "docs/next.md", "docs/where.md"]
 HEADER = re.compile(r"(?<![\w/.-])weir/(?:\w+/)*\w+\.h\b")
 FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:c|h|py|cmake))`")
 NAME = re.compile(r"(?<![\w./-])((?:wi|weir|WI|WEIR)_\w*\w)\b(?![*…/.])")

@@ -17,6 +17,7 @@
 #include <weir/weir.h>
 #include <weir/engine.h>
 
+#include "ok.h"
 #include "writer.h"
 
 /* Two threads of llama.cpp beside another test wait for one another, spinning, most of the time; with one processor it has one. */
@@ -27,16 +28,6 @@ static inline __attribute__((constructor)) void stay_on_one_processor(void)
     CPU_SET(sched_getcpu(), &here);
     if (getenv("WEIR_TEST_ONE_PROCESSOR"))
         (void)sched_setaffinity(0, sizeof here, &here);
-}
-
-#define OK(call) assert_ok((call), #call, __FILE__, __LINE__)
-
-static inline void assert_ok(weir_status status, const char *what, const char *file, int line)
-{
-    if (status == WEIR_OK)
-        return;
-    print_error("%s: %s: %s\n", what, weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
-    _assert_int_equal(status, WEIR_OK, file, line);
 }
 
 /* For weir_log_set: counts errors in the int that `count` points to, and prints them. */

@@ -3,6 +3,7 @@
 #include "common.h"
 #include <weir/engine.h>
 #include "plain.h"
+#include "text/meetings.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -39,53 +40,6 @@ static void learn_what_llama_says(const weir_engine *engine)
 }
 
 /* ---- runs that are held at once ---------------------------------------------------------------------------------- */
-
-/* Readers wait here until the test opens it; the test waits until all have come. */
-typedef struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    int come;
-    bool open;
-} gate;
-#define GATE                                                                                                           \
-    {                                                                                                                  \
-        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false                                                  \
-    }
-
-static void pass(gate *at)
-{
-    pthread_mutex_lock(&at->lock);
-    at->come++;
-    pthread_cond_broadcast(&at->change);
-    while (!at->open)
-        pthread_cond_wait(&at->change, &at->lock);
-    pthread_mutex_unlock(&at->lock);
-}
-
-/* A run that has ended without a piece is not waited for. */
-static void miss(gate *at)
-{
-    pthread_mutex_lock(&at->lock);
-    at->come++;
-    pthread_cond_broadcast(&at->change);
-    pthread_mutex_unlock(&at->lock);
-}
-
-static void wait_for(gate *at, int count)
-{
-    pthread_mutex_lock(&at->lock);
-    while (at->come < count)
-        pthread_cond_wait(&at->change, &at->lock);
-    pthread_mutex_unlock(&at->lock);
-}
-
-static void open_gate(gate *at)
-{
-    pthread_mutex_lock(&at->lock);
-    at->open = true;
-    pthread_cond_broadcast(&at->change);
-    pthread_mutex_unlock(&at->lock);
-}
 
 typedef struct asker {
     const fixture *its;

@@ -20,7 +20,7 @@ target_include_directories(test-gguf-grammar PRIVATE ${PROJECT_SOURCE_DIR}/src)
 
 # Where llama.cpp is not in the store there is no plug-in to test.
 if(TARGET weir-engine-gguf)
-  foreach(part engine together several decodes calls text sequence elastic elastic-book memory library cores)
+  foreach(part engine together several decodes calls embeds text sequence elastic elastic-book memory library cores)
     string(REPLACE - _ source ${part})
     weir_test(gguf-${part} gguf/${source}.c gguf/writer.c LIBS m LABELS gguf
       ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
@@ -42,11 +42,13 @@ if(TARGET weir-engine-gguf)
   target_include_directories(test-gguf-planned SYSTEM PRIVATE ${WEIR_LLAMA}/include)
   target_include_directories(test-gguf-planned PRIVATE ${PROJECT_SOURCE_DIR}/src)
   # Nor does what is done with devices need the library for CUDA.
-  weir_test(gguf-devices gguf/devices.c ${gguf_sources}/devices.c ${gguf_sources}/buffers.c ${gguf_sources}/cache.c ${gguf_sources}/cores.c
-    LIBS weir_text ${CMAKE_DL_LIBS} LABELS gguf)
-  target_include_directories(test-gguf-devices SYSTEM PRIVATE ${WEIR_LLAMA}/include)
-  target_include_directories(test-gguf-devices PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_link_options(test-gguf-devices PRIVATE -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=weir_runtime_info,--wrap=wg_cache_wanted,--wrap=wg_cache_on_host,--wrap=wg_cache_on_device,--wrap=wg_cache_made)
+  foreach(name devices buffers)
+    weir_test(gguf-${name} gguf/${name}.c gguf/devices_rig.c ${gguf_sources}/devices.c ${gguf_sources}/buffers.c ${gguf_sources}/cache.c
+      ${gguf_sources}/cores.c LIBS weir_text ${CMAKE_DL_LIBS} LABELS gguf)
+    target_include_directories(test-gguf-${name} SYSTEM PRIVATE ${WEIR_LLAMA}/include)
+    target_include_directories(test-gguf-${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_options(test-gguf-${name} PRIVATE -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=weir_runtime_info,--wrap=wg_cache_wanted,--wrap=wg_cache_on_host,--wrap=wg_cache_on_device,--wrap=wg_cache_made)
+  endforeach()
   weir_test(gguf-layout-dry gguf/layout_dry.c gguf/shapes.c gguf/writer.c $<TARGET_OBJECTS:weir-engine-gguf-border>
     LIBS weir_gguf_file stdc++ ${CMAKE_DL_LIBS} LABELS gguf ENVIRONMENT WEIR_ENGINE_PATH=${PROJECT_BINARY_DIR}/lib/weir)
   target_include_directories(test-gguf-layout-dry SYSTEM PRIVATE ${WEIR_LLAMA}/include)
@@ -56,6 +58,7 @@ if(TARGET weir-engine-gguf)
   target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(test-gguf-decodes PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(test-gguf-calls PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(test-gguf-embeds PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(test-gguf-sequence PRIVATE weir_text)
   target_include_directories(test-gguf-sequence PRIVATE ${PROJECT_SOURCE_DIR}/src)
   weir_test(gguf-hostile gguf/hostile.c gguf/writer.c LABELS gguf
@@ -73,7 +76,7 @@ if(TARGET weir-engine-gguf)
     add_dependencies(test-gguf-${part} weir-engine-gguf)
   endforeach()
   # On all processors two of them run among the long tests (and, in debug, behind the command's).
-  set_property(TEST gguf-engine gguf-together gguf-several gguf-decodes gguf-calls gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
+  set_property(TEST gguf-engine gguf-together gguf-several gguf-decodes gguf-calls gguf-embeds gguf-text gguf-sequence gguf-elastic gguf-elastic-book gguf-memory gguf-library gguf-hostile APPEND PROPERTY ENVIRONMENT WEIR_TEST_ONE_PROCESSOR=1)
   foreach(part engine memory)
     add_test(NAME gguf-${part}-cores COMMAND test-gguf-${part})
     set_tests_properties(gguf-${part}-cores PROPERTIES LABELS "gguf;long" RUN_SERIAL ON

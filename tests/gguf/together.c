@@ -3,6 +3,7 @@
 #include "common.h"
 #include <weir/engine.h>
 #include "plain.h"
+#include "text/meetings.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RUNS = 4, MADE = 24, BATCH = 32, LONGEST = 150, SECONDS = 60, END = 2 /* the vocabulary's end token */ };
+enum { RUNS = 4, MADE = 24, BATCH = 32, LONGEST = 150, END = 2 /* the vocabulary's end token */ };
 
 static char path[64];
 static const weir_setting four[] = {{"threads", "1"}, {"batch", "32"}, {"context", "256"}, {"sequences", "4"}};
@@ -41,35 +42,6 @@ static void learn_what_llama_says(const weir_engine *engine)
 }
 
 /* ---- runs on threads of their own ------------------------------------------------------------------------------- */
-
-/* Where readers meet: everybody waits there until so many have come. */
-typedef struct meeting {
-    pthread_mutex_t lock;
-    pthread_cond_t all;
-    int come, wanted;
-    bool missed;
-} meeting;
-
-static void meet(meeting *it)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += SECONDS;
-    pthread_mutex_lock(&it->lock);
-    it->come++;
-    pthread_cond_broadcast(&it->all);
-    while (it->come < it->wanted && !it->missed)
-        it->missed = pthread_cond_timedwait(&it->all, &it->lock, &until) != 0;
-    pthread_mutex_unlock(&it->lock);
-}
-
-static int come(meeting *it)
-{
-    pthread_mutex_lock(&it->lock);
-    int count = it->come;
-    pthread_mutex_unlock(&it->lock);
-    return count;
-}
 
 typedef struct runner {
     const fixture *its;
@@ -205,7 +177,7 @@ static void test_four_runs_are_under_way_at_once(void **state)
 {
     (void)state;
     fixture its = fixture_open(path, four, 4);
-    meeting third = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, RUNS, false};
+    meeting third = MEETING(RUNS);
     runner runs[RUNS];
     for (int i = 0; i < RUNS; i++) {
         runs[i] = runner_of(&its, i);
@@ -228,7 +200,7 @@ static void test_a_long_prompt_does_not_hold_up_who_generates(void **state)
     (void)state;
     static const weir_setting one_token[] = {{"tokens", "1"}, {"ignore_eos", "1"}, {"temperature", "0"}};
     fixture its = fixture_open(path, four, 4);
-    meeting end = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 2, false};
+    meeting end = MEETING(2);
     runner generates = runner_of(&its, 0), reads = runner_of(&its, 3);
     generates.streams = true;
     generates.meeting = &end;
@@ -256,7 +228,7 @@ static void test_a_slow_reader_holds_up_nobody(void **state)
 {
     (void)state;
     fixture its = fixture_open(path, four, 4);
-    meeting end = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 2, false};
+    meeting end = MEETING(2);
     for (int lock_step = 0; lock_step < 2; lock_step++) {
         static const weir_setting with_logits[] = {
             {"tokens", "24"}, {"ignore_eos", "1"}, {"temperature", "0"}, {"logits", "1"}};
@@ -290,7 +262,7 @@ static void test_a_cancel_in_the_middle_leaves_the_others_alone(void **state)
     (void)state;
     fixture its = fixture_open(path, four, 4);
     for (int victim = 0; victim < RUNS; victim++) {
-        meeting before = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, RUNS + 1, false};
+        meeting before = MEETING(RUNS + 1);
         runner runs[RUNS];
         for (int i = 0; i < RUNS; i++) {
             static const weir_setting with_logits[] = {
@@ -351,7 +323,7 @@ static void test_more_runs_than_sequences_wait_in_order(void **state)
     (void)state;
     static const weir_setting held[] = {{"tokens", "24"}, {"ignore_eos", "1"}, {"temperature", "0"}, {"logits", "1"}};
     fixture its = fixture_open(path, one, 4);
-    meeting free_it = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 2, false};
+    meeting free_it = MEETING(2);
     uint64_t order = 0;
     runner first = runner_of(&its, 0), waiting[RUNS];
     first.streams = true;

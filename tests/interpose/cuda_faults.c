@@ -6,30 +6,11 @@ static bool refuse_growth(void);
 #define HEAP_REFUSES refuse_growth()
 #include "core/heap.h"
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
+static bool nothing_grows; /* each realloc of this test's thread fails */
 
-static long mallocs, malloc_fails_at = -1;
-static _Thread_local bool armed; /* on this test's thread alone */
-static bool nothing_grows;       /* each realloc there fails */
-
-static bool refuse(void)
-{
-    return armed && mallocs++ == malloc_fails_at;
-}
-void *__wrap_malloc(size_t size)
-{
-    return refuse() ? NULL : heap_counted(__real_malloc(size));
-}
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse() ? NULL : heap_counted(__real_calloc(count, size));
-}
 static bool refuse_growth(void)
 {
-    return (armed && nothing_grows) || refuse();
+    return (malloc_armed && nothing_grows) || refuse_malloc();
 }
 
 /* The scenario ----------------------------------------------------------------------------------------------------- */
@@ -124,9 +105,9 @@ static bool live_without_an_allocation(long nth, const char *function)
     fixture f = begin(32 * MIB);
     mallocs = 0;
     malloc_fails_at = nth;
-    armed = true;
+    malloc_armed = true;
     live(&f);
-    armed = false;
+    malloc_armed = false;
     bool hit = mallocs > nth;
     check_nothing_is_left(&f);
     end(&f);
@@ -153,9 +134,9 @@ static void a_stream_without_a_place_is_not_known_to_weir(void **state)
     for (size_t i = 1; i < PLACES; i++) /* the first place is the default stream's */
         streams[i] = make_stream(&f);
     for (int i = 0; i <= MOST_STREAMS; i++) {
-        armed = nothing_grows = true;
+        malloc_armed = nothing_grows = true;
         int result = f.m.cudaStreamCreateWithFlags(&none, NON_BLOCKING);
-        armed = nothing_grows = false;
+        malloc_armed = nothing_grows = false;
         assert_int_equal(result, NO_MEMORY);
         assert_int_equal(f.m.cudaGetLastError(), NO_MEMORY);
         assert_null(none);
@@ -177,9 +158,9 @@ static bool begin_without_an_allocation(long nth, const char *function)
     fixture f = prepare(32 * MIB, 1, NULL);
     mallocs = 0;
     malloc_fails_at = nth;
-    armed = true;
+    malloc_armed = true;
     weir_status status = redirect_with(&f, (wi_cuda_redirect_options){.memory_class = WEIR_CLASS_OTHER});
-    armed = false;
+    malloc_armed = false;
     bool hit = mallocs > nth;
     if (hit && status != WEIR_OK) {
         fails(WEIR_ERR_SYSTEM, status);

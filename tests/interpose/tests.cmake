@@ -78,8 +78,7 @@ endforeach()
 set_tests_properties(interpose-cuda-between PROPERTIES SKIP_RETURN_CODE 77) # of builds without windows
 # INTERNAL, so that malloc can be led through the test.
 weir_interpose_cuda_test(cuda-faults interpose/cuda_faults.c interpose/cuda_rig.c INTERNAL)
-target_link_options(test-interpose-cuda-faults PRIVATE -Wl,--wrap=malloc,--wrap=calloc
-  -Wl,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign,--wrap=free)
+target_link_options(test-interpose-cuda-faults PRIVATE ${WEIR_HEAP_WRAPS})
 
 # On a GPU by hand, and here on the stub.
 add_executable(test-interpose-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)

@@ -19,7 +19,7 @@
 #include <weir/engine.h>
 #include <weir/weir.h>
 
-#define OK(call) assert_ok((call), #call, __FILE__, __LINE__)
+#include "ok.h"
 
 /* The models of the store: 2 layers, 2 heads of 16 keys and values, f32, 448 tokens, 256 places. */
 enum {
@@ -33,14 +33,6 @@ enum {
 };
 static const char *const model_names[] = {"tiny-llm", "tiny-llm-concat"};
 enum { SHARED, CONCAT, MODELS };
-
-static inline void assert_ok(weir_status status, const char *what, const char *file, int line)
-{
-    if (status == WEIR_OK)
-        return;
-    print_error("%s: %s: %s\n", what, weir_name_of(WEIR_NAMES_STATUS, status), weir_detail());
-    _assert_int_equal(status, WEIR_OK, file, line);
-}
 
 static inline void assert_words(const char *text, const char *words)
 {

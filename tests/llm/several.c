@@ -2,6 +2,7 @@
  * settings of which the last counts as the first does. */
 #include "answer.h"
 #include "folders.h"
+#include "text/meetings.h"
 
 #include <weir/adaptor.h>
 
@@ -13,53 +14,6 @@ enum { RUNS = 3, MADE = 12, PROMPT = 9 };
 static const char *const kinds_of_load[] = {"1", "3"}; /* sequences: runs take turns, and are decoded together */
 
 /* ---- runs on threads of their own -------------------------------------------------------------------------------- */
-
-/* Readers wait here until the test opens it; the test waits until somebody has come. */
-typedef struct gate {
-    pthread_mutex_t lock;
-    pthread_cond_t change;
-    int come;
-    bool open;
-} gate;
-#define GATE                                                                                                           \
-    {                                                                                                                  \
-        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false                                                  \
-    }
-
-static void pass(gate *at)
-{
-    pthread_mutex_lock(&at->lock);
-    at->come++;
-    pthread_cond_broadcast(&at->change);
-    while (!at->open)
-        pthread_cond_wait(&at->change, &at->lock);
-    pthread_mutex_unlock(&at->lock);
-}
-
-/* A run that has ended without a piece is not waited for. */
-static void miss(gate *at)
-{
-    pthread_mutex_lock(&at->lock);
-    at->come++;
-    pthread_cond_broadcast(&at->change);
-    pthread_mutex_unlock(&at->lock);
-}
-
-static void wait_for_somebody(gate *at)
-{
-    pthread_mutex_lock(&at->lock);
-    while (at->come == 0)
-        pthread_cond_wait(&at->change, &at->lock);
-    pthread_mutex_unlock(&at->lock);
-}
-
-static void open_gate(gate *at)
-{
-    pthread_mutex_lock(&at->lock);
-    at->open = true;
-    pthread_cond_broadcast(&at->change);
-    pthread_mutex_unlock(&at->lock);
-}
 
 typedef struct asker {
     const bench *it;
@@ -143,7 +97,7 @@ static void test_a_cancel_finds_every_run_that_it_means(void **state)
             all[i].gate = i == 0 ? &held : NULL;
             start(&all[i]);
             if (i == 0)
-                wait_for_somebody(&held);
+                wait_for(&held, 1);
             else
                 until_asleep(&all[i].number);
         }
@@ -226,12 +180,12 @@ static void test_a_cancel_ends_any_run_among_others(void **state)
             all[i].tokens = "200";
             start(&all[i]);
             if (i == 0)
-                wait_for_somebody(&first);
+                wait_for(&first, 1);
             else
                 until_asleep(&all[i].number);
         }
         hold_after(&second, &first, ENOUGH);
-        wait_for_somebody(&second);
+        wait_for(&second, 1);
         weir_status found = it.engine->cancel(it.model, all[victim].id);
         hold_after(&third, &second, ENOUGH);
         bool left = returns(all[victim].thread);

@@ -94,6 +94,7 @@ endforeach()
 
 # On a GPU; by scripts/gpu-llm.
 add_executable(test-llm-gpu ${CMAKE_CURRENT_LIST_DIR}/gpu.c)
+target_include_directories(test-llm-gpu PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_compile_definitions(test-llm-gpu PRIVATE _GNU_SOURCE WEIR_TEST_STORE="${WEIR_STORE_PATH}")
 target_link_libraries(test-llm-gpu PRIVATE weir PkgConfig::CMOCKA Threads::Threads)
 set_target_properties(test-llm-gpu PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -2,57 +2,16 @@
  * cancelled, refused or slow leaves the others alone. */
 #include "answer.h"
 #include "folders.h"
+#include "text/meetings.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { RUNS = 6, LONGEST = 90, MOST = 256, SECONDS = 60 }; /* MOST: a run asks for up to 200 */
+enum { RUNS = 6, LONGEST = 90, MOST = 256 }; /* MOST: a run asks for up to 200 */
 
 static const weir_setting three[] = {{"threads", "1"}, {"sequences", "3"}};
 static const size_t lengths[RUNS] = {5, 77, 31, LONGEST, 2, 40}, made[RUNS] = {24, 3, 30, 12, 17, 1};
 static const char *const made_words[RUNS] = {"24", "3", "30", "12", "17", "1"};
-
-/* Where readers meet: everybody waits there until so many have come. */
-typedef struct meeting {
-    pthread_mutex_t lock;
-    pthread_cond_t all;
-    int come, wanted;
-    bool missed;
-} meeting;
-#define MEETING(count)                                                                                                 \
-    {                                                                                                                  \
-        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, count, false                                           \
-    }
-
-static void meet(meeting *it)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += SECONDS;
-    pthread_mutex_lock(&it->lock);
-    it->come++;
-    pthread_cond_broadcast(&it->all);
-    while (it->come < it->wanted && !it->missed)
-        it->missed = pthread_cond_timedwait(&it->all, &it->lock, &until) != 0;
-    pthread_mutex_unlock(&it->lock);
-}
-
-static int come(meeting *it)
-{
-    pthread_mutex_lock(&it->lock);
-    int count = it->come;
-    pthread_mutex_unlock(&it->lock);
-    return count;
-}
-
-/* Nobody waits there any more. */
-static void open_meeting(meeting *it)
-{
-    pthread_mutex_lock(&it->lock);
-    it->wanted = 0;
-    pthread_cond_broadcast(&it->all);
-    pthread_mutex_unlock(&it->lock);
-}
 
 /* ---- runs on threads of their own -------------------------------------------------------------------------------- */
 

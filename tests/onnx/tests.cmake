@@ -45,8 +45,9 @@ if(TARGET weir_onnx_objects)
   add_dependencies(test-onnx-tensorrt stub-provider stub-nvinfer stub-nvonnxparser)
   # Providers, where the store has the builds for them: CUDA's over the stub. And a library that needs version 3 of another, where
   # version 2 is.
-  weir_onnx_test(providers ${CMAKE_CURRENT_LIST_DIR}/providers.c ${common}
-                 ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
+  foreach(name providers needs)
+    weir_onnx_test(${name} ${CMAKE_CURRENT_LIST_DIR}/${name}.c ${common} ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda")
+  endforeach()
   set(watch ${CMAKE_CURRENT_LIST_DIR}/watch.c ${common})
   weir_onnx_test(threads ${CMAKE_CURRENT_LIST_DIR}/threads.c ${watch})
   weir_onnx_test(several ${CMAKE_CURRENT_LIST_DIR}/several.c ${watch})
@@ -93,8 +94,9 @@ if(TARGET weir_onnx_objects)
   target_link_options(onnx-needing PRIVATE -Wl,--enable-new-dtags -Wl,-soname,+{ORIGIN}/there)
   file(WRITE ${needs}/other/libonnx-needed.so.2 "")
   target_compile_definitions(test-onnx-providers PRIVATE PARTLY="types")
-  target_link_options(test-onnx-providers PRIVATE -Wl,--wrap=opendir,--wrap=clock_gettime)
-  add_dependencies(test-onnx-providers stub-provider onnx-needing)
+  target_link_options(test-onnx-needs PRIVATE -Wl,--wrap=opendir,--wrap=clock_gettime)
+  add_dependencies(test-onnx-providers stub-provider)
+  add_dependencies(test-onnx-needs stub-provider onnx-needing)
   # An ONNX Runtime of the system's, by the name inside that all builds have.
   set(system ${PROJECT_BINARY_DIR}/tests/system)
   add_library(onnx-system-library SHARED ${CMAKE_CURRENT_LIST_DIR}/system_library.c)

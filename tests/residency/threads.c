@@ -374,14 +374,6 @@ static void *suspend_in_thread(void *user)
     return NULL;
 }
 
-static void wait_until_reached(gate *g)
-{
-    pthread_mutex_lock(&g->lock);
-    while (!g->reached)
-        pthread_cond_wait(&g->changed, &g->lock);
-    pthread_mutex_unlock(&g->lock);
-}
-
 /* The suspend stands in the driver, behind work of a declared use, with the blocks claimed. */
 static void a_free_meets_a_suspend_that_is_just_over(void **state)
 {
@@ -395,14 +387,14 @@ static void a_free_meets_a_suspend_that_is_just_over(void **state)
     ok(weir_launch_begin(f->runtime, f->stream, &use, 1, &launch));
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->stream));
     ok(weir_launch_end(launch));
-    wait_until_reached(&f->gate);
+    wait_for_gate(&f->gate);
     pthread_create(&mover, NULL, suspend_in_thread, f->model);
     while (residency(f->model).state != WEIR_MOVING)
         sched_yield();
     while (weir_use_record(f->runtime, (weir_block){.pointer = block}, f->stream) == WEIR_OK) /* until it is claimed */
         sched_yield();
     pthread_create(&freeing, NULL, free_and_stand, &one);
-    wait_until_reached(&found_claimed);
+    wait_for_gate(&found_claimed);
     open_gate(&f->gate);
     pthread_join(mover, NULL);
     assert_int_equal(residency(f->model).state, WEIR_SUSPENDED);
@@ -526,7 +518,7 @@ static void copies_are_given_up_when_they_were_read(void **state)
     (void)suspend(client);
     atomic_store(&copies_to_hold, 1);
     ok(weir_client_resume(client, stream));
-    wait_until_reached(&held_copies);
+    wait_for_gate(&held_copies);
     use = (weir_use){.block = {.pointer = block}, .access = WEIR_ACCESS_READ};
     ok(weir_launch_begin(runtime, second, &use, 1, &launch)); /* what is declared elsewhere comes behind the copies */
     ok(weir_copy(runtime, seen, block, 4 * GRANULE, second));

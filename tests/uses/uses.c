@@ -64,14 +64,6 @@ static void gated_use(fixture *f, weir_stream stream, void *pointer, weir_access
     ok(weir_launch_end(launch));
 }
 
-static void wait_until_reached(gate *g)
-{
-    pthread_mutex_lock(&g->lock);
-    while (!g->reached)
-        pthread_cond_wait(&g->changed, &g->lock);
-    pthread_mutex_unlock(&g->lock);
-}
-
 /* Time enough for what is not ordered to run too early. */
 static void short_nap(void)
 {
@@ -333,7 +325,7 @@ static void the_last_of_several_uses_counts(void **state)
     gated_use(f, f->b, p, WEIR_ACCESS_READ, &second);
     ok(weir_free(f->client, p, f->a));
     open_gate(&first);
-    wait_until_reached(&second);
+    wait_for_gate(&second);
     assert_int_equal(pending(f), BLOCK);
     open_gate(&second);
     ok(weir_stream_synchronize(f->b));

@@ -1,5 +1,5 @@
-/* The order of what was accepted, and of the record. It depends on names and numbers alone, never on where a thing was
- * found. */
+/* The order of what was accepted (first choice, then each fallback), and of the record. It depends on names and
+ * numbers alone, never on where a thing was found. */
 #include "factory/choice/context.h"
 
 #include <weir/base.h>

@@ -1,5 +1,6 @@
-/* Failover: what becomes of a run that has failed, or that found the model on no device. The table of weir/model.h is
- * here: `row_of` finds what a run needs, `find_candidate` and `try_candidate` do it. Numbers are the table's rows. */
+/* Failover, the fallback to another candidate: what becomes of a run that has failed, or that found the model on no
+ * device. The table of weir/model.h is here: `row_of` finds what a run needs, `find_candidate` and `try_candidate` do
+ * it. Numbers are the table's rows. */
 #include "factory/model/open.h"
 #include "runtime/runtime.h"
 

@@ -246,6 +246,8 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
+/* Enforces the budget (the memory limit of the device), the client's maximum and the guarantees of others: whether
+ * `bytes` more stay within them. */
 static bool ledger_fits(const wi_ledger *ledger, const wi_account *account, uint64_t used_now, uint64_t committed,
                         uint64_t bytes)
 {

@@ -1,4 +1,4 @@
-/* Refusals: the cause and the numbers are read under the ledger's lock, the text is made after it. */
+/* Refusals, for out of memory: the cause and the numbers are read under the ledger's lock, the text is made after it. */
 #include "memory/ledger/ledger.h"
 #include <weir/trace.h>
 #include "base/system.h"

@@ -1,5 +1,5 @@
-/* Claims: finding a block by its address, and claiming it for a free or a resize, the same for all bases; and reuse of
- * blocks that capture pools keep. */
+/* Claims: finding a block by its address, and claiming it for a free or a resize, the same for all bases (or a
+ * refusal, as of a double free); and reuse of blocks that capture pools keep. */
 #include "memory/adaptors/nvtx.h"
 #include "memory/resource.h"
 #include "memory/space/stream_uses.h"

@@ -1,4 +1,4 @@
-/* Extents: split, coalesce, and find by size (segregated free lists) and by address. */
+/* Extents: split, coalesce, find the best fit by size (segregated free lists of size classes), and find by address. */
 #include "memory/space/extents.h"
 #include "memory/space/stream_lists.h"
 #include "memory/space/stream_uses.h"
@@ -91,6 +91,7 @@ static void region_drop_record(wi_extent_pool *pool, wi_extent *extent)
 
 /* Size index: a row for each power of two, 64 bins in each --------------------------------------------------------- */
 
+/* Computes the size class of free memory: a row and a bin of the size index. */
 static void size_index_bin(uint64_t bytes, unsigned *row, unsigned *column)
 {
     uint64_t units = bytes / WI_UNIT;

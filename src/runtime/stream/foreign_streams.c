@@ -47,9 +47,9 @@ static wi_stream_place *foreign_find_ended(weir_runtime *runtime, const wi_strea
     }
 }
 
-/* Ends a stream that went away without being unregistered. Thread caches are flushed while the stream still has its
- * id, as their blocks are freed in its order. Then the id is invalid, and the place is free for another stream. The
- * lock is held, and released meanwhile. */
+/* Ends a stream that was destroyed with frees pending or work under way, and not unregistered. Thread caches are
+ * flushed while the stream still has its id, as their blocks are freed in its order. Then the id is invalid, and the
+ * place is free for another stream. The lock is held, and released meanwhile. */
 static void foreign_end_unregistered(weir_runtime *runtime, wi_stream_place *place)
 {
     wi_streams *streams = &runtime->streams;

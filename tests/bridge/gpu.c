@@ -2,7 +2,7 @@
  * Runtime's own streams, by turns. Answers are compared, latencies told, and values are released after their session.
  * Works on a GPU, and on the stub with a model of copies.
  *
- *     test-onnxruntime-gpu MODEL EXTENT PAIRS */
+ *     test-bridge-gpu MODEL EXTENT PAIRS */
 #include "ort.h"
 #include <weir/onnxruntime.h>
 
