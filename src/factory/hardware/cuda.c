@@ -1,8 +1,7 @@
 /* CUDA's driver: which devices this process may use, and as which ordinals. cuInit makes no context. */
-#include "factory/hardware/source.h"
+#include "factory/hardware/hardware.h"
 #include <weir/select.h>
 
-#include "base/sysfs.h"
 #include "base/values.h"
 
 #include <stdio.h>
@@ -126,12 +125,8 @@ static void hardware_cuda_read_device(const cuda *c, int ordinal, wi_found *out)
 /* The versions are the driver's, and so every device's. */
 static void add_versions(const char *root, const cuda *c, wi_found *out)
 {
-    weir_version_number driver = {.count = 0}, runtime = {.count = 0};
-    char text[64];
+    weir_version_number driver = wi_version_in(root, "/sys/module/nvidia/version"), runtime = {.count = 0};
     int number;
-    if (wi_sysfs_text(text, sizeof text, "%s/sys/module/nvidia/version", root) &&
-        wi_version_read(text, &driver) != WEIR_OK)
-        driver.count = 0;
     if (c->cuDriverGetVersion(&number) == CUDA_SUCCESS)
         runtime = wi_cuda_version(number);
     for (size_t i = 0; i < out->count; i++) {

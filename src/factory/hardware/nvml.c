@@ -1,6 +1,6 @@
 /* NVIDIA's management library: the devices of the machine with their slices and their free bytes, without a context.
  * Declared here is the part of nvml.h (CUDA 13.0) that is used, so that nothing of it is needed to build. */
-#include "factory/hardware/source.h"
+#include "factory/hardware/hardware.h"
 #include "base/values.h"
 #include <weir/select.h>
 

@@ -2,10 +2,9 @@
 #include "base/cgroup.h"
 #include <weir/select.h>
 #include "base/sysfs.h"
-#include "factory/hardware/source.h"
+#include "base/values.h"
+#include "factory/hardware/hardware.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,50 +72,21 @@ void wi_found_remark(wi_found *found, const char *format, ...)
         snprintf(found->remark + used, sizeof found->remark - used, "%s%s", used ? "; " : "", text);
 }
 
-void wi_pci_write(char *text, size_t capacity, unsigned domain, unsigned bus, unsigned device, unsigned function)
-{
-    snprintf(text, capacity, "%04x:%02x:%02x.%x", domain, bus, device, function);
-}
-
 void wi_pci_read(const char *address, char *text, size_t capacity)
 {
     unsigned domain, bus, device, function;
     text[0] = '\0';
     if (sscanf(address, "%8x:%2x:%2x.%1x", &domain, &bus, &device, &function) == 4)
-        wi_pci_write(text, capacity, domain, bus, device, function);
+        snprintf(text, capacity, "%04x:%02x:%02x.%x", domain, bus, device, function);
 }
 
-bool wi_can_open(const char *root, const char *path)
+weir_version_number wi_version_in(const char *root, const char *path)
 {
-    char whole[PATH_MAX];
-    return snprintf(whole, sizeof whole, "%s%s", root, path) < (int)sizeof whole && access(whole, R_OK | W_OK) == 0;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
-    return (x > y) - (x < y);
-}
-
-size_t wi_numbered(const char *prefix, unsigned *out, size_t most, const char *format, ...)
-{
-    char path[PATH_MAX];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(path, sizeof path, format, arguments);
-    va_end(arguments);
-    DIR *directory = length < (int)sizeof path ? opendir(path) : NULL;
-    size_t count = 0, skip = strlen(prefix);
-    for (struct dirent *entry; directory && count < most && (entry = readdir(directory));) {
-        const char *digits = entry->d_name + skip;
-        if (strncmp(entry->d_name, prefix, skip) == 0 && isdigit((unsigned char)*digits) &&
-            digits[strspn(digits, "0123456789")] == '\0' && strlen(digits) < 9)
-            out[count++] = (unsigned)strtoul(digits, NULL, 10);
-    }
-    if (directory)
-        closedir(directory);
-    qsort(out, count, sizeof *out, ascending);
-    return count;
+    char text[64];
+    weir_version_number version = {.count = 0};
+    if (wi_sysfs_text(text, sizeof text, "%s%s", root, path) && wi_version_read(text, &version) != WEIR_OK)
+        version.count = 0;
+    return version;
 }
 
 /* Vendors' libraries, opened at run time --------------------------------------------------------------------------- */
