@@ -1,7 +1,6 @@
 /* MiniMalloc's CSV: https://github.com/google/minimalloc describes it. */
 #include "planner/buffers.h"
 #include <weir/plan.h>
-#include "planner/lines.h"
 #include "base/internal.h"
 
 typedef enum column {

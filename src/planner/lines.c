@@ -1,4 +1,4 @@
-#include "planner/lines.h"
+#include "planner/buffers.h"
 #include "base/internal.h"
 
 #include <errno.h>

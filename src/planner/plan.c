@@ -1,5 +1,5 @@
 /* weir_plan_create: from a list to problems, from their solutions to a plan; and what is told of plans. */
-#include "planner/plan.h"
+#include "planner/buffers.h"
 #include <weir/plan.h>
 #include "base/internal.h"
 #include "base/system.h"
