@@ -10,7 +10,6 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "cores/crowd.h"
-#include "cores/machine.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
-#include "factory/choice/engines.h"
+/* What engines tell of themselves. */
+#include "factory/choice/context.h"
 #include <weir/engine.h>
 #include "base/model_path.h"
 #include "factory/registry.h"

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/options.h"
-#include "factory/predict/contents.h"
 
 /* What the engine says ---------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,9 @@
-/* records.c: see records.h. */
-#include "factory/predict/records.h"
+/* What loads have measured, in the store's file `predictions`.
+ *
+ * A line for each model with its settings, with a sum over it. Readers take the file as it is; a writer holds a lock
+ * (`predictions.lock`, of flock's), reads, changes one line and puts a new file in the place of the old one, so that
+ * neither sees half of it. What cannot be right is left out, with a line in the log, and gone with the next writing. */
+#include "factory/predict/forecast.h"
 
 #include <weir/base.h>
 
