@@ -73,11 +73,6 @@ void wi_work_begin(wi_work *work, const weir_plan_options *options)
     work->told = work->began;
 }
 
-static double seconds_of(const wi_work *work)
-{
-    return (double)(wi_now() - work->began) * 1e-9;
-}
-
 /* Tells nothing more once the work is to end: what is under way still looks a few times. */
 static void look_at_clock(wi_work *work)
 {
@@ -278,7 +273,7 @@ static weir_status solve(wi_stores *stores, wi_work *work, weir_plan *plan)
     wi_plan_sum_up(plan);
     plan->summary.stopped = work->stopped;
     plan->summary.effort = work->spent;
-    plan->summary.seconds = seconds_of(work);
+    plan->summary.seconds = (double)(wi_now() - work->began) * 1e-9;
     return WEIR_OK;
 }
 

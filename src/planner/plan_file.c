@@ -286,9 +286,7 @@ static weir_status make_plan(const reader *r, weir_plan *plan)
 
 weir_status wi_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out)
 {
-    if ((!text && bytes > 0) || !out)
-        return weir_fail(WEIR_ERR_INVALID, "wi_plan_parse: NULL");
-    reader r = {.lines = {.name = name ? name : "a plan", .next = text, .end = text ? text + bytes : NULL}};
+    reader r = {.lines = {.name = name, .next = text, .end = text + bytes}};
     weir_plan *plan = NULL;
     weir_status status = weir_buffers_create(&r.buffers);
     if (status == WEIR_OK)

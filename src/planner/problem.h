@@ -33,7 +33,8 @@ typedef struct wi_problem {
     bool in_place;      /* a storage may be written over another: plans exist that the items cannot express */
 } wi_problem;
 
-/* The sections in which the item is live: the parts, or `whole`, which gets all of them. Returns their count. */
+/* Points *out at the spans in which the item is live; an item without gaps has one, written to *whole. Returns their
+ * count. */
 uint32_t wi_item_spans(const wi_problem *problem, const wi_item *item, wi_span *whole, const wi_span **out);
 
 /* Whether the two are ever live together, or in conflict. */

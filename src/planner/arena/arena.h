@@ -1,4 +1,4 @@
-/* What the files of arenas have of one another: the pool of their memory, stores of parameters, and ordered writes. */
+/* Shared by the files of arenas: the pool of their memory, stores of parameters, and ordered writes. */
 #ifndef WI_PLANNER_ARENA_H
 #define WI_PLANNER_ARENA_H
 
