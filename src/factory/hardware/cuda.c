@@ -47,26 +47,14 @@ static const char *hardware_cuda_words_of(const cuda *c, int result)
 /* Never closes a usable library: the library keeps threads and exit handlers of its own. */
 static bool hardware_cuda_open_library(const char *root, cuda *c, wi_found *out)
 {
-    if (c->library)
-        return true;
-    char why[300];
-    c->library = wi_library_open(root, SONAME, why, sizeof why);
-    if (!c->library) {
-        wi_found_remark(out, "%s", why);
-        return false;
-    }
-    const char *lacking = NULL;
-#define X(name, needed, parameters)                                                                                    \
-    if (!wi_library_function(c->library, #name, &c->name) && (needed))                                                 \
-        lacking = #name;
-    FUNCTIONS(X)
+    static const wi_function functions[] = {
+#define X(name, needed, parameters) {#name, offsetof(cuda, name), needed},
+        FUNCTIONS(X)
 #undef X
-    if (lacking) {
-        wi_found_remark(out, SONAME " has no %s: install a newer driver", lacking);
-        wi_library_close(c->library);
-        c->library = NULL;
-    }
-    return lacking == NULL;
+    };
+    if (!c->library)
+        c->library = wi_library_open(root, SONAME, functions, sizeof functions / sizeof *functions, c, out);
+    return c->library != NULL;
 }
 
 /* A slice tells its own UUID, without telling that the device is a slice. */

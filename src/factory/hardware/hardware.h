@@ -54,13 +54,18 @@ void wi_pci_read(const char *address, char *text, size_t capacity);
 /* The version that a file below the root tells; none if it tells none. */
 weir_version_number wi_version_in(const char *root, const char *path);
 
-/* Opens a library: by the system's search on this machine, else in the root's directories of libraries and nowhere
- * else. NULL with a line in `why`. */
-void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity);
+/* A function of a library, and where the pointer to it goes in a record. */
+typedef struct wi_function {
+    const char *name;
+    size_t at;
+    bool needed;
+} wi_function;
 
-/* Puts the address of a function of the library into a pointer to it; false if there is none. */
-bool wi_library_function(void *library, const char *name, void *pointer);
-void wi_library_close(void *library);
+/* Opens a library, by the system's search on this machine, else in the root's directories of libraries and nowhere else,
+ * and finds its functions. NULL, with a remark: it is not here, or lacks what is needed; then it is closed, so that the
+ * next look opens the version installed by then. */
+void *wi_library_open(const char *root, const char *soname, const wi_function *functions, size_t count, void *record,
+                      wi_found *out);
 
 /* 12040, as CUDA writes versions, is 12.4. */
 weir_version_number wi_cuda_version(int number);

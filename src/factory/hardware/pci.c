@@ -1,6 +1,5 @@
-/* What the PCI bus shows: NVIDIA's devices, also where no library of NVIDIA's knows of them, and AMD's and Intel's. For
- * these weir has no driver: a choice wants to know that they are there, whether this process may open them, and what
- * their memory has. */
+/* Devices that the PCI bus shows: NVIDIA's, also where no library of NVIDIA's knows of them, and AMD's and Intel's. weir
+ * has no driver for AMD's and Intel's: a choice needs their names, their bytes, and whether this process may open them. */
 #include "base/sysfs.h"
 #include "base/values.h"
 #include <weir/select.h>

@@ -127,7 +127,7 @@ static void *open_below(const char *root, const char *soname, char *why, size_t 
     return NULL;
 }
 
-void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity)
+static void *hardware_source_find_library(const char *root, const char *soname, char *why, size_t capacity)
 {
     snprintf(why, capacity, "%s is not here", soname);
     void *library = *root ? NULL : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
@@ -139,14 +139,25 @@ void *wi_library_open(const char *root, const char *soname, char *why, size_t ca
     return library ? library : open_below(root, soname, why, capacity);
 }
 
-bool wi_library_function(void *library, const char *name, void *pointer)
+void *wi_library_open(const char *root, const char *soname, const wi_function *functions, size_t count, void *record,
+                      wi_found *out)
 {
-    void *symbol = dlsym(library, name);
-    memcpy(pointer, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
-void wi_library_close(void *library)
-{
+    char why[300];
+    const char *lacking = NULL;
+    void *library = hardware_source_find_library(root, soname, why, sizeof why);
+    if (!library) {
+        wi_found_remark(out, "%s", why);
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        void *symbol = dlsym(library, functions[i].name);
+        memcpy((char *)record + functions[i].at, &symbol, sizeof symbol);
+        if (!symbol && functions[i].needed)
+            lacking = functions[i].name;
+    }
+    if (!lacking)
+        return library;
+    wi_found_remark(out, "%s has no %s: install a newer driver", soname, lacking);
     dlclose(library);
+    return NULL;
 }
