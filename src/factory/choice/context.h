@@ -81,12 +81,16 @@ uint64_t wi_obtainable(const wi_context *context, const weir_hardware_device *de
 /* Asks once. The detail is left alone. */
 void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_prediction *prediction);
 
+/* What a provider runs on. */
+typedef struct wi_provider_needs {
+    const char *wants; /* "a CUDA device" */
+    unsigned kinds;    /* a bit for each */
+    bool elsewhere;    /* weir runs on no platform that has it */
+} wi_provider_needs;
+extern const wi_provider_needs wi_provider_needs_of[WI_PROVIDERS];
+
 /* Whether the provider runs on devices of the kind. */
 bool wi_provider_on(wi_provider provider, weir_hardware_kind kind);
-/* Whether weir runs on no platform that has the provider. */
-bool wi_provider_elsewhere(wi_provider provider);
-/* "a CUDA device" */
-const char *wi_provider_wants(wi_provider provider);
 
 /* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where
  * there is none. WEIR_ERR_SYSTEM. */

@@ -290,14 +290,10 @@ static void choice_predict_fit_layers(fitting *it, uint32_t all)
         (void)choice_predict_fit_context(it, low);
 }
 
-static bool has_context(const wants *w)
-{
-    return strcmp(w->engine, "gguf") == 0 || strcmp(w->engine, "llm") == 0;
-}
-
 static weir_status check_allowed(const wants *w, const weir_fit_options *allowed)
 {
-    if (allowed->least_context > 0 && !has_context(w))
+    bool has_context = strcmp(w->engine, "gguf") == 0 || strcmp(w->engine, "llm") == 0;
+    if (allowed->least_context > 0 && !has_context)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine %s has no setting 'context' that could be smaller",
                          w->engine);
     if (allowed->layers && strcmp(w->engine, "gguf") != 0)

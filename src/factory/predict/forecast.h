@@ -81,6 +81,9 @@ weir_status wi_forecast_learn(wi_forecast *forecast, const char *version, const 
 /* Counts the uncounted load, if any. */
 weir_status wi_forecast_count(wi_forecast *forecast);
 
+/* The bytes of a file, or of the files in a folder; 0 where they cannot be told. */
+uint64_t wi_forecast_size(const char *path);
+
 /* gguf.c: what the file alone says, without the plug-in. */
 weir_status wi_forecast_gguf(const wi_forecast_ask *ask, weir_engine_plan *out);
 
