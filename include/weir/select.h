@@ -28,15 +28,15 @@ typedef struct weir_hardware_device {
     size_t struct_size;
     weir_hardware_kind kind;
     /* Identifies the device, also after a restart: the UUID ("GPU-…", "MIG-…"), the PCI address of what has none,
-     * "cpu". Partitions of AMD's for which the kernel has one UUID have their number behind it ("GPU-…/1"). */
+     * "cpu". */
     char key[64];
     char parent[64]; /* the key of the device that it is a slice of (MIG); "" */
     char pci[20];    /* "0000:3b:00.0"; "" for the processor */
     char name[128];
     /* As weir_runtime_get takes it: "host", "cuda:0"; "": weir has no driver for it, or it is hidden. */
     char runtime[16];
-    /* Among its kind, as that kind's runtime counts what this process may see (Intel's NPUs after its GPUs); -1: hidden
-     * from this process, or it cannot be used. */
+    /* Among its kind: of CUDA's as CUDA counts what this process may see, of others by address; -1: hidden from this
+     * process, or it cannot be used. */
     int32_t ordinal;
     uint64_t total;   /* bytes; of the processor: the limit of its cgroups; WEIR_BYTES_UNKNOWN */
     uint64_t free;    /* the same; free at the moment of the look */

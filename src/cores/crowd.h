@@ -1,4 +1,4 @@
-/* How many threads may wait for one another where other processes compute, too.
+/* The cores that this process may compute on, and how many threads may wait for one another where other processes compute, too.
  *
  * Threads that spin until all of them have come this far lose a slice of the scheduler's whenever one of them is not
  * run. The leading thread shows the loss: it was put off its processor although it never slept, and ran for less time
@@ -30,5 +30,10 @@ wi_crowd_sample wi_crowd_look(uint64_t now);
 void wi_crowd_begin(wi_crowd *crowd, uint32_t cores);
 /* Adds what a lease of so many threads has seen. True: the limit has changed. */
 bool wi_crowd_add(wi_crowd *crowd, uint32_t cores, uint32_t threads, const wi_crowd_sample *sample);
+
+/* Physical cores among the processors of the process's affinity, and no more than its cgroups' share of time fills; at
+ * least 1. Hardware threads of one core share its multipliers, so that a matrix product gains nothing from the second.
+ * `root` is what stands before /sys and /proc: "". */
+uint32_t wi_cores_of_machine(const char *root);
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/values.h"
 #include "base/system.h"
 #include "cores/crowd.h"
-#include "cores/machine.h"
 
 #include <stdio.h>
 
@@ -96,11 +95,6 @@ static bool line_shares(const weir_cores *of)
     return least_of_line(of) < ledger.total;
 }
 
-static bool has_lease(const weir_cores *of)
-{
-    return of->within > 0;
-}
-
 /* Lines that compute, or would: each of them once. */
 static uint32_t sharers(void)
 {
@@ -171,7 +165,7 @@ static waiter *first_waiter(void)
 {
     waiter *best = NULL;
     for (waiter *it = ledger.queue; it; it = it->next)
-        if (!has_lease(it->of) && (!best || it->of->served < best->of->served))
+        if (it->of->within == 0 && (!best || it->of->served < best->of->served))
             best = it;
     return best;
 }

@@ -1,3 +1,3 @@
-foreach(file crowd ledger machine)
+foreach(file crowd ledger)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

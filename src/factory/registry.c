@@ -173,22 +173,23 @@ static weir_status factory_registry_add(const weir_engine *engine)
     return WEIR_OK;
 }
 
-/* How to get an engine that weir knows by its name. */
-static const char *way_to(const char *name)
+const wi_own_engine wi_own_engines[WI_OWN_ENGINES] = {
+    {"onnx", ".onnx",
+     "it is built with weir (WEIR_ENGINES=ON), and " WEIR_ENGINES_COMMAND
+     " onnxruntime gets the library that it opens"},
+    {"gguf", ".gguf",
+     WEIR_ENGINES_COMMAND " gets llama.cpp, and beside an installed weir builds the plug-in; in a checkout build weir "
+                          "again after that"},
+    {"llm", "genai_config.json",
+     "it is built with weir (WEIR_ENGINES=ON), and " WEIR_ENGINES_COMMAND
+     " onnxruntime-genai gets the library that it opens"}};
+
+const wi_own_engine *wi_own_engine_of(const char *name)
 {
-    static const char *const ways[][2] = {
-        {"onnx", "it is built with weir (WEIR_ENGINES=ON), and " WEIR_ENGINES_COMMAND
-                 " onnxruntime gets the library that it opens"},
-        {"gguf",
-         WEIR_ENGINES_COMMAND " gets llama.cpp, and beside an installed weir builds the plug-in; in a checkout build "
-                              "weir again after that"},
-        {"llm", "it is built with weir (WEIR_ENGINES=ON), and " WEIR_ENGINES_COMMAND
-                " onnxruntime-genai gets the library that it "
-                "opens"}};
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (strcmp(ways[i][0], name) == 0)
-            return ways[i][1];
-    return "weir's own are onnx, gguf and llm";
+    for (size_t i = 0; i < WI_OWN_ENGINES; i++)
+        if (strcmp(wi_own_engines[i].name, name) == 0)
+            return &wi_own_engines[i];
+    return NULL;
 }
 
 static weir_status not_found(const char *name, const search *s)
@@ -198,10 +199,11 @@ static weir_status not_found(const char *name, const search *s)
         size_t length = strlen(places);
         snprintf(places + length, sizeof places - length, "%s%s", i ? ", " : "", s->directories[i]);
     }
+    const wi_own_engine *own = wi_own_engine_of(name);
     return weir_fail(WEIR_ERR_NOT_FOUND,
                      "the engine %s is not here: weir-engine-%s.so is not in %s; %s; WEIR_ENGINE_PATH names "
                      "directories with others",
-                     name, name, places, way_to(name));
+                     name, name, places, own ? own->way : "weir's own are onnx, gguf and llm");
 }
 
 static weir_status open_plugin(const char *name, const weir_engine **out)
@@ -410,11 +412,8 @@ const char *weir_engine_name_at(size_t index)
 /* Weir's own plug-ins take files of known names. A plug-in that is open already is asked itself. */
 static bool is_for_others(const char *name, const char *path)
 {
-    static const char *const takes[][2] = {{"gguf", ".gguf"}, {"llm", "genai_config.json"}, {"onnx", ".onnx"}};
-    const char *words = NULL;
-    for (size_t i = 0; i < sizeof takes / sizeof *takes; i++)
-        words = strcmp(takes[i][0], name) == 0 ? takes[i][1] : words;
-    if (!words || wi_path_taken(words, path))
+    const wi_own_engine *own = wi_own_engine_of(name);
+    if (!own || wi_path_taken(own->suffixes, path))
         return false;
     pthread_mutex_lock(&lock);
     bool open = factory_registry_find(name) != NULL;

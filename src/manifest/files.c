@@ -1,4 +1,4 @@
-#include "manifest/files.h"
+#include "manifest/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -162,11 +162,6 @@ char *wi_file_model(const char *path, bool llm, wi_file_kind *kind)
 const char *wi_file_framework(wi_file_kind kind)
 {
     return kind == WI_FILE_ONNX ? "onnx" : kind == WI_FILE_GGUF ? "gguf" : kind == WI_FILE_GENAI ? "llm" : NULL;
-}
-
-const char *wi_file_format(wi_file_kind kind)
-{
-    return kind == WI_FILE_GENAI ? "genai" : wi_file_framework(kind);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

@@ -2,9 +2,8 @@
 #include "base/internal.h"
 #include "base/paths.h"
 #include <weir/manifest.h>
-#include "manifest/files.h"
-#include "manifest/package.h"
 #include "manifest/parse.h"
+#include "manifest/package.h"
 
 #include <errno.h>
 #include <stdio.h>

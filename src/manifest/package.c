@@ -1,7 +1,6 @@
 /* Packages: found or unpacked, and in use while they are open. */
 #include "base/internal.h"
 #include "manifest/package.h"
-#include "manifest/package_store.h"
 
 #include <weir/base.h>
 #include <weir/manifest.h>

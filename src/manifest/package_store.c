@@ -1,6 +1,6 @@
-/* See package_store.h. */
+/* Where packages are unpacked; see package.h. */
 #include "base/values.h"
-#include "manifest/package_store.h"
+#include "manifest/package.h"
 
 #include <weir/base.h>
 #include <weir/manifest.h>
@@ -20,6 +20,15 @@ static const char known[] = "known", fresh_prefix[] = ".new-";
 enum { FOLDER = O_RDONLY | O_DIRECTORY | O_CLOEXEC, LEFT_OVER_AFTER = 600 /* seconds */, SETTLED_AFTER = 2 };
 
 /* ---- the store --------------------------------------------------------------------------------------------------- */
+
+static DIR *open_list(int parent, const char *name)
+{
+    int folder = openat(parent, name, FOLDER | O_NOFOLLOW);
+    DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
+    if (!list && folder >= 0)
+        close(folder);
+    return list;
+}
 
 static bool make_path(char *path)
 {
@@ -130,17 +139,14 @@ void wi_store_note(int packages, const struct stat *file, const char *content)
 /* Removes the links to contents that are gone. */
 static void forget_unknown(int packages)
 {
-    int folder = openat(packages, known, FOLDER | O_NOFOLLOW);
-    DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
-    if (!list && folder >= 0)
-        close(folder);
+    DIR *list = open_list(packages, known);
     for (struct dirent *entry; list && (entry = readdir(list));) {
         char content[WI_CONTENT_BYTES];
-        if (readlinkat(folder, entry->d_name, content, sizeof content) != WI_CONTENT_BYTES - 1)
+        if (readlinkat(dirfd(list), entry->d_name, content, sizeof content) != WI_CONTENT_BYTES - 1)
             continue;
         content[WI_CONTENT_BYTES - 1] = '\0';
         if (!wi_store_has(packages, content))
-            (void)unlinkat(folder, entry->d_name, 0);
+            (void)unlinkat(dirfd(list), entry->d_name, 0);
     }
     if (list)
         closedir(list);
@@ -151,10 +157,7 @@ static void forget_unknown(int packages)
 /* Removes a folder and everything below. Does not follow links. */
 static void remove_tree(int parent, const char *name)
 {
-    int folder = openat(parent, name, FOLDER | O_NOFOLLOW);
-    DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
-    if (!list && folder >= 0)
-        close(folder);
+    DIR *list = open_list(parent, name);
     for (struct dirent *entry; list && (entry = readdir(list));)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
             unlinkat(dirfd(list), entry->d_name, 0) != 0)
@@ -168,10 +171,7 @@ static void remove_tree(int parent, const char *name)
  * folder. */
 static void package_store_sweep(int packages)
 {
-    int again = openat(packages, ".", FOLDER);
-    DIR *list = again >= 0 ? fdopendir(again) : NULL;
-    if (!list && again >= 0)
-        close(again);
+    DIR *list = open_list(packages, ".");
     for (struct dirent *entry; list && (entry = readdir(list));) {
         struct stat found;
         if (strncmp(entry->d_name, fresh_prefix, strlen(fresh_prefix)) != 0)
@@ -288,15 +288,6 @@ wi_bounds wi_bounds_of_options(void)
 }
 
 /* ---- what is there ----------------------------------------------------------------------------------------------- */
-
-static DIR *open_list(int parent, const char *name)
-{
-    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
-    if (!list && folder >= 0)
-        close(folder);
-    return list;
-}
 
 uint64_t wi_packages_bytes_below(int parent, const char *name)
 {

@@ -1,7 +1,7 @@
 /* What lies in a package, entry by entry. Nothing of it is trusted: files and folders alone, below the folder that it
  * is unpacked into, each once, and no more of them than a package has use for. */
 #include "manifest/package.h"
-#include "manifest/problems.h"
+#include "manifest/parse.h"
 
 #include <weir/base.h>
 #include <weir/manifest.h>
@@ -38,11 +38,6 @@ static weir_status begin_gzip(gzip *g, const wi_package *package)
     if (inflateInit2(&g->stream, GZIP_ALONE) == Z_OK)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory to unpack %s", package->path);
-}
-
-static void end_gzip(gzip *g)
-{
-    (void)inflateEnd(&g->stream);
 }
 
 /* More of the file; 0 at its end. */
@@ -345,7 +340,7 @@ weir_status wi_package_unpack(const wi_package *package, int folder)
         if (status == WEIR_OK) {
             status = archive_read_open(archive, u, NULL, next_piece, NULL) == ARCHIVE_OK ? unpack_all(u)
                                                                                          : package_unpack_broken(u);
-            end_gzip(&u->gzip);
+            (void)inflateEnd(&u->gzip.stream);
         }
     } else {
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory to unpack %s", package->path);

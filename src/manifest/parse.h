@@ -1,11 +1,80 @@
-/* The context of a parse: the text of a manifest, the problems found so far, and the manifest that is made. */
+/* Manifests that are read: files, problems, and the context of a parse, which has the text, the problems found so far,
+ * and the manifest that is made. */
 #ifndef WI_MANIFEST_PARSE_H
 #define WI_MANIFEST_PARSE_H
 
-#include "manifest/problems.h"
 #include <weir/manifest.h>
 
 #include <jansson.h>
+
+/* ---- problems.c: what is wrong with a manifest, and where in its text ---- */
+
+enum { WI_MOST_PROBLEMS = 100 };
+
+typedef struct wi_problems {
+    struct wi_found {
+        size_t at; /* byte of the text */
+        uint32_t line, column;
+        char *text;
+    } found[WI_MOST_PROBLEMS];
+    size_t count, more;
+    bool out_of_memory; /* some could not be noted */
+} wi_problems;
+
+void wi_problem_add(wi_problems *list, size_t at, const char *format, ...) WEIR_PRINTF(3, 4);
+
+/* Puts them into the order of their places, and finds the lines and columns. */
+void wi_problems_sort(wi_problems *list, const char *text);
+
+/* Returns the path and the problems, with their texts, as a single malloc block; NULL without memory. */
+weir_manifest_problems *wi_problems_give(const wi_problems *list, const char *path);
+
+void wi_problems_clear(wi_problems *list);
+
+/* Makes a text of a file fit to be shown: without control characters, and cut between characters to the size of the
+ * buffer. */
+typedef struct wi_shown {
+    char text[64];
+} wi_shown;
+const char *wi_show(wi_shown *shown, const char *text);
+
+/* ---- files.c: files that may be a manifest, a package or a model ---- */
+
+typedef enum wi_file_kind {
+    WI_FILE_MISSING,
+    WI_FILE_UNKNOWN, /* for the engines that are here to tell */
+    WI_FILE_REFUSED, /* known, and nothing that weir reads */
+    WI_FILE_MANIFEST,
+    WI_FILE_PACKAGE,
+    WI_FILE_ONNX,
+    WI_FILE_GGUF,
+    WI_FILE_GENAI /* a folder, or its genai_config.json */
+} wi_file_kind;
+
+/* What is at `path`: by its suffix, else by its first bytes. For what is refused *why gets a sentence; for what is
+ * missing errno says why. */
+wi_file_kind wi_file_look(const char *path, const char **why);
+
+/* The path of the model that the file at `path` is or belongs to: models for ONNX Runtime GenAI are folders, for which
+ * their genai_config.json stands and, if the framework is llm, a model file in them. To be freed; NULL without
+ * memory. */
+char *wi_file_model(const char *path, bool llm, wi_file_kind *kind);
+
+/* "onnx", "gguf", "llm"; NULL for what is no model. */
+const char *wi_file_framework(wi_file_kind kind);
+
+/* The folder that a file lies in, "" for one of the working directory; and a name in it. To be freed; NULL without
+ * memory. */
+char *wi_path_folder(const char *path);
+char *wi_path_in(const char *folder, const char *name);
+
+/* Whether a name stays in its folder wherever that is: relative, and without "..". */
+bool wi_path_stays(const char *name);
+
+/* Reads a regular file of at most `most` bytes, with a zero behind it. *out is to be freed. */
+weir_status wi_file_read(const char *path, size_t most, char **out, size_t *length);
+
+/* ---- the context ---- */
 
 /* Every key that a manifest may have. The order is that of the list in fields.c. */
 typedef enum wi_field {
@@ -133,8 +202,7 @@ wi_parse_value wi_parse_device, wi_parse_devices, wi_parse_share, wi_parse_isola
 const char *wi_kind_name(const json_t *json);
 
 /* Keywords of values. Those of providers, strategies and levels are in base/values.h. */
-extern const char *const wi_frameworks[], *const wi_formats[];
-extern const char *const wi_precisions[], *const wi_isolation_modes[];
+extern const char *const wi_frameworks[];
 
 /* The word of the list, which ends with NULL, that is `text` in any case; NULL if none is. */
 const char *wi_keyword(const char *const *words, const char *text);

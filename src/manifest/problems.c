@@ -1,4 +1,4 @@
-#include "manifest/problems.h"
+#include "manifest/parse.h"
 #include <weir/manifest.h>
 
 #include <stdarg.h>

@@ -2,7 +2,6 @@
 #include "base/values.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
-#include "manifest/files.h"
 #include "manifest/parse.h"
 
 #include <errno.h>
@@ -96,7 +95,7 @@ static wi_file_kind look_at_model(wi_parse_context *r, const char *path)
 static void check_kind(wi_parse_context *r, wi_file_kind kind)
 {
     const char **framework = &r->held->manifest.framework;
-    const char *theirs = wi_file_framework(kind), *format = wi_file_format(kind);
+    const char *theirs = wi_file_framework(kind), *format = kind == WI_FILE_GENAI ? "genai" : theirs;
     if (!r->given[WI_FRAMEWORK])
         *framework = theirs;
     else if (*framework && theirs && strcmp(*framework, theirs) != 0 && wi_keyword(wi_frameworks, *framework))

@@ -15,10 +15,10 @@
 /* Keywords --------------------------------------------------------------------------------------------------------- */
 
 const char *const wi_frameworks[] = {"onnx", "gguf", "llm", NULL};
-const char *const wi_formats[] = {"onnx", "gguf", "genai", NULL};
-const char *const wi_precisions[] = {"fp32",     "float32", "fp16",  "float16", "bf16",
-                                     "bfloat16", "int8",    "uint8", "fp8",     NULL};
-const char *const wi_isolation_modes[] = {"best_effort", "reserved", "hard", NULL};
+static const char *const formats[] = {"onnx", "gguf", "genai", NULL};
+static const char *const precisions[] = {"fp32",     "float32", "fp16",  "float16", "bf16",
+                                         "bfloat16", "int8",    "uint8", "fp8",     NULL};
+static const char *const isolation_modes[] = {"best_effort", "reserved", "hard", NULL};
 
 const char *wi_keyword(const char *const *words, const char *text)
 {
@@ -136,7 +136,7 @@ void wi_parse_framework(wi_parse_context *r, const wi_value *v, void *to)
 void wi_parse_format(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
-    r->format = keyword_of(r, v, wi_formats, "format");
+    r->format = keyword_of(r, v, formats, "format");
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
@@ -409,18 +409,12 @@ void wi_parse_level(wi_parse_context *r, const wi_value *v, void *to)
 void wi_parse_precision(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
-    static const struct {
-        const char *names[2];
-        weir_version_number least;
-    } precisions[] = {{{"fp32", "float32"}, {{0}, 0}},
-                      {{"fp16", "float16"}, {{5, 3}, 2}},
-                      {{"bf16", "bfloat16"}, {{8, 0}, 2}},
-                      {{"int8", "uint8"}, {{6, 1}, 2}},
-                      {{"fp8", "fp8"}, {{8, 9}, 2}}};
-    const char *word = keyword_of(r, v, wi_precisions, "precision");
-    for (size_t i = 0; word && i < sizeof precisions / sizeof *precisions; i++)
-        if (wi_keyword((const char *const[]){precisions[i].names[0], precisions[i].names[1], NULL}, word))
-            r->precision = precisions[i].least;
+    static const weir_version_number least[] = {{{0}, 0},    {{0}, 0},    {{5, 3}, 2}, {{5, 3}, 2}, {{8, 0}, 2},
+                                                {{8, 0}, 2}, {{6, 1}, 2}, {{6, 1}, 2}, {{8, 9}, 2}};
+    const char *word = keyword_of(r, v, precisions, "precision");
+    for (size_t i = 0; word && i < sizeof least / sizeof *least; i++)
+        if (word == precisions[i])
+            r->precision = least[i];
 }
 
 /* ---- shares and isolation ---------------------------------------------------------------------------------------- */
@@ -441,7 +435,7 @@ void wi_parse_share(wi_parse_context *r, const wi_value *v, void *to)
 void wi_parse_isolation(wi_parse_context *r, const wi_value *v, void *to)
 {
     (void)to;
-    r->isolation = keyword_of(r, v, wi_isolation_modes, "isolation mode");
+    r->isolation = keyword_of(r, v, isolation_modes, "isolation mode");
     if (r->isolation && strcmp(r->isolation, "hard") == 0)
         wi_problem_add(&r->problems, v->at,
                        "isolation_mode: the models of a process share its context, so that \"hard\" cannot be had; "

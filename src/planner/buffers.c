@@ -23,6 +23,35 @@ bool wi_room_for(void **array, size_t each, size_t *room, size_t needed)
     return true;
 }
 
+static int planner_buffers_by_number(const void *a, const void *b)
+{
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return one < other ? -1 : one > other;
+}
+
+size_t wi_numbers_sort(uint64_t *numbers, size_t count)
+{
+    size_t kept = 0;
+    qsort(numbers, count, sizeof *numbers, planner_buffers_by_number);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || numbers[i] != numbers[i - 1])
+            numbers[kept++] = numbers[i];
+    return kept;
+}
+
+size_t wi_numbers_find(const uint64_t *numbers, size_t count, uint64_t least)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (numbers[middle] < least)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static weir_status planner_buffers_no_memory(void)
 {
     return weir_fail(WEIR_ERR_SYSTEM, "a list of buffers to plan: no host memory");

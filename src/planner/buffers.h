@@ -1,9 +1,10 @@
-/* A list of buffers, as its readers in the planner see it: views are resolved to their storage as they are added. */
+/* Lists of buffers, plans of them, and the texts that they are read from, as the planner sees them. */
 #ifndef WI_PLANNER_BUFFERS_H
 #define WI_PLANNER_BUFFERS_H
 
 #include <weir/plan.h>
 
+/* A list: views are resolved to their storage as they are added. */
 typedef struct wi_buffer {
     uint64_t bytes, begin, end, alignment;
     uint64_t offset;      /* of a fixed one */
@@ -58,5 +59,62 @@ weir_status wi_buffers_parse_csv(const char *text, size_t bytes, const char *nam
 
 /* A copy of the list; NULL without host memory. */
 weir_buffers *wi_buffers_copy(const weir_buffers *buffers);
+
+/* Plans: offsets by buffer, and what is told of them --------------------------------------------------------------- */
+
+struct weir_plan {
+    weir_buffers *buffers;
+    uint64_t *offsets;
+    uint32_t *roots;
+    uint64_t arenas[WEIR_KIND_COUNT], bounds[WEIR_KIND_COUNT];
+    weir_plan_details summary;
+};
+
+/* A plan of a copy of the list, with room for its offsets; NULL without host memory. */
+weir_plan *wi_plan_create(const weir_buffers *buffers);
+
+/* The length of the buffer's slot. */
+uint64_t wi_plan_length(const weir_plan *plan, uint32_t index);
+
+/* Computes the plan's arenas and the sums of its summary. */
+void wi_plan_sum_up(weir_plan *plan);
+
+/* As weir_plan_load, of a text; `name` stands for it in messages. */
+weir_status wi_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out);
+
+/* The line that a plan's text begins with; it ends with the sum (wi_fnv1a) over all before. */
+#define WI_PLAN_FIRST_LINE "weir-plan 1"
+
+/* A text by lines, and the numbers in it --------------------------------------------------------------------------- */
+
+typedef struct wi_lines {
+    const char *name; /* of the text, for messages */
+    const char *next, *end;
+    const char *text; /* the line at hand, without its end */
+    size_t length;
+    uint64_t number; /* from 1 */
+} wi_lines;
+
+/* False behind the last line. Lines end with a line feed, and may have a carriage return before it. */
+bool wi_lines_next(wi_lines *lines);
+
+/* WEIR_ERR_CORRUPT, naming the text and the line. */
+weir_status wi_lines_wrong(const wi_lines *lines, const char *format, ...) WEIR_PRINTF(2, 3);
+
+/* Puts the text and the line before the thread's detail; answers `status`. */
+weir_status wi_lines_prefix(const wi_lines *lines, weir_status status);
+
+/* A decimal number that is the whole text; false if it is none, or needs more than 64 bits. */
+bool wi_lines_number(const char *text, size_t length, uint64_t *out);
+
+/* A file's content, for free(). WEIR_ERR_NOT_FOUND, WEIR_ERR_SYSTEM. */
+weir_status wi_lines_read_file(const char *path, char **text, size_t *bytes);
+
+/* Numbers ---------------------------------------------------------------------------------------------------------- */
+
+/* Puts numbers in order and drops the repeated ones; returns how many are left. */
+size_t wi_numbers_sort(uint64_t *numbers, size_t count);
+/* The place of the first that is not below `least`; `count`: all are. */
+size_t wi_numbers_find(const uint64_t *numbers, size_t count, uint64_t least);
 
 #endif

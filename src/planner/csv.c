@@ -1,7 +1,6 @@
 /* MiniMalloc's CSV: https://github.com/google/minimalloc describes it. */
 #include "planner/buffers.h"
 #include <weir/plan.h>
-#include "planner/lines.h"
 #include "base/internal.h"
 
 typedef enum column {
@@ -210,9 +209,7 @@ static weir_status csv_read_row(sheet *s)
 
 weir_status wi_buffers_parse_csv(const char *text, size_t bytes, const char *name, weir_buffers **out)
 {
-    if ((!text && bytes > 0) || !out)
-        return weir_fail(WEIR_ERR_INVALID, "wi_buffers_parse_csv: NULL");
-    sheet s = {.lines = {.name = name ? name : "a list of buffers", .next = text, .end = text ? text + bytes : NULL}};
+    sheet s = {.lines = {.name = name, .next = text, .end = text + bytes}};
     weir_status status = weir_buffers_create(&s.buffers);
     if (status == WEIR_OK)
         status = csv_read_header(&s);

@@ -2,9 +2,8 @@
  * meets. Serves every problem: gaps, conflicts, fixed items, alignments. */
 #include "base/internal.h"
 #include "planner/buffers.h"
-#include "planner/interval_set.h"
-#include "planner/radix.h"
 #include "planner/solve.h"
+#include "planner/problem.h"
 
 /* The index of placements ------------------------------------------------------------------------------------------ */
 
@@ -163,19 +162,12 @@ static bool meet_conflicts(wi_placement_index *p, const wi_item *item)
 
 /* Items ------------------------------------------------------------------------------------------------------------ */
 
-static const wi_span *parts_of(const wi_problem *problem, const wi_item *item, wi_span *whole, uint32_t *count)
-{
-    *whole = (wi_span){item->left, item->right};
-    *count = item->spans ? item->spans : 1;
-    return item->spans ? &problem->spans[item->first_span] : whole;
-}
-
 bool wi_placement_index_add(wi_placement_index *index, uint32_t item)
 {
     const wi_item *it = &index->problem->items[item];
     wi_span whole;
-    uint32_t count;
-    const wi_span *parts = parts_of(index->problem, it, &whole, &count);
+    const wi_span *parts;
+    uint32_t count = wi_item_spans(index->problem, it, &whole, &parts);
     bool good = true;
     index->there[item] = true;
     for (uint32_t i = 0; i < count && good; i++)
@@ -188,8 +180,8 @@ bool wi_placement_index_lowest(wi_placement_index *index, uint32_t item, uint64_
 {
     const wi_item *it = &index->problem->items[item];
     wi_span whole;
-    uint32_t count;
-    const wi_span *parts = parts_of(index->problem, it, &whole, &count);
+    const wi_span *parts;
+    uint32_t count = wi_item_spans(index->problem, it, &whole, &parts);
     bool good = true;
     index->look_count = 0;
     for (uint32_t i = 0; i < count && good; i++)

@@ -47,21 +47,11 @@ typedef struct segment_tree {
     int64_t *all, *most; /* by node; `most` has what is added to the node in it */
 } segment_tree;
 
-static int in_place_by_number(const void *a, const void *b)
-{
-    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-    return one < other ? -1 : one > other;
-}
-
 /* Over times that are all among `points`, which are put in order; nothing is live as yet. The points stay the
  * caller's. */
 static bool make_tree(segment_tree *t, uint64_t *points, size_t count)
 {
-    *t = (segment_tree){.points = points};
-    qsort(points, count, sizeof *points, in_place_by_number);
-    for (size_t i = 0; i < count; i++)
-        if (i == 0 || points[i] != points[i - 1])
-            points[t->count++] = points[i];
+    *t = (segment_tree){.points = points, .count = wi_numbers_sort(points, count)};
     t->all = calloc(4 * (t->count + 1), sizeof *t->all);
     t->most = calloc(4 * (t->count + 1), sizeof *t->most);
     return t->all && t->most;
@@ -109,30 +99,19 @@ static int64_t most_below(const segment_tree *t, node n, size_t from, size_t to)
     return t->all[n.number] + (a > b ? a : b);
 }
 
-static size_t in_place_point_of(const segment_tree *t, uint64_t time)
-{
-    size_t low = 0, high = t->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (t->points[middle] < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* `bytes` more, or less, from begin until before end. */
 static void add_load(segment_tree *t, uint64_t begin, uint64_t end, int64_t bytes)
 {
     if (begin < end)
-        add_below(t, (node){1, 0, t->count}, in_place_point_of(t, begin), in_place_point_of(t, end), bytes);
+        add_below(t, (node){1, 0, t->count}, wi_numbers_find(t->points, t->count, begin),
+                  wi_numbers_find(t->points, t->count, end), bytes);
 }
 
 /* The most from begin until before end; INT64_MIN for no time at all. */
 static int64_t most_loaded(const segment_tree *t, uint64_t begin, uint64_t end)
 {
-    return begin < end ? most_below(t, (node){1, 0, t->count}, in_place_point_of(t, begin), in_place_point_of(t, end))
+    return begin < end ? most_below(t, (node){1, 0, t->count}, wi_numbers_find(t->points, t->count, begin),
+                                    wi_numbers_find(t->points, t->count, end))
                        : INT64_MIN;
 }
 

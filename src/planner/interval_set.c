@@ -1,6 +1,6 @@
 /* Intervals lie in pieces of some dozens, so that one more interval moves few others, and a question passes by the
  * pieces that have no gap as wide as it needs. */
-#include "planner/interval_set.h"
+#include "planner/solve.h"
 #include "base/internal.h"
 
 typedef struct wi_interval {

@@ -1,4 +1,4 @@
-#include "planner/lines.h"
+#include "planner/buffers.h"
 #include "base/internal.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 bool wi_lines_next(wi_lines *lines)
 {
-    if (!lines->next || lines->next == lines->end)
+    if (lines->next == lines->end)
         return false;
     const char *feed = memchr(lines->next, '\n', (size_t)(lines->end - lines->next));
     const char *last = feed ? feed : lines->end;

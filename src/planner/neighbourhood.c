@@ -2,7 +2,7 @@
  * neighbourhoods of the best solution so far (large neighbourhood search, Shaw 1998). Effort is shared out by nodes of
  * the search, so the result does not depend on the clock. */
 #include "base/internal.h"
-#include "planner/radix.h"
+#include "planner/problem.h"
 #include "planner/search.h"
 
 /* Neighbourhoods --------------------------------------------------------------------------------------------------- */

@@ -31,15 +31,6 @@ static weir_node nodes_node_at(const builder *b, size_t i)
     return node;
 }
 
-static weir_status nodes_check_sizes(const builder *b)
-{
-    weir_node node;
-    weir_status status = WEIR_OK;
-    for (size_t i = 0; i < b->count && status == WEIR_OK; i++)
-        status = nodes_read_node(b, i, &node);
-    return status;
-}
-
 static weir_status nodes_bad(size_t i, const weir_node *node, const char *what)
 {
     return weir_fail(WEIR_ERR_INVALID, "node %zu (%.200s): %s", i, node->name ? node->name : "without a name", what);
@@ -171,8 +162,10 @@ static weir_status build(builder *b)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < b->count && status == WEIR_OK; i++) {
-        weir_node node = nodes_node_at(b, i);
-        status = check_node(b, i, &node);
+        weir_node node;
+        status = nodes_read_node(b, i, &node);
+        if (status == WEIR_OK)
+            status = check_node(b, i, &node);
     }
     if (status != WEIR_OK)
         return status;
@@ -190,8 +183,6 @@ weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count, const 
         return weir_fail(WEIR_ERR_INVALID, "weir_buffers_from_nodes: NULL, or too many nodes");
     builder b = {.nodes = nodes, .count = count, .stride = count ? nodes[0].struct_size : sizeof *nodes};
     weir_status status = WI_COPY_OPTIONS_IN(weir_node_rules, &b.rules, rules, "weir_buffers_from_nodes");
-    if (status == WEIR_OK)
-        status = nodes_check_sizes(&b);
     if (status != WEIR_OK)
         return status;
     b.order = calloc(count + 1, sizeof *b.order);

@@ -1,5 +1,5 @@
 /* weir_plan_create: from a list to problems, from their solutions to a plan; and what is told of plans. */
-#include "planner/plan.h"
+#include "planner/buffers.h"
 #include <weir/plan.h>
 #include "base/internal.h"
 #include "base/system.h"
@@ -71,11 +71,6 @@ void wi_work_begin(wi_work *work, const weir_plan_options *options)
     *work =
         (wi_work){.options = options, .limit = options->effort ? options->effort : DEFAULT_EFFORT, .began = wi_now()};
     work->told = work->began;
-}
-
-static double seconds_of(const wi_work *work)
-{
-    return (double)(wi_now() - work->began) * 1e-9;
 }
 
 /* Tells nothing more once the work is to end: what is under way still looks a few times. */
@@ -278,7 +273,7 @@ static weir_status solve(wi_stores *stores, wi_work *work, weir_plan *plan)
     wi_plan_sum_up(plan);
     plan->summary.stopped = work->stopped;
     plan->summary.effort = work->spent;
-    plan->summary.seconds = seconds_of(work);
+    plan->summary.seconds = (double)(wi_now() - work->began) * 1e-9;
     return WEIR_OK;
 }
 

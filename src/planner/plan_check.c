@@ -1,6 +1,6 @@
 /* weir_plan_check: whether a plan serves a list. Knows lists, offsets and nothing of the planner: storage, lifetimes
  * and what may lie over what are worked out here once more, from the contracts in the headers alone. */
-#include "planner/plan.h"
+#include "planner/buffers.h"
 #include <weir/plan.h>
 #include "base/internal.h"
 
@@ -188,31 +188,12 @@ static void raise_to(skyline *s, size_t node, size_t low, size_t high, size_t fr
     raise_to(s, 2 * node + 1, middle, high, from, to, address);
 }
 
-static int plan_check_by_number(const void *a, const void *b)
-{
-    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-    return one < other ? -1 : one > other;
-}
-
 static int plan_check_by_address(const void *a, const void *b)
 {
     const stay *one = a, *other = b;
     if (one->low != other->low)
         return one->low < other->low ? -1 : 1;
     return one->buffer < other->buffer ? -1 : one->buffer > other->buffer;
-}
-
-static size_t plan_check_point_of(const skyline *s, uint64_t time)
-{
-    size_t low = 0, high = s->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (s->points[middle] < time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 static weir_status shared_bytes(const looker *l, size_t later)
@@ -237,17 +218,14 @@ static weir_status check_stays(looker *l, skyline *s)
         s->points[points++] = l->stays[i].begin;
         s->points[points++] = l->stays[i].end;
     }
-    qsort(s->points, points, sizeof *s->points, plan_check_by_number);
-    s->count = 0;
-    for (size_t i = 0; i < points; i++)
-        if (i == 0 || s->points[i] != s->points[i - 1])
-            s->points[s->count++] = s->points[i];
+    s->count = wi_numbers_sort(s->points, points);
     memset(s->most, 0, 4 * (s->count + 1) * sizeof *s->most);
     memset(s->all, 0, 4 * (s->count + 1) * sizeof *s->all);
     qsort(l->stays, l->stay_count, sizeof *l->stays, plan_check_by_address);
     for (size_t i = 0; i < l->stay_count; i++) {
         const stay *a = &l->stays[i];
-        size_t from = plan_check_point_of(s, a->begin), to = plan_check_point_of(s, a->end);
+        size_t from = wi_numbers_find(s->points, s->count, a->begin);
+        size_t to = wi_numbers_find(s->points, s->count, a->end);
         if (highest(s, 1, 0, s->count, from, to) > a->low)
             return shared_bytes(l, i);
         raise_to(s, 1, 0, s->count, from, to, a->high);

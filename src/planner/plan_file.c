@@ -6,8 +6,7 @@
 #include "base/texts.h"
 #include <weir/plan.h>
 #include "base/internal.h"
-#include "planner/lines.h"
-#include "planner/plan.h"
+#include "planner/buffers.h"
 #include "planner/problem.h"
 
 #include <errno.h>
@@ -17,11 +16,6 @@
 #include <unistd.h>
 
 enum { STEPS_A_LINE = 16, NAME_BYTES = 1024 };
-
-uint64_t wi_plan_text_sum(const char *bytes, size_t length)
-{
-    return wi_fnv1a(bytes, length);
-}
 
 /* Loading ---------------------------------------------------------------------------------------------------------- */
 
@@ -221,8 +215,7 @@ static weir_status plan_file_read_head(reader *r)
 static weir_status read_sum(const reader *r, const char *text)
 {
     char wanted[32];
-    snprintf(wanted, sizeof wanted, "sum %016llx",
-             (unsigned long long)wi_plan_text_sum(text, (size_t)(r->lines.text - text)));
+    snprintf(wanted, sizeof wanted, "sum %016llx", (unsigned long long)wi_fnv1a(text, (size_t)(r->lines.text - text)));
     if (!line_is(r, wanted))
         return wi_lines_wrong(&r->lines, "the sum over the text is another: it was changed, or is not all there");
     if (r->lines.end[-1] != '\n')
@@ -293,9 +286,7 @@ static weir_status make_plan(const reader *r, weir_plan *plan)
 
 weir_status wi_plan_parse(const char *text, size_t bytes, const char *name, weir_plan **out)
 {
-    if ((!text && bytes > 0) || !out)
-        return weir_fail(WEIR_ERR_INVALID, "wi_plan_parse: NULL");
-    reader r = {.lines = {.name = name ? name : "a plan", .next = text, .end = text ? text + bytes : NULL}};
+    reader r = {.lines = {.name = name, .next = text, .end = text + bytes}};
     weir_plan *plan = NULL;
     weir_status status = weir_buffers_create(&r.buffers);
     if (status == WEIR_OK)
@@ -402,7 +393,7 @@ static void add_plan(text *t, const weir_plan *plan)
     for (size_t i = 0; i < buffers->conflict_count; i++)
         plan_file_print(t, "conflict %u %u\n", buffers->conflicts[i].one, buffers->conflicts[i].other);
     add_schedule(t, buffers);
-    plan_file_print(t, "sum %016llx\n", (unsigned long long)wi_plan_text_sum(t->bytes, t->length));
+    plan_file_print(t, "sum %016llx\n", (unsigned long long)wi_fnv1a(t->bytes, t->length));
 }
 
 /* Answers 0, or the error number of what failed first: closing may set another. */

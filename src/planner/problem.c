@@ -2,7 +2,6 @@
 #include "planner/problem.h"
 #include <weir/plan.h>
 #include "base/internal.h"
-#include "planner/radix.h"
 
 /* Roots ------------------------------------------------------------------------------------------------------------ */
 
@@ -340,7 +339,7 @@ static bool in_conflict(const wi_problem *problem, const wi_item *one, const wi_
     return false;
 }
 
-static uint32_t parts(const wi_problem *problem, const wi_item *item, wi_span *whole, const wi_span **out)
+uint32_t wi_item_spans(const wi_problem *problem, const wi_item *item, wi_span *whole, const wi_span **out)
 {
     *whole = (wi_span){item->left, item->right};
     *out = item->spans ? &problem->spans[item->first_span] : whole;
@@ -351,7 +350,8 @@ static bool spans_meet(const wi_problem *problem, const wi_item *one, const wi_i
 {
     wi_span whole[2];
     const wi_span *a, *b;
-    uint32_t count_a = parts(problem, one, &whole[0], &a), count_b = parts(problem, other, &whole[1], &b);
+    uint32_t count_a = wi_item_spans(problem, one, &whole[0], &a);
+    uint32_t count_b = wi_item_spans(problem, other, &whole[1], &b);
     for (uint32_t i = 0, j = 0; i < count_a && j < count_b;) {
         if (a[i].left < b[j].right && b[j].left < a[i].right)
             return true;
@@ -378,4 +378,35 @@ uint64_t wi_problem_height(const wi_problem *problem)
     for (uint32_t i = 0; i < problem->count; i++)
         height = wi_max(height, problem->items[i].offset + problem->items[i].length);
     return height;
+}
+
+/* Keys ------------------------------------------------------------------------------------------------------------- */
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+/* Digits that all keys have in common are passed over: keys of small ranges cost one or two rounds. */
+void wi_radix_sort(wi_key *keys, wi_key *spare, size_t count)
+{
+    uint64_t any = 0, all = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        any |= keys[i].key;
+        all &= keys[i].key;
+    }
+    wi_key *from = keys, *to = spare;
+    for (unsigned shift = 0; shift < 64; shift += DIGIT_BITS) {
+        if (((any ^ all) >> shift & (DIGITS - 1)) == 0)
+            continue;
+        size_t begins[DIGITS + 1] = {0};
+        for (size_t i = 0; i < count; i++)
+            begins[(from[i].key >> shift & (DIGITS - 1)) + 1]++;
+        for (unsigned i = 1; i < DIGITS; i++)
+            begins[i] += begins[i - 1];
+        for (size_t i = 0; i < count; i++)
+            to[begins[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
+        wi_key *other = from;
+        from = to;
+        to = other;
+    }
+    if (from != keys && count > 0)
+        memcpy(keys, from, count * sizeof *keys);
 }

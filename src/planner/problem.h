@@ -33,6 +33,10 @@ typedef struct wi_problem {
     bool in_place;      /* a storage may be written over another: plans exist that the items cannot express */
 } wi_problem;
 
+/* Points *out at the spans in which the item is live; an item without gaps has one, written to *whole. Returns their
+ * count. */
+uint32_t wi_item_spans(const wi_problem *problem, const wi_item *item, wi_span *whole, const wi_span **out);
+
 /* Whether the two are ever live together, or in conflict. */
 bool wi_items_meet(const wi_problem *problem, const wi_item *one, const wi_item *other);
 
@@ -79,5 +83,14 @@ uint64_t wi_stores_offset(const wi_stores *stores, uint32_t buffer, uint32_t *ro
 /* in_place.c: joins storages that are written over other storages into items. Sets over, above, leader, shift and root,
  * and fixed, late and offset where a fixed storage below decides the place. WEIR_ERR_SYSTEM without host memory. */
 weir_status wi_in_place_join(wi_stores *stores);
+
+/* Sorting by numbers: stable, and linear in the count. */
+typedef struct wi_key {
+    uint64_t key;
+    uint32_t value;
+} wi_key;
+
+/* Smallest key first; `spare` is as long as `keys`, and what is in it afterwards is of no meaning. */
+void wi_radix_sort(wi_key *keys, wi_key *spare, size_t count);
 
 #endif

@@ -66,6 +66,9 @@ typedef enum wi_search_result {
 /* Of a plain problem. NULL without host memory. */
 wi_search *wi_search_create(const wi_problem *problem);
 void wi_search_destroy(wi_search *search);
+/* search.c: the tables that tries use; false without host memory. */
+bool wi_search_tables_make(wi_search *search);
+void wi_search_tables_clear(wi_search *search);
 uint64_t wi_search_random(wi_search *search);
 
 /* Sets the cap; forgets failures under a lower cap. */

@@ -1,7 +1,7 @@
 /* One pass from below for any number of items: the lowest run of the skyline gets the best item that lies inside it,
  * and is raised to its lower neighbour when there is none. Items are ranked beforehand, so that a tree finds the best
  * item. Serves plain problems only. */
-#include "planner/radix.h"
+#include "planner/problem.h"
 #include "planner/solve.h"
 #include "base/internal.h"
 

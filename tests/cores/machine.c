@@ -1,5 +1,5 @@
 /* The cores that a process may compute on: physical ones of its affinity, and no more than its cgroups let it fill. */
-#include "cores/machine.h"
+#include "cores/crowd.h"
 
 #include "core/core.h"
 

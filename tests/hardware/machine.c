@@ -106,20 +106,11 @@ void machine_card(const machine *m, unsigned number, const char *address, unsign
                   const char *driver)
 {
     char path[256];
-#define FILE_OF(name, ...)                                                                                             \
-    (snprintf(path, sizeof path, "sys/class/drm/card%u/device/" name, number), machine_file(m, path, __VA_ARGS__))
-    if (*address) { /* what is no device of a bus has neither */
-        FILE_OF("vendor", "0x%04x\n", vendor);
-        FILE_OF("device", "0x%04x\n", device);
-        FILE_OF("uevent", "DRIVER=%s\nPCI_SLOT_NAME=%s\n", driver, address);
-    } else {
-        FILE_OF("uevent", "DRIVER=%s\n", driver);
-    }
-#undef FILE_OF
-    snprintf(path, sizeof path, "sys/class/drm/card%u/device/drm/renderD%u/dev", number, 128 + number);
-    machine_file(m, path, "226:%u\n", 128 + number);
-    snprintf(path, sizeof path, "sys/class/drm/card%u-DP-1/status", number);
+    machine_pci(m, address, vendor, device, driver);
+    snprintf(path, sizeof path, "sys/bus/pci/devices/%s/drm/card%u/card%u-DP-1/status", address, number, number);
     machine_file(m, path, "connected\n");
+    snprintf(path, sizeof path, "sys/bus/pci/devices/%s/drm/renderD%u/dev", address, 128 + number);
+    machine_file(m, path, "226:%u\n", 128 + number);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */

@@ -40,7 +40,7 @@ void machine_library(const machine *m, const char *stub, const char *directory, 
 enum { MACHINE_NVML = 1, MACHINE_CUDA = 2, MACHINE_BOTH = 3 };
 void machine_libraries(const machine *m, int which, const char *directory, const char *gpus);
 
-/* A device on the bus, and a card of the kernel's graphics that it is. */
+/* A device on the bus, and one that is a card of the kernel's graphics too. */
 void machine_pci(const machine *m, const char *address, unsigned vendor, unsigned device, const char *driver);
 void machine_card(const machine *m, unsigned number, const char *address, unsigned vendor, unsigned device,
                   const char *driver);

@@ -1,5 +1,5 @@
 /* Without host memory, and on a disk that takes no more: nothing is half done, and what is said is what happened. */
-#include "planner/interval_set.h"
+#include "planner/solve.h"
 #include <weir/plan.h>
 #include "planner/random.h"
 

@@ -1,6 +1,7 @@
 /* Lists from MiniMalloc's CSV, plans saved and loaded, and what is wrong with files that are none. */
 #include "info.h"
-#include "planner/plan.h"
+#include "base/texts.h"
+#include "planner/buffers.h"
 #include <weir/plan.h>
 #include "planner/random.h"
 
@@ -241,7 +242,7 @@ static weir_status parse_plan(const char *lines, weir_plan **out)
     char text[1000];
     int length = snprintf(text, sizeof text, "%s\n%s", WI_PLAN_FIRST_LINE, lines);
     length += snprintf(text + length, sizeof text - (size_t)length, "sum %016llx\n",
-                       (unsigned long long)wi_plan_text_sum(text, (size_t)length));
+                       (unsigned long long)wi_fnv1a(text, (size_t)length));
     return wi_plan_parse(text, (size_t)length, "a plan", out);
 }
 

@@ -2,7 +2,6 @@
  * them. */
 #include "planner/solve.h"
 #include <weir/plan.h>
-#include "planner/interval_set.h"
 #include "planner/random.h"
 
 typedef struct example {

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "factory/predict/contents.h"
+#include "factory/predict/forecast.h"
 
 static int reads;
 /* Visible, as some linkers lead libraries' references here as well, and refuse a hidden one. */

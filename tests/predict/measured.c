@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "factory/predict/records.h"
+#include "factory/predict/forecast.h"
 
 static char folder[64];
 

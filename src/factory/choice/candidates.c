@@ -11,11 +11,7 @@
 
 #define KIND(kind) (1u << (WEIR_HARDWARE_##kind))
 
-static const struct {
-    const char *wants;
-    unsigned kinds;
-    bool elsewhere;
-} devices[WI_PROVIDERS] = {
+const wi_provider_needs wi_provider_needs_of[WI_PROVIDERS] = {
     [WI_TENSORRT] = {"a CUDA device", KIND(CUDA), false},
     [WI_CUDA] = {"a CUDA device", KIND(CUDA), false},
     [WI_ROCM] = {"a ROCm device", KIND(ROCM), false},
@@ -27,17 +23,7 @@ static const struct {
 
 bool wi_provider_on(wi_provider provider, weir_hardware_kind kind)
 {
-    return (unsigned)kind < WEIR_HARDWARE_COUNT && (devices[provider].kinds & (1u << kind)) != 0;
-}
-
-bool wi_provider_elsewhere(wi_provider provider)
-{
-    return devices[provider].elsewhere;
-}
-
-const char *wi_provider_wants(wi_provider provider)
-{
-    return devices[provider].wants;
+    return (unsigned)kind < WEIR_HARDWARE_COUNT && (wi_provider_needs_of[provider].kinds & (1u << kind)) != 0;
 }
 
 /* Lists ------------------------------------------------------------------------------------------------------------ */
@@ -132,11 +118,6 @@ const char *wi_candidate_runtime(const wi_candidate *candidate)
 
 /* What an engine says beforehand ----------------------------------------------------------------------------------- */
 
-static bool can_predict(const weir_engine *table)
-{
-    return table->plan != NULL;
-}
-
 /* A model that cannot be planned could not be loaded either. What has failed here for want of something may be had where
  * it is loaded. */
 static weir_verdict verdict_of(weir_status status)
@@ -167,12 +148,6 @@ static void candidates_take(wi_context *context, wi_prediction *prediction, weir
     prediction->reason = wi_string_pool_print(&context->strings, "%s", weir_detail());
 }
 
-/* As the runtime is called that the model's client is of. */
-static const char *candidates_device_of(wi_provider provider)
-{
-    return provider == WI_CUDA || provider == WI_TENSORRT ? "cuda:0" : "host";
-}
-
 static weir_status candidates_ask(wi_context *context, const wi_engine_info *engine, wi_provider provider,
                                   wi_forecast *out)
 {
@@ -185,7 +160,8 @@ static weir_status candidates_ask(wi_context *context, const wi_engine_info *eng
                                    .engine = engine->name,
                                    .path = manifest->model_file,
                                    .provider = wi_provider_name(provider),
-                                   .device = candidates_device_of(provider),
+                                   /* as the runtime of the model's client is called */
+                                   .device = provider == WI_CUDA || provider == WI_TENSORRT ? "cuda:0" : "host",
                                    .version = engine->providers[provider].version,
                                    .settings = settings.all,
                                    .setting_count = settings.count};
@@ -202,7 +178,7 @@ void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider p
     if (prediction->asked)
         return;
     *prediction = (wi_prediction){.asked = true, .reason = ""};
-    if (!can_predict(engine->table)) {
+    if (!engine->table->plan) {
         prediction->reason = wi_string_pool_print(&context->strings, "the engine %s does not predict", engine->name);
         return;
     }

@@ -1,13 +1,10 @@
 /* The choice as callers see it: what is looked at, and the record of it. */
 #include "factory/choice/context.h"
+#include "factory/predict/forecast.h"
 #include <weir/engine.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct record {
@@ -18,26 +15,11 @@ typedef struct record {
 
 /* What is looked at ------------------------------------------------------------------------------------------------ */
 
-/* Returns the bytes of the files in a folder. */
-static uint64_t bytes_of_folder(const char *path)
-{
-    uint64_t bytes = 0;
-    struct stat about;
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        if (fstatat(dirfd(folder), entry->d_name, &about, 0) == 0 && S_ISREG(about.st_mode))
-            bytes += (uint64_t)about.st_size;
-    if (folder)
-        closedir(folder);
-    return bytes;
-}
-
 static weir_status look_at_file(const char *path, uint64_t *bytes)
 {
-    struct stat about;
-    if (access(path, R_OK) != 0 || stat(path, &about) != 0)
+    if (access(path, R_OK) != 0)
         return weir_fail(WEIR_ERR_NOT_FOUND, "%s is not there or cannot be read", path);
-    *bytes = S_ISDIR(about.st_mode) ? bytes_of_folder(path) : (uint64_t)about.st_size;
+    *bytes = wi_forecast_size(path);
     return WEIR_OK;
 }
 

@@ -3,12 +3,40 @@
 #ifndef WI_CHOICE_CONTEXT_H
 #define WI_CHOICE_CONTEXT_H
 
-#include "factory/choice/engines.h"
 #include <weir/engine.h>
 #include <weir/predict.h>
 #include <weir/select.h>
 #include "base/texts.h"
 #include "factory/choice/criteria.h"
+
+/* What engines tell of themselves ---------------------------------------------------------------------------------- */
+
+typedef struct wi_engine_info {
+    const char *name;
+    const weir_engine *table; /* NULL: the plug-in is not here */
+    char missing[1024];       /* if it is not: why, and how to get it */
+    bool takes_file;
+    bool asked;                                   /* whether the engine was asked for its providers */
+    weir_engine_provider providers[WI_PROVIDERS]; /* `name` "": the engine has no such provider */
+} wi_engine_info;
+
+typedef struct wi_engines {
+    wi_engine_info *all;
+    size_t count;
+} wi_engines;
+
+/* Lists every engine that can be opened here or that weir knows by name, once, and marks the engines that take the
+ * file: by its name, of a folder by the names in it, else by its first bytes. Free the list with wi_engines_free, also
+ * on failure. WEIR_ERR_SYSTEM. */
+weir_status wi_engines_find(const char *path, wi_engines *out);
+/* Asks an engine for its providers, if that has not been done. Opens its libraries. */
+void wi_engine_ask(wi_engine_info *engine);
+void wi_engines_free(wi_engines *engines);
+
+/* WEIR_ERR_INVALID, with the names of the listed engines: none has this name. */
+weir_status wi_engines_check(const wi_engines *engines, const char *what, const char *name);
+
+/* The context ------------------------------------------------------------------------------------------------------ */
 
 /* What an engine says a model will take with one of its providers. */
 typedef struct wi_prediction {
@@ -53,12 +81,16 @@ uint64_t wi_obtainable(const wi_context *context, const weir_hardware_device *de
 /* Asks once. The detail is left alone. */
 void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_prediction *prediction);
 
+/* What a provider runs on. */
+typedef struct wi_provider_needs {
+    const char *wants; /* "a CUDA device" */
+    unsigned kinds;    /* a bit for each */
+    bool elsewhere;    /* weir runs on no platform that has it */
+} wi_provider_needs;
+extern const wi_provider_needs wi_provider_needs_of[WI_PROVIDERS];
+
 /* Whether the provider runs on devices of the kind. */
 bool wi_provider_on(wi_provider provider, weir_hardware_kind kind);
-/* Whether weir runs on no platform that has the provider. */
-bool wi_provider_elsewhere(wi_provider provider);
-/* "a CUDA device" */
-const char *wi_provider_wants(wi_provider provider);
 
 /* Fills `candidates`: every engine with every provider on every device of its kinds, and one without a device where
  * there is none. WEIR_ERR_SYSTEM. */

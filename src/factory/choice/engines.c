@@ -1,4 +1,5 @@
-#include "factory/choice/engines.h"
+/* What engines tell of themselves. */
+#include "factory/choice/context.h"
 #include <weir/engine.h>
 #include "base/paths.h"
 #include "factory/registry.h"
@@ -6,20 +7,10 @@
 #include <stdio.h>
 #include <strings.h>
 
-/* Engines that are named even where their plug-in is not. */
-static const struct {
-    const char *name, *suffixes;
-} known[] = {{"onnx", ".onnx"}, {"gguf", ".gguf"}, {"llm", "genai_config.json"}};
-enum { KNOWN = sizeof known / sizeof known[0] };
-
 static const char *suffixes_of(const wi_engine_info *engine)
 {
-    if (engine->table)
-        return engine->table->suffixes;
-    for (size_t i = 0; i < KNOWN; i++)
-        if (strcmp(known[i].name, engine->name) == 0)
-            return known[i].suffixes;
-    return "";
+    const wi_own_engine *own = engine->table ? NULL : wi_own_engine_of(engine->name);
+    return engine->table ? engine->table->suffixes : own ? own->suffixes : "";
 }
 
 static const wi_engine_info *choice_engines_find_named(const wi_engines *engines, const char *name)
@@ -78,8 +69,8 @@ weir_status wi_engines_find(const char *path, wi_engines *out)
     const char *name;
     for (size_t i = 0; status == WEIR_OK && (name = weir_engine_name_at(i)); i++)
         status = choice_engines_add(out, name);
-    for (size_t i = 0; status == WEIR_OK && i < KNOWN; i++)
-        status = choice_engines_add(out, known[i].name);
+    for (size_t i = 0; status == WEIR_OK && i < WI_OWN_ENGINES; i++)
+        status = choice_engines_add(out, wi_own_engines[i].name);
     if (status != WEIR_OK)
         return status;
     wi_detail_restore(&kept);

@@ -136,17 +136,16 @@ static bool has_a_device(const wi_context *context, wi_provider provider)
 static weir_verdict device_is_here(wi_context *context, wi_candidate *c)
 {
     char list[128], ids[128] = "";
+    const wi_provider_needs *wants = &wi_provider_needs_of[c->provider];
     const weir_requirements *needs = &context->criteria.manifest.requirements;
     const char *name = wi_provider_name(c->provider), *named = context->criteria.options.device;
     if (c->device)
         return WEIR_VERDICT_ACCEPTED;
     if (!has_a_device(context, c->provider))
-        return wi_provider_elsewhere(c->provider) ? verdicts_refuse(context, c, WEIR_VERDICT_OTHER_PLATFORM,
-                                                                    "%s needs %s, which exists on another system only",
-                                                                    name, wi_provider_wants(c->provider))
-                                                  : verdicts_refuse(context, c, WEIR_VERDICT_NO_DEVICE,
-                                                                    "%s needs %s, and none was found on this machine",
-                                                                    name, wi_provider_wants(c->provider));
+        return verdicts_refuse(context, c, wants->elsewhere ? WEIR_VERDICT_OTHER_PLATFORM : WEIR_VERDICT_NO_DEVICE,
+                               wants->elsewhere ? "%s needs %s, which exists on another system only"
+                                                : "%s needs %s, and none was found on this machine",
+                               name, wants->wants);
     for (size_t i = 0, length = 0; !named && i < needs->device_count && length < sizeof ids; i++)
         length += (size_t)snprintf(ids + length, sizeof ids - length, "%s%d", i ? ", " : "", needs->device_ids[i]);
     return verdicts_refuse(context, c, WEIR_VERDICT_NO_DEVICE,

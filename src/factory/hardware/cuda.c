@@ -1,8 +1,7 @@
 /* CUDA's driver: which devices this process may use, and as which ordinals. cuInit makes no context. */
-#include "factory/hardware/source.h"
+#include "factory/hardware/hardware.h"
 #include <weir/select.h>
 
-#include "base/system.h"
 #include "base/values.h"
 
 #include <stdio.h>
@@ -48,26 +47,14 @@ static const char *hardware_cuda_words_of(const cuda *c, int result)
 /* Never closes a usable library: the library keeps threads and exit handlers of its own. */
 static bool hardware_cuda_open_library(const char *root, cuda *c, wi_found *out)
 {
-    if (c->library)
-        return true;
-    char why[300];
-    c->library = wi_library_open(root, SONAME, why, sizeof why);
-    if (!c->library) {
-        wi_found_remark(out, "%s", why);
-        return false;
-    }
-    const char *lacking = NULL;
-#define X(name, needed, parameters)                                                                                    \
-    if (!wi_library_function(c->library, #name, &c->name) && (needed))                                                 \
-        lacking = #name;
-    FUNCTIONS(X)
+    static const wi_function functions[] = {
+#define X(name, needed, parameters) {#name, offsetof(cuda, name), needed},
+        FUNCTIONS(X)
 #undef X
-    if (lacking) {
-        wi_found_remark(out, SONAME " has no %s: install a newer driver", lacking);
-        wi_library_close(c->library);
-        c->library = NULL;
-    }
-    return lacking == NULL;
+    };
+    if (!c->library)
+        c->library = wi_library_open(root, SONAME, functions, sizeof functions / sizeof *functions, c, out);
+    return c->library != NULL;
 }
 
 /* A slice tells its own UUID, without telling that the device is a slice. */
@@ -126,12 +113,8 @@ static void hardware_cuda_read_device(const cuda *c, int ordinal, wi_found *out)
 /* The versions are the driver's, and so every device's. */
 static void add_versions(const char *root, const cuda *c, wi_found *out)
 {
-    weir_version_number driver = {.count = 0}, runtime = {.count = 0};
-    char text[64];
+    weir_version_number driver = wi_version_in(root, "/sys/module/nvidia/version"), runtime = {.count = 0};
     int number;
-    if (wi_sysfs_text(text, sizeof text, "%s/sys/module/nvidia/version", root) &&
-        wi_version_read(text, &driver) != WEIR_OK)
-        driver.count = 0;
     if (c->cuDriverGetVersion(&number) == CUDA_SUCCESS)
         runtime = wi_cuda_version(number);
     for (size_t i = 0; i < out->count; i++) {

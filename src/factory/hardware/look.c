@@ -1,5 +1,5 @@
 /* A look at the hardware: the processor, and what the sources tell. */
-#include "factory/hardware/merge.h"
+#include "factory/hardware/hardware.h"
 #include <weir/select.h>
 
 #include "base/system.h"
@@ -117,11 +117,8 @@ weir_status weir_hardware_create(const weir_hardware_options *options, weir_hard
     status = wi_probe(root, o.limit_ms * MS, o.anew, answers);
     if (status != WEIR_OK)
         return status;
-    wi_visibility visibility = {.given = o.visible,
-                                .cuda = getenv("CUDA_VISIBLE_DEVICES"),
-                                .order = getenv("CUDA_DEVICE_ORDER"),
-                                .rocr = getenv("ROCR_VISIBLE_DEVICES"),
-                                .hip = getenv("HIP_VISIBLE_DEVICES")};
+    wi_visibility visibility = {
+        .given = o.visible, .cuda = getenv("CUDA_VISIBLE_DEVICES"), .order = getenv("CUDA_DEVICE_ORDER")};
     wi_found found = {0};
     wi_card *processor = wi_found_add(&found, WEIR_HARDWARE_CPU);
     if (processor)

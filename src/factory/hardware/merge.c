@@ -1,6 +1,5 @@
-#include "factory/hardware/merge.h"
+#include "factory/hardware/hardware.h"
 #include <weir/select.h>
-#include "factory/hardware/visible.h"
 #include "base/values.h"
 
 #include <stdio.h>
@@ -148,10 +147,19 @@ static bool add_unknown(wi_found *list, const wi_card *of_cuda)
     return true;
 }
 
+/* Adds the bus's devices that no other source has named: NVIDIA's, or the others'. */
+static bool gather_of_bus(const wi_found *bus, bool of_cuda, wi_found *list)
+{
+    bool good = true;
+    for (size_t i = 0; i < bus->count; i++)
+        if ((bus->cards[i].device.kind == WEIR_HARDWARE_CUDA) == of_cuda && !merge_find(list, &bus->cards[i].device))
+            good = merge_add(list, &bus->cards[i]) && good;
+    return good;
+}
+
 static bool gather_cuda(const wi_answer answers[WI_SOURCES], wi_found *list)
 {
     const wi_found *nvml = &answers[WI_SOURCE_NVML].found, *cuda = &answers[WI_SOURCE_CUDA].found;
-    const wi_found *bus = &answers[WI_SOURCE_PCI].found;
     bool good = true;
     for (size_t i = 0; i < nvml->count; i++)
         good = merge_add(list, &nvml->cards[i]) && good;
@@ -164,10 +172,7 @@ static bool gather_cuda(const wi_answer answers[WI_SOURCES], wi_found *list)
         else
             good = add_unknown(list, &cuda->cards[i]) && good;
     }
-    for (size_t i = 0; i < bus->count; i++)
-        if (!merge_find(list, &bus->cards[i].device))
-            good = merge_add(list, &bus->cards[i]) && good;
-    return good;
+    return gather_of_bus(&answers[WI_SOURCE_PCI].found, true, list) && good;
 }
 
 /* What follows from an ordinal. */
@@ -189,53 +194,7 @@ static void finish_cuda(wi_card *card)
         wi_card_remark(card, "without NVML its free bytes cannot be told without a context");
 }
 
-/* Others ----------------------------------------------------------------------------------------------------------- */
-
-/* One list of visible devices, over those of the cards that still have an ordinal. */
-static void hide(wi_visible_rules rules, const char *name, const char *list, wi_card *cards, size_t count)
-{
-    const char *keys[WI_MOST_CARDS] = {NULL};
-    size_t of[WI_MOST_CARDS], seen[WI_MOST_CARDS], shown = 0;
-    if (!list)
-        return;
-    for (int32_t ordinal = 0; (size_t)ordinal < count; ordinal++)
-        for (size_t i = 0; i < count; i++)
-            if (cards[i].device.ordinal == ordinal) {
-                keys[shown] = cards[i].device.key;
-                of[shown++] = i;
-            }
-    for (size_t i = 0; i < shown; i++)
-        cards[of[i]].device.ordinal = -1;
-    size_t found = wi_visible(rules, list, keys, shown, shown, seen);
-    for (size_t i = 0; i < found; i++)
-        cards[of[seen[i]]].device.ordinal = (int32_t)i;
-    for (size_t i = 0; i < shown; i++)
-        if (cards[of[i]].device.ordinal < 0) {
-            cards[of[i]].device.usable = false;
-            wi_card_remark(&cards[of[i]], "hidden by %s=\"%s\"", name, list);
-        }
-}
-
-static bool gather_others(const wi_answer answers[WI_SOURCES], const wi_visibility *v, wi_found *list)
-{
-    static const size_t others[] = {WI_SOURCE_ROCM, WI_SOURCE_INTEL};
-    bool good = true;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        const wi_found *found = &answers[others[i]].found;
-        size_t first = list->count;
-        for (size_t j = 0; j < found->count; j++)
-            good = merge_add(list, &found->cards[j]) && good;
-        if (others[i] != WI_SOURCE_ROCM)
-            continue;
-        hide(WI_VISIBLE_ROCR, "ROCR_VISIBLE_DEVICES", v->rocr, list->cards + first, list->count - first);
-        const char *others_list = v->given ? v->given : v->cuda; /* which HIP reads where its own says nothing */
-        if (v->hip && *v->hip)
-            hide(WI_VISIBLE_HIP, "HIP_VISIBLE_DEVICES", v->hip, list->cards + first, list->count - first);
-        else if (others_list && *others_list)
-            hide(WI_VISIBLE_HIP, "CUDA_VISIBLE_DEVICES", others_list, list->cards + first, list->count - first);
-    }
-    return good;
-}
+/* All -------------------------------------------------------------------------------------------------------------- */
 
 /* Memory that is the processor's has no more bytes, nor more of them free, than that. */
 static void share_host(const weir_hardware_device *host, weir_hardware_device *d)
@@ -267,7 +226,7 @@ bool wi_merge(const wi_answer answers[WI_SOURCES], const wi_visibility *visibili
         wi_number_cuda(&answers[WI_SOURCE_CUDA], visibility, out->cards + 1, out->count - 1);
     for (size_t i = 1; i < out->count; i++)
         finish_cuda(&out->cards[i]);
-    good = gather_others(answers, visibility, out) && good;
+    good = gather_of_bus(&answers[WI_SOURCE_PCI].found, false, out) && good;
     for (size_t i = 1; i < out->count; i++)
         share_host(&out->cards[0].device, &out->cards[i].device);
     qsort(out->cards, out->count, sizeof *out->cards, merge_in_order);

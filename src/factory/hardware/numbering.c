@@ -7,13 +7,14 @@
  * Enumeration): from driver 570 on a slice of every GPU instance, beside other devices; before, a single slice and no
  * other device. The guide does not say for which slices a number in the list stands: taken is the first slice, which is
  * a guess from 570 on. */
-#include "factory/hardware/merge.h"
+#include "factory/hardware/hardware.h"
 #include <weir/select.h>
-#include "factory/hardware/visible.h"
 #include "base/values.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <strings.h>
 
 void wi_card_remark(wi_card *card, const char *format, ...)
 {
@@ -25,6 +26,83 @@ void wi_card_remark(wi_card *card, const char *format, ...)
     va_end(arguments);
     wi_one_line(card->device.remark);
 }
+
+/* CUDA_VISIBLE_DEVICES ---------------------------------------------------------------------------------------------- */
+
+/* The list has numbers and UUIDs between commas, of which the first that is neither ends it. A number may have text
+ * behind it ("1gpu"); a UUID is the beginning of just one device's, or more than all of it; " GPU-…" and "gpu-…" end the
+ * list. Entries of the first one's kind count alone. Nothing is visible by "", nor where a device is named twice. All
+ * this is of NVIDIA's CUDA Programming Guide, and where that is silent of what driver 580 made of 86 lists on a machine
+ * with one H200 (tests/hardware/gpu.c asks whatever driver there is). */
+
+#define NONE SIZE_MAX
+
+typedef struct entry {
+    const char *text;
+    size_t length;
+    bool uuid;
+} entry;
+
+/* Returns the entry at `list`, without the blanks around it. */
+static entry numbering_entry_at(const char *list)
+{
+    size_t blanks = strspn(list, " \t");
+    entry e = {.text = list + blanks, .length = strcspn(list + blanks, ",")};
+    while (e.length > 0 && isspace((unsigned char)e.text[e.length - 1]))
+        e.length--;
+    e.uuid = blanks == 0 && e.length >= 4 && (strncmp(e.text, "GPU-", 4) == 0 || strncmp(e.text, "MIG-", 4) == 0);
+    return e;
+}
+
+static size_t numbering_by_number(entry e, size_t counted)
+{
+    size_t at = (*e.text == '+' || *e.text == '-') && e.length > 0, first = at, number = 0;
+    for (; at < e.length && isdigit((unsigned char)e.text[at]) && number < counted; at++)
+        number = number * 10 + (size_t)(e.text[at] - '0');
+    return at == first || number >= counted || (*e.text == '-' && number > 0) ? NONE : number;
+}
+
+/* Returns the only key that begins like the entry; text behind a whole key is ignored. */
+static size_t numbering_by_key(entry e, const char *const *keys, size_t count)
+{
+    size_t found = NONE;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = wi_min(e.length, strlen(keys[i]));
+        if (length <= 4 || strncasecmp(keys[i], e.text, length) != 0)
+            continue;
+        if (found != NONE)
+            return NONE;
+        found = i;
+    }
+    return found;
+}
+
+/* Writes the numbers of the devices that the list names into seen[], in its order; returns their count. A number in the
+ * list counts among the first `counted` keys, a UUID is looked for among all `count`. NULL: the counted ones. */
+static size_t numbering_read_list(const char *list, const char *const *keys, size_t counted, size_t count, size_t *seen)
+{
+    size_t found = 0;
+    bool first_is_uuid = list && numbering_entry_at(list).uuid;
+    for (; !list && found < counted; found++)
+        seen[found] = found;
+    while (list) {
+        entry e = numbering_entry_at(list);
+        if (e.uuid != first_is_uuid)
+            break;
+        size_t one = e.uuid ? numbering_by_key(e, keys, count) : numbering_by_number(e, counted);
+        for (size_t i = 0; i < found; i++)
+            if (seen[i] == one)
+                return 0;
+        if (one == NONE)
+            break;
+        seen[found++] = one;
+        list = strchr(list, ',');
+        list = list ? list + 1 : NULL;
+    }
+    return found;
+}
+
+/* The devices -------------------------------------------------------------------------------------------------------- */
 
 enum { SEVERAL_SLICES_FROM = 570 };
 
@@ -104,7 +182,7 @@ static size_t apply_list(const char *list, const order *o, const wi_card *cards,
             of[all++] = i;
     for (size_t i = 0; i < all; i++)
         keys[i] = cards[of[i]].device.key;
-    size_t entries = wi_visible(WI_VISIBLE_CUDA, list, keys, whole, all, picked);
+    size_t entries = numbering_read_list(list, keys, whole, all, picked);
     for (size_t i = 0; i < entries; i++)
         found = add_visible(cards, count, of[picked[i]], several && !list, seen, found);
     for (size_t i = 0; !several && i < found; i++)

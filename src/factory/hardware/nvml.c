@@ -1,6 +1,6 @@
 /* NVIDIA's management library: the devices of the machine with their slices and their free bytes, without a context.
  * Declared here is the part of nvml.h (CUDA 13.0) that is used, so that nothing of it is needed to build. */
-#include "factory/hardware/source.h"
+#include "factory/hardware/hardware.h"
 #include "base/values.h"
 #include <weir/select.h>
 
@@ -65,31 +65,16 @@ typedef struct nvml {
 /* Calls an optional function; NVML_ERROR_NOT_SUPPORTED without it. */
 #define CALL(n, name, ...) ((n)->name ? (n)->name(__VA_ARGS__) : NVML_ERROR_NOT_SUPPORTED)
 
-/* Closes a library that lacks a function, so that the next look opens the version installed by then. */
 static bool nvml_open_library(const char *root, nvml *n, wi_found *out)
 {
-    if (n->library)
-        return true;
-    char why[300];
-    n->library = wi_library_open(root, SONAME, why, sizeof why);
-    if (!n->library) {
-        wi_found_remark(out, "%s", why);
-        return false;
-    }
-    const char *lacking = NULL;
-#define X(name, needed, parameters)                                                                                    \
-    if (!wi_library_function(n->library, #name, &n->name) && (needed))                                                 \
-        lacking = #name;
-    FUNCTIONS(X)
+    static const wi_function functions[] = {
+#define X(name, needed, parameters) {#name, offsetof(nvml, name), needed},
+        FUNCTIONS(X)
 #undef X
-    if (!wi_library_function(n->library, "nvmlErrorString", &n->nvmlErrorString))
-        lacking = "nvmlErrorString";
-    if (lacking) {
-        wi_found_remark(out, SONAME " has no %s: install a newer driver", lacking);
-        wi_library_close(n->library);
-        n->library = NULL;
-    }
-    return lacking == NULL;
+            {"nvmlErrorString", offsetof(nvml, nvmlErrorString), true}};
+    if (!n->library)
+        n->library = wi_library_open(root, SONAME, functions, sizeof functions / sizeof *functions, n, out);
+    return n->library != NULL;
 }
 
 static bool nvml_begin(const char *root, nvml *n, wi_found *out)

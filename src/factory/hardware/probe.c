@@ -1,4 +1,4 @@
-#include "factory/hardware/probe.h"
+#include "factory/hardware/hardware.h"
 #include <weir/select.h>
 
 #include "base/system.h"
@@ -9,8 +9,9 @@
 #include <time.h>
 
 static const wi_source *const sources[WI_SOURCES] = {
-    [WI_SOURCE_NVML] = &wi_source_nvml, [WI_SOURCE_CUDA] = &wi_source_cuda,   [WI_SOURCE_PCI] = &wi_source_pci,
-    [WI_SOURCE_ROCM] = &wi_source_rocm, [WI_SOURCE_INTEL] = &wi_source_intel,
+    [WI_SOURCE_NVML] = &wi_source_nvml,
+    [WI_SOURCE_CUDA] = &wi_source_cuda,
+    [WI_SOURCE_PCI] = &wi_source_pci,
 };
 
 #define MS   UINT64_C(1000000)

@@ -1,10 +1,9 @@
 /* What sources have in common: lists of what they find, addresses, files, libraries; and the processor. */
 #include "base/system.h"
 #include <weir/select.h>
-#include "factory/hardware/source.h"
+#include "base/values.h"
+#include "factory/hardware/hardware.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,50 +71,21 @@ void wi_found_remark(wi_found *found, const char *format, ...)
         snprintf(found->remark + used, sizeof found->remark - used, "%s%s", used ? "; " : "", text);
 }
 
-void wi_pci_write(char *text, size_t capacity, unsigned domain, unsigned bus, unsigned device, unsigned function)
-{
-    snprintf(text, capacity, "%04x:%02x:%02x.%x", domain, bus, device, function);
-}
-
 void wi_pci_read(const char *address, char *text, size_t capacity)
 {
     unsigned domain, bus, device, function;
     text[0] = '\0';
     if (sscanf(address, "%8x:%2x:%2x.%1x", &domain, &bus, &device, &function) == 4)
-        wi_pci_write(text, capacity, domain, bus, device, function);
+        snprintf(text, capacity, "%04x:%02x:%02x.%x", domain, bus, device, function);
 }
 
-bool wi_can_open(const char *root, const char *path)
+weir_version_number wi_version_in(const char *root, const char *path)
 {
-    char whole[PATH_MAX];
-    return snprintf(whole, sizeof whole, "%s%s", root, path) < (int)sizeof whole && access(whole, R_OK | W_OK) == 0;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    unsigned x = *(const unsigned *)a, y = *(const unsigned *)b;
-    return (x > y) - (x < y);
-}
-
-size_t wi_numbered(const char *prefix, unsigned *out, size_t most, const char *format, ...)
-{
-    char path[PATH_MAX];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(path, sizeof path, format, arguments);
-    va_end(arguments);
-    DIR *directory = length < (int)sizeof path ? opendir(path) : NULL;
-    size_t count = 0, skip = strlen(prefix);
-    for (struct dirent *entry; directory && count < most && (entry = readdir(directory));) {
-        const char *digits = entry->d_name + skip;
-        if (strncmp(entry->d_name, prefix, skip) == 0 && isdigit((unsigned char)*digits) &&
-            digits[strspn(digits, "0123456789")] == '\0' && strlen(digits) < 9)
-            out[count++] = (unsigned)strtoul(digits, NULL, 10);
-    }
-    if (directory)
-        closedir(directory);
-    qsort(out, count, sizeof *out, ascending);
-    return count;
+    char text[64];
+    weir_version_number version = {.count = 0};
+    if (wi_sysfs_text(text, sizeof text, "%s%s", root, path) && wi_version_read(text, &version) != WEIR_OK)
+        version.count = 0;
+    return version;
 }
 
 /* Vendors' libraries, opened at run time --------------------------------------------------------------------------- */
@@ -156,7 +126,7 @@ static void *open_below(const char *root, const char *soname, char *why, size_t 
     return NULL;
 }
 
-void *wi_library_open(const char *root, const char *soname, char *why, size_t capacity)
+static void *hardware_source_find_library(const char *root, const char *soname, char *why, size_t capacity)
 {
     snprintf(why, capacity, "%s is not here", soname);
     void *library = *root ? NULL : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
@@ -168,14 +138,25 @@ void *wi_library_open(const char *root, const char *soname, char *why, size_t ca
     return library ? library : open_below(root, soname, why, capacity);
 }
 
-bool wi_library_function(void *library, const char *name, void *pointer)
+void *wi_library_open(const char *root, const char *soname, const wi_function *functions, size_t count, void *record,
+                      wi_found *out)
 {
-    void *symbol = dlsym(library, name);
-    memcpy(pointer, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
-void wi_library_close(void *library)
-{
+    char why[300];
+    const char *lacking = NULL;
+    void *library = hardware_source_find_library(root, soname, why, sizeof why);
+    if (!library) {
+        wi_found_remark(out, "%s", why);
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        void *symbol = dlsym(library, functions[i].name);
+        memcpy((char *)record + functions[i].at, &symbol, sizeof symbol);
+        if (!symbol && functions[i].needed)
+            lacking = functions[i].name;
+    }
+    if (!lacking)
+        return library;
+    wi_found_remark(out, "%s has no %s: install a newer driver", soname, lacking);
     dlclose(library);
+    return NULL;
 }

@@ -231,13 +231,6 @@ typedef struct list {
 
 enum { LINE_LEAST = 48, TAIL = 24 }; /* a shorter line helps nobody; for "; and N more" */
 
-static void attempts_begin_list(list *it, const char *lead, size_t count)
-{
-    *it = (list){.left = count};
-    (void)wi_shorten(lead, it->text, sizeof it->text / 2);
-    it->length = strlen(it->text);
-}
-
 static void attempts_add_line(list *it, const char *name, const char *stage, const char *reason)
 {
     char line[1300], cut[sizeof it->text];
@@ -252,13 +245,6 @@ static void attempts_add_line(list *it, const char *name, const char *stage, con
     wi_shorten(line, cut, wi_min(most, sizeof cut));
     memcpy(it->text + it->length, cut, strlen(cut) + 1);
     it->length += strlen(cut);
-}
-
-static weir_status attempts_end_list(list *it, weir_status status)
-{
-    if (it->hidden > 0)
-        (void)snprintf(it->text + it->length, sizeof it->text - it->length, "; and %zu more", it->hidden);
-    return weir_fail(status, "%s", it->text);
 }
 
 /* Whose attempt it was: texts are the candidate's own. */
@@ -292,13 +278,15 @@ static size_t count_reasons(const wi_opening *opening, size_t from)
 
 weir_status wi_attempts_fail(wi_opening *opening, size_t first, weir_status status, const char *lead)
 {
-    list it;
+    list it = {.left = 0};
     char name[WI_CANDIDATE_TEXT];
     pthread_mutex_lock(&opening->lock);
     size_t from = 0;
     while (from < opening->attempt_count && opening->attempts[from].number < first)
         from++;
-    attempts_begin_list(&it, lead, count_reasons(opening, from));
+    it.left = count_reasons(opening, from);
+    (void)wi_shorten(lead, it.text, sizeof it.text / 2);
+    it.length = strlen(it.text);
     for (size_t i = from; i < opening->attempt_count; i++) {
         if (!is_why(opening, i))
             continue;
@@ -307,7 +295,9 @@ weir_status wi_attempts_fail(wi_opening *opening, size_t first, weir_status stat
                           weir_name_of(WEIR_NAMES_STAGE, one->stage), one->reason);
     }
     pthread_mutex_unlock(&opening->lock);
-    return attempts_end_list(&it, status);
+    if (it.hidden > 0)
+        (void)snprintf(it.text + it.length, sizeof it.text - it.length, "; and %zu more", it.hidden);
+    return weir_fail(status, "%s", it.text);
 }
 
 void wi_notify(const wi_opening *opening, const char *format, ...)

@@ -40,58 +40,6 @@ struct weir_model_call {
 
 /* The request ------------------------------------------------------------------------------------------------------- */
 
-static const weir_tensor *call_input_at(const weir_inference *asked, size_t index)
-{
-    return (const void *)((const char *)asked->inputs + index * asked->inputs->struct_size);
-}
-
-static size_t text_size(const char *text)
-{
-    return text ? strlen(text) + 1 : 0;
-}
-
-static const char *call_put_text(char **at, const char *text)
-{
-    size_t bytes = text_size(text);
-    char *place = *at;
-    if (bytes > 0)
-        memcpy(place, text, bytes);
-    *at += bytes;
-    return bytes > 0 ? place : NULL;
-}
-
-/* Bytes of a copy, without the inputs' data. */
-static size_t request_size(const weir_inference *asked)
-{
-    size_t bytes = asked->input_count * sizeof(weir_tensor) + asked->setting_count * sizeof(weir_setting);
-    for (size_t i = 0; i < asked->input_count; i++)
-        bytes += text_size(call_input_at(asked, i)->name);
-    for (size_t i = 0; i < asked->setting_count; i++)
-        bytes += text_size(asked->settings[i].key) + text_size(asked->settings[i].value);
-    return bytes;
-}
-
-static void call_copy_request(weir_model_call *call, const weir_inference *from)
-{
-    weir_tensor *inputs = (weir_tensor *)(void *)call->memory;
-    weir_setting *settings = (weir_setting *)(void *)(inputs + from->input_count);
-    char *at = (char *)(settings + from->setting_count);
-    call->asked = *from;
-    call->asked.inputs = inputs;
-    call->asked.settings = settings;
-    for (size_t i = 0; i < from->input_count; i++) {
-        const weir_tensor *input = call_input_at(from, i);
-        inputs[i] = (weir_tensor){0};
-        memcpy(&inputs[i], input, wi_min(input->struct_size, sizeof *input));
-        inputs[i].struct_size = sizeof *input;
-        inputs[i].name = call_put_text(&at, input->name);
-    }
-    for (size_t i = 0; i < from->setting_count; i++) {
-        settings[i].key = call_put_text(&at, from->settings[i].key);
-        settings[i].value = call_put_text(&at, from->settings[i].value);
-    }
-}
-
 static weir_status check_request(weir_model *model, const weir_inference *inference, weir_inference *out)
 {
     static const char name[] = "weir_model_call_create";
@@ -127,7 +75,10 @@ weir_status weir_model_call_create(weir_model *model, const weir_inference *infe
         status = WI_COPY_OPTIONS_IN(weir_model_call_options, &chosen, options, "weir_model_call_create");
     if (status != WEIR_OK)
         return status;
-    weir_model_call *call = calloc(1, sizeof *call + request_size(&asked));
+    wi_packer size = {NULL, 0};
+    weir_inference counted;
+    wi_request_pack(&size, &asked, false, &counted);
+    weir_model_call *call = calloc(1, sizeof *call + size.used);
     if (!call)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a prepared call");
     status = call_join(model);
@@ -137,22 +88,12 @@ weir_status weir_model_call_create(weir_model *model, const weir_inference *infe
     }
     call->model = model;
     call->options = chosen;
-    call_copy_request(call, &asked);
+    wi_request_pack(&(wi_packer){call->memory, 0}, &asked, false, &call->asked);
     *out = call;
     return WEIR_OK;
 }
 
 /* Results ----------------------------------------------------------------------------------------------------------- */
-
-static const weir_tensor *output_at(const weir_outputs *outputs, size_t index)
-{
-    return (const void *)((const char *)outputs->tensors + index * outputs->tensors->struct_size);
-}
-
-static bool call_is_on_device(const weir_tensor *tensor)
-{
-    return tensor->struct_size > offsetof(weir_tensor, on_device) && tensor->on_device;
-}
 
 static bool call_make_places(weir_model_call *call, size_t count)
 {
@@ -217,12 +158,12 @@ static bool call_prepare(weir_model_call *call, const weir_outputs *from)
 {
     bool good = call_make_places(call, from->count);
     for (size_t i = 0; good && i < from->count; i++) {
-        const weir_tensor *output = output_at(from, i);
-        good = call_is_on_device(output) || call_make_room(call, i, output->bytes);
+        const weir_tensor *output = wi_tensor_at(from->tensors, i);
+        good = wi_tensor_on_device(output) || call_make_room(call, i, output->bytes);
     }
     for (size_t i = 0; good && i < from->count; i++) {
         char *before = call->places[i].name;
-        const char *name = output_at(from, i)->name;
+        const char *name = wi_tensor_at(from->tensors, i)->name;
         good = make_name(&call->places[i].name, name ? name : "");
         if (before != call->places[i].name)
             call->results[i].rank = UINT32_MAX; /* as no result has */
@@ -271,7 +212,7 @@ static weir_status model_call_take(weir_model_call *call, weir_outputs *from)
     }
     bool same = call->layout > 0 && call->count == from->count, stays = false;
     for (size_t i = 0; i < from->count; i++) {
-        same = take_result(call, i, output_at(from, i)) && same;
+        same = take_result(call, i, wi_tensor_at(from->tensors, i)) && same;
         stays |= call->results[i].on_device;
     }
     call->count = from->count;

@@ -44,6 +44,13 @@ typedef struct failover {
     size_t first;  /* attempt of this turn */
 } failover;
 
+_Static_assert(WEIR_STATUS_COUNT <= 31, "a bit for each status, and one for numbers that are none");
+
+static uint32_t failover_status_bit(weir_status status)
+{
+    return UINT32_C(1) << ((unsigned)status < WEIR_STATUS_COUNT ? (unsigned)status : 31);
+}
+
 static row failover_row_of(const wi_run *run, weir_status status)
 {
     if (!run->instance)
@@ -134,7 +141,7 @@ static row read_failure(failover *f, weir_status status)
         f->home = weir_client_runtime(from->client);
         f->rank = from->rank;
     }
-    f->statuses |= answer == TRIED ? wi_status_bit(status) : 0;
+    f->statuses |= answer == TRIED ? failover_status_bit(status) : 0;
     f->reload = from && status == WEIR_ERR_ENGINE && is_worn(f->run, fault);
     if (answer == LOST)
         lose(f, from);

@@ -10,86 +10,56 @@
 #include <weir/engine.h>
 #include <weir/model.h>
 
-enum { GOOD_MOST = 1 << 20, GOOD_ALIGNMENT = 64, RARELY = 16 };
+enum { GOOD_MOST = 1 << 20, RARELY = 16 };
 
 /* A copy of what a run was asked, in one piece of memory. */
 struct wi_good {
     struct wi_good *larger; /* the one before, which a check may still be reading */
     uint64_t bytes;
     weir_inference asked;
-    _Alignas(GOOD_ALIGNMENT) char memory[];
+    _Alignas(WI_DATA_ALIGNMENT) char memory[];
 };
 
 /* ---- kept -------------------------------------------------------------------------------------------------------- */
 
-static const weir_tensor *good_input_at(const weir_inference *asked, size_t index)
+/* The bytes of a request's inputs; UINT64_MAX for what is no good input, as it is too large, lacks a name or a value, or
+ * lies where the processor cannot read it, or not yet. */
+static uint64_t good_data(const weir_inference *asked)
 {
-    const void *at = (const char *)asked->inputs + index * asked->inputs->struct_size;
-    return at;
-}
-
-/* Bytes of a copy; more than GOOD_MOST also for inputs that the processor cannot read, or not yet. */
-static uint64_t good_size(const weir_inference *asked)
-{
-    uint64_t bytes = wi_round_up(asked->input_count * sizeof(weir_tensor), GOOD_ALIGNMENT) +
-                     asked->setting_count * sizeof(weir_setting);
-    bool readable = asked->stream.id == WEIR_STREAM_HOST.id && (asked->inputs || asked->input_count == 0);
-    for (size_t i = 0; readable && i < asked->input_count && bytes <= GOOD_MOST; i++) {
-        const weir_tensor *input = good_input_at(asked, i);
-        bool on_device = input->struct_size > offsetof(weir_tensor, on_device) && input->on_device;
-        readable = input->name && !on_device && input->bytes <= GOOD_MOST && (input->data || input->bytes == 0);
-        if (readable)
-            bytes += wi_round_up(input->bytes, GOOD_ALIGNMENT) + strlen(input->name) + 1;
+    uint64_t bytes = 0;
+    bool good = asked->stream.id == WEIR_STREAM_HOST.id && (asked->inputs || asked->input_count == 0);
+    for (size_t i = 0; good && i < asked->input_count && bytes <= GOOD_MOST; i++) {
+        const weir_tensor *input = wi_tensor_at(asked->inputs, i);
+        good = input->name && !wi_tensor_on_device(input) && input->bytes <= GOOD_MOST &&
+               (input->data || input->bytes == 0);
+        bytes += good ? input->bytes : 0;
     }
-    for (size_t i = 0; readable && i < asked->setting_count && bytes <= GOOD_MOST; i++) {
-        readable = asked->settings[i].key && asked->settings[i].value;
-        if (readable)
-            bytes += strlen(asked->settings[i].key) + strlen(asked->settings[i].value) + 2;
-    }
-    return readable ? bytes : UINT64_MAX;
-}
-
-/* Copies to *at, and moves it on. */
-static void *good_write(char **at, const void *from, size_t bytes, size_t room)
-{
-    char *place = *at;
-    if (bytes > 0)
-        memcpy(place, from, bytes);
-    *at += room;
-    return place;
-}
-
-static const char *good_write_text(char **at, const char *text)
-{
-    return text ? good_write(at, text, strlen(text) + 1, strlen(text) + 1) : NULL;
+    for (size_t i = 0; good && i < asked->setting_count; i++)
+        good = asked->settings[i].key && asked->settings[i].value;
+    return good ? bytes : UINT64_MAX;
 }
 
 static wi_good *good_copy(const weir_inference *from, uint64_t bytes)
 {
     wi_good *good = NULL;
-    size_t count = from->input_count, settings = from->setting_count;
-    if (posix_memalign((void **)&good, GOOD_ALIGNMENT, sizeof *good + bytes) != 0)
+    weir_inference copy;
+    if (posix_memalign((void **)&good, WI_DATA_ALIGNMENT, sizeof *good + bytes) != 0)
         return NULL;
-    *good = (wi_good){.bytes = bytes, .asked = {.struct_size = sizeof good->asked, .stream = WEIR_STREAM_HOST}};
-    char *at = good->memory;
-    weir_tensor *inputs = good_write(&at, NULL, 0, wi_round_up(count * sizeof *inputs, GOOD_ALIGNMENT));
-    for (size_t i = 0; i < count; i++) {
-        const weir_tensor *input = good_input_at(from, i);
-        inputs[i] = (weir_tensor){0};
-        memcpy(&inputs[i], input, wi_min(input->struct_size, sizeof *input));
-        inputs[i].struct_size = sizeof *input;
-        inputs[i].data = good_write(&at, input->data, input->bytes, wi_round_up(input->bytes, GOOD_ALIGNMENT));
-    }
-    weir_setting *choices = good_write(&at, from->settings, settings * sizeof *choices, settings * sizeof *choices);
-    for (size_t i = 0; i < settings; i++)
-        choices[i] = (weir_setting){good_write_text(&at, choices[i].key), good_write_text(&at, choices[i].value)};
-    for (size_t i = 0; i < count; i++)
-        inputs[i].name = good_write_text(&at, inputs[i].name);
-    good->asked.inputs = inputs;
-    good->asked.input_count = count;
-    good->asked.settings = choices;
-    good->asked.setting_count = settings;
+    wi_request_pack(&(wi_packer){good->memory, 0}, from, true, &copy);
+    good->bytes = bytes;
+    good->asked = (weir_inference){.struct_size = sizeof good->asked,
+                                   .stream = WEIR_STREAM_HOST,
+                                   .inputs = copy.inputs,
+                                   .input_count = copy.input_count,
+                                   .settings = copy.settings,
+                                   .setting_count = copy.setting_count};
     return good;
+}
+
+/* A new copy is at most half as large as the one before, of `had` bytes, so that there are few. */
+static bool good_is_small(uint64_t bytes, uint64_t had)
+{
+    return bytes <= GOOD_MOST && (had == 0 || bytes + sizeof(wi_good) <= had / 2);
 }
 
 /* Whether the warm-up is what instances of this engine are asked with. */
@@ -103,9 +73,13 @@ void wi_good_keep(weir_model *model, const wi_run *run)
     uint64_t had = atomic_load_explicit(&model->good_bytes, memory_order_relaxed);
     if (run->warms || good_is_warm_up(run->instance->engine))
         return;
-    uint64_t bytes = good_size(run->inference);
-    /* A new copy is at most half as large as the last, so there are few copies. */
-    if (bytes > GOOD_MOST || (had > 0 && bytes + sizeof(wi_good) > had / 2))
+    wi_packer size = {NULL, 0};
+    weir_inference counted;
+    if (!good_is_small(good_data(run->inference), had))
+        return;
+    wi_request_pack(&size, run->inference, true, &counted);
+    uint64_t bytes = size.used;
+    if (!good_is_small(bytes, had))
         return;
     wi_good *good = good_copy(run->inference, bytes);
     if (!good) /* without one, failures are judged by the one before, or by the warm-up */

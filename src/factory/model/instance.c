@@ -142,37 +142,51 @@ weir_status wi_engine_lacks(const weir_engine *engine, const char *what)
     return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine %s has no %s", engine->name, what);
 }
 
-/* Copies of engines' answers about models; a copy outlives its instance -------------------------------------------- */
+/* Copies ----------------------------------------------------------------------------------------------------------- */
 
-struct wi_info_copy {
-    weir_model_details info;
-    size_t rank; /* of the candidate */
-    bool answered;
-    struct wi_info_copy *next;
-    _Alignas(max_align_t) char memory[];
-};
-
-/* Where copies go. Without memory it counts. */
-typedef struct packer {
-    char *memory;
-    size_t used;
-} packer;
-
-static void *pack(packer *to, const void *bytes, size_t count)
+/* `from` NULL: room alone. */
+static void *pack(wi_packer *to, const void *from, size_t count)
 {
     char *place = to->memory ? to->memory + to->used : NULL;
     to->used += count;
-    if (place && count > 0)
-        memcpy(place, bytes, count);
+    if (place && from && count > 0)
+        memcpy(place, from, count);
     return place;
 }
 
-static const char *pack_text(packer *to, const char *text)
+static const char *pack_text(wi_packer *to, const char *text)
 {
     return text ? pack(to, text, strlen(text) + 1) : NULL;
 }
 
-static void pack_names(packer *to, weir_port *ports, const weir_port *from, size_t count)
+void wi_request_pack(wi_packer *to, const weir_inference *from, bool data, weir_inference *out)
+{
+    weir_tensor *inputs = pack(to, NULL, from->input_count * sizeof *inputs);
+    weir_setting *settings = pack(to, NULL, from->setting_count * sizeof *settings);
+    *out = *from;
+    out->inputs = inputs;
+    out->settings = settings;
+    for (size_t i = 0; i < from->input_count; i++) {
+        const weir_tensor *input = wi_tensor_at(from->inputs, i);
+        weir_tensor copy = {0};
+        memcpy(&copy, input, wi_min(input->struct_size, sizeof copy));
+        copy.struct_size = sizeof copy;
+        copy.name = pack_text(to, input->name);
+        if (data) {
+            to->used = wi_round_up(to->used, WI_DATA_ALIGNMENT);
+            copy.data = pack(to, input->data, input->bytes);
+        }
+        if (inputs)
+            inputs[i] = copy;
+    }
+    for (size_t i = 0; i < from->setting_count; i++) {
+        const weir_setting copy = {pack_text(to, from->settings[i].key), pack_text(to, from->settings[i].value)};
+        if (settings)
+            settings[i] = copy;
+    }
+}
+
+static void pack_names(wi_packer *to, weir_port *ports, const weir_port *from, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const char *name = pack_text(to, from[i].name);
@@ -182,7 +196,7 @@ static void pack_names(packer *to, weir_port *ports, const weir_port *from, size
 }
 
 /* Arrays first, for their alignment. */
-static void pack_info(packer *to, const weir_model_details *from, weir_model_details *out)
+static void pack_info(wi_packer *to, const weir_model_details *from, weir_model_details *out)
 {
     weir_port *inputs = pack(to, from->inputs, from->input_count * sizeof *from->inputs);
     weir_port *outputs = pack(to, from->outputs, from->output_count * sizeof *from->outputs);
@@ -207,13 +221,13 @@ static void pack_info(packer *to, const weir_model_details *from, weir_model_det
 
 wi_info_copy *wi_info_copy_make(const weir_model_details *info, size_t rank, bool answered)
 {
-    packer to = {NULL, 0};
+    wi_packer to = {NULL, 0};
     weir_model_details counted;
     pack_info(&to, info, &counted);
     wi_info_copy *copy = malloc(sizeof *copy + to.used);
     if (!copy)
         return NULL;
-    to = (packer){copy->memory, 0};
+    to = (wi_packer){copy->memory, 0};
     pack_info(&to, info, &copy->info);
     copy->rank = rank;
     copy->answered = answered;
@@ -226,17 +240,6 @@ const wi_info_copy *wi_info_copy_find(const wi_info_copy *list, size_t rank, boo
     while (list && (list->rank != rank || list->answered != answered))
         list = list->next;
     return list;
-}
-
-void wi_info_copy_add(wi_info_copy **list, wi_info_copy *copy)
-{
-    copy->next = *list;
-    *list = copy;
-}
-
-const weir_model_details *wi_info_copy_get(const wi_info_copy *copy)
-{
-    return &copy->info;
 }
 
 void wi_info_copy_free(wi_info_copy *list)

@@ -425,15 +425,17 @@ static weir_status model_learn(weir_model *model, wi_instance *at, const weir_mo
             return weir_fail(WEIR_ERR_SYSTEM, "no host memory for what the model is");
         pthread_mutex_lock(&model->lock);
         copy = wi_info_copy_find(model->infos, at->rank, answered);
-        if (!copy)
-            wi_info_copy_add(&model->infos, mine);
+        if (!copy) {
+            mine->next = model->infos;
+            model->infos = mine;
+        }
         pthread_mutex_unlock(&model->lock);
         if (copy) /* another thread was faster */
             wi_info_copy_free(mine);
         else
             copy = mine;
     }
-    *out = wi_info_copy_get(copy);
+    *out = &copy->info;
     return WEIR_OK;
 }
 

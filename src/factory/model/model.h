@@ -15,9 +15,8 @@
 
 #include "factory/predict/forecast.h"
 
+#include <stddef.h>
 #include <stdatomic.h>
-
-typedef struct wi_info_copy wi_info_copy; /* copies of what engines say of their models; instance.c */
 
 typedef struct wi_good wi_good; /* what the model has answered; good.c */
 
@@ -26,6 +25,15 @@ typedef enum wi_fault {
     WI_FAULT_REQUEST,     /* the instance answers good input */
     WI_FAULT_INSTANCE     /* it does not */
 } wi_fault;
+
+/* A copy of what an engine has said of its model. */
+typedef struct wi_info_copy {
+    weir_model_details info;
+    size_t rank; /* of the candidate */
+    bool answered;
+    struct wi_info_copy *next;
+    _Alignas(max_align_t) char memory[];
+} wi_info_copy;
 
 typedef struct wi_instance {
     const weir_engine *engine;
@@ -198,14 +206,34 @@ weir_status wi_model_enter(weir_model *model, wi_run *run);
 /* With the lock held: a run that has entered is over. */
 void wi_model_exit_locked(weir_model *model);
 
-/* ---- what engines say; instance.c ---- */
+/* ---- copies of what callers ask and engines say; instance.c ---- */
+
+/* A tensor of a list, whose structures are as long as the first one says. */
+static inline const weir_tensor *wi_tensor_at(const weir_tensor *first, size_t index)
+{
+    return (const void *)((const char *)first + index * first->struct_size);
+}
+/* A caller whose header is older has no such member. */
+static inline bool wi_tensor_on_device(const weir_tensor *tensor)
+{
+    return tensor->struct_size > offsetof(weir_tensor, on_device) && tensor->on_device;
+}
+
+enum { WI_DATA_ALIGNMENT = 64 };
+
+/* One piece of memory that copies go to; without memory their bytes are counted. */
+typedef struct wi_packer {
+    char *memory; /* NULL: there is none yet */
+    size_t used;
+} wi_packer;
+
+/* Copies a request with its texts, and with `data` the bytes of its inputs, each at a multiple of WI_DATA_ALIGNMENT. */
+void wi_request_pack(wi_packer *to, const weir_inference *from, bool data, weir_inference *out);
 
 /* Copies what was said of a candidate, which had answered or not; NULL without host memory. */
 wi_info_copy *wi_info_copy_make(const weir_model_details *info, size_t rank, bool answered);
-const weir_model_details *wi_info_copy_get(const wi_info_copy *copy);
 /* In a list; NULL: not there. */
 const wi_info_copy *wi_info_copy_find(const wi_info_copy *list, size_t rank, bool answered);
-void wi_info_copy_add(wi_info_copy **list, wi_info_copy *copy);
 void wi_info_copy_free(wi_info_copy *list);
 
 #endif

@@ -1,5 +1,6 @@
 /* Opening a model: tries the candidates by rank, each through all stages, until a candidate has loaded the model. */
 #include "base/paths.h"
+#include "base/system.h"
 #include "factory/choice/criteria.h"
 #include "factory/model/open.h"
 #include "runtime/runtime.h"
@@ -11,7 +12,6 @@
 #include <weir/model.h>
 
 #include <stdio.h>
-#include <time.h>
 
 /* An attempt: a candidate, from the look at the device to the loaded model ----------------------------------------- */
 
@@ -21,21 +21,14 @@ typedef struct trial {
     const weir_candidate *candidate;
     wi_instance *instance; /* NULL: none yet */
     weir_stage stage;
-    double started;             /* the stage, in milliseconds */
+    uint64_t started;           /* the stage; nanoseconds */
     uint64_t parts, on_cpu, of; /* of the model that its provider runs, and leaves to the processor; 0: not known */
 } trial;
-
-static double open_clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
 
 static void open_enter(trial *it, weir_stage stage)
 {
     it->stage = stage;
-    it->started = open_clock_ms();
+    it->started = wi_now();
 }
 
 /* Stages ----------------------------------------------------------------------------------------------------------- */
@@ -223,7 +216,7 @@ void wi_report_failure(wi_opening *opening, size_t rank, const weir_attempt *att
 /* What the engine has kept is part of why. */
 static void open_give_up(trial *it, weir_status status)
 {
-    double ms = open_clock_ms() - it->started;
+    double ms = (double)(wi_now() - it->started) * 1e-6;
     char reason[1024];
     snprintf(reason, sizeof reason, "%s", weir_detail());
     weir_attempt attempt = {
@@ -253,7 +246,7 @@ weir_status wi_attempt_load(wi_opening *opening, size_t rank, bool warm, wi_inst
         return status;
     }
     weir_attempt attempt = {.stage = it.stage,
-                            .ms = open_clock_ms() - it.started,
+                            .ms = (double)(wi_now() - it.started) * 1e-6,
                             .bytes = wi_instance_peak(it.instance),
                             .reason = "",
                             .parts = it.parts,

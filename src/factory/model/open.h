@@ -23,13 +23,6 @@ typedef struct wi_candidate_state {
     bool device_lost;
 } wi_candidate_state;
 
-_Static_assert(WEIR_STATUS_COUNT <= 31, "a bit for each status, and one for numbers that are none");
-
-static inline uint32_t wi_status_bit(weir_status status)
-{
-    return UINT32_C(1) << ((unsigned)status < WEIR_STATUS_COUNT ? (unsigned)status : 31);
-}
-
 /* An attempt, with its number among all attempts ever made. */
 typedef struct wi_numbered_attempt {
     weir_attempt attempt;

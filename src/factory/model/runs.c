@@ -1,5 +1,6 @@
 /* Runs of a model: begun, made on an instance, handed over to another, cancelled; and their results. */
 #include "factory/model/model.h"
+#include "base/system.h"
 #include "runtime/runtime.h"
 
 #include <weir/base.h>
@@ -134,13 +135,6 @@ static weir_status runs_end(weir_model *model, wi_run *run, weir_status status)
 
 /* Made once -------------------------------------------------------------------------------------------------------- */
 
-static double runs_clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 static bool hand_piece(const weir_piece *piece, void *user)
 {
     wi_run *run = user;
@@ -169,13 +163,13 @@ bool wi_run_lacks(const wi_run *run)
 
 weir_status wi_run_make(wi_run *run)
 {
-    double start = runs_clock_ms();
+    uint64_t start = wi_now();
     uint64_t peak = wi_instance_peak(run->instance);
     run->judged = atomic_load(&run->instance->judged);
     weir_status status = atomic_load(&run->cancelled)
                              ? weir_fail(WEIR_ERR_CANCELLED, "stopped on request, before it was made")
                              : runs_ask_engine(run);
-    run->ms = runs_clock_ms() - start;
+    run->ms = (double)(wi_now() - start) * 1e-6;
     if (status != WEIR_OK)
         wi_instance_failed_run(run->instance, peak);
     return status;
@@ -184,14 +178,12 @@ weir_status wi_run_make(wi_run *run)
 /* The first input that lies in the memory of a device; NULL: none. */
 static const weir_tensor *input_on_device(const weir_inference *inference)
 {
-    size_t count = inference->inputs ? inference->input_count : 0,
-           stride = count > 0 ? inference->inputs->struct_size : 0;
+    const weir_tensor *first = inference->inputs;
     /* A caller whose header is older has no such member. */
-    for (size_t i = 0; i < count && stride > offsetof(weir_tensor, on_device); i++) {
-        const void *at = (const char *)inference->inputs + i * stride;
-        if (((const weir_tensor *)at)->on_device)
-            return at;
-    }
+    bool told = first && inference->input_count > 0 && first->struct_size > offsetof(weir_tensor, on_device);
+    for (size_t i = 0; told && i < inference->input_count; i++)
+        if (wi_tensor_at(first, i)->on_device)
+            return wi_tensor_at(first, i);
     return NULL;
 }
 

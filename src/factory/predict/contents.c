@@ -1,5 +1,5 @@
-/* contents.c: see contents.h. */
-#include "factory/predict/contents.h"
+/* The digest of a model's contents. */
+#include "factory/predict/forecast.h"
 
 #include "base/stamp.h"
 

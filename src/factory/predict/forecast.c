@@ -9,11 +9,10 @@
 #include <unistd.h>
 
 #include "base/values.h"
-#include "factory/predict/contents.h"
 
 /* What the engine says ---------------------------------------------------------------------------------------------- */
 
-static uint64_t forecast_size_of(const char *path)
+uint64_t wi_forecast_size(const char *path)
 {
     uint64_t bytes = 0;
     struct stat about;
@@ -32,7 +31,7 @@ static uint64_t forecast_size_of(const char *path)
 
 static void plan_by_size(const char *path, weir_engine_plan *out)
 {
-    out->bytes[WEIR_CLASS_WEIGHTS] = forecast_size_of(path);
+    out->bytes[WEIR_CLASS_WEIGHTS] = wi_forecast_size(path);
     out->source[WEIR_CLASS_WEIGHTS] = WEIR_PREDICTED_SIZE;
 }
 

@@ -1,5 +1,9 @@
-/* records.c: see records.h. */
-#include "factory/predict/records.h"
+/* What loads have measured, in the store's file `predictions`.
+ *
+ * A line for each model with its settings, with a sum over it. Readers take the file as it is; a writer holds a lock
+ * (`predictions.lock`, of flock's), reads, changes one line and puts a new file in the place of the old one, so that
+ * neither sees half of it. What cannot be right is left out, with a line in the log, and gone with the next writing. */
+#include "factory/predict/forecast.h"
 
 #include <weir/base.h>
 
@@ -295,16 +299,12 @@ static void records_take_in(wi_measured *to, const wi_measured *measured)
     to->seen = measured->seen > to->seen ? measured->seen : to->seen;
 }
 
-static bool same_record(const wi_measured *a, const wi_measured *b)
-{
-    return strcmp(a->key, b->key) == 0 && strcmp(a->version, b->version) == 0;
-}
-
 static void records_put_in(table *records, const wi_measured *measured)
 {
     size_t oldest = 0;
     for (size_t i = 0; i < records->count; i++) {
-        if (same_record(&records->all[i], measured)) {
+        const wi_measured *one = &records->all[i];
+        if (strcmp(one->key, measured->key) == 0 && strcmp(one->version, measured->version) == 0) {
             records_take_in(&records->all[i], measured);
             records->lines[i] = NULL;
             return;

@@ -2,8 +2,7 @@
 #include "base/internal.h"
 #include "memory/space/block.h"
 #include "runtime/runtime.h"
-#include "planner/arena/arena_pool.h"
-#include "planner/arena/parameters.h"
+#include "planner/arena/arena.h"
 #include "base/values.h"
 
 #include <weir/arena.h>

@@ -6,12 +6,11 @@
  *   names[] has every published parameter once; what is published changes no more
  * Nobody calls the driver with the lock held. Adders take turns, which is no lock: whoever has the turn holds nothing
  * that readers, runs and closing wait for. */
-#include "planner/arena/parameters.h"
+#include "planner/arena/arena.h"
 #include <weir/arena.h>
 #include "base/texts.h"
 #include "memory/space/block.h"
 #include "runtime/runtime.h"
-#include "planner/arena/order.h"
 #include "base/values.h"
 
 #include <stdio.h>
