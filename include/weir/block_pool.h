@@ -11,10 +11,6 @@
  * free of a block on another stream behind the allocation. While a stream is being captured (weir_capture_begin) a free
  * on it is WEIR_ERR_STREAM_MISUSE, and so is an allocation from a pool that clears.
  *
- * In a pool with WEIR_BLOCK_POOL_SHARED a block can be held by several references of its member, as sequences that
- * begin alike hold their first blocks together; it counts once under the cap. weir/prefix_cache.h finds such blocks by
- * their tokens.
- *
  * The allocation and the free of one block on WEIR_STREAM_HOST call no driver and no host allocator. Sizes of blocks are
  * in bytes, everything else is counted in blocks. A refused call has changed nothing but the counter `refused`. */
 #ifndef WEIR_BLOCK_POOL_H
@@ -39,10 +35,7 @@ enum {
     /* Takings are numbered, for frees by generation. Costs 4 bytes of host memory a block. */
     WEIR_BLOCK_POOL_NAMED = 1u << 17,
     /* Of an allocation or a free: blocks in a row, of which the first is named. */
-    WEIR_BLOCK_POOL_RUN = 1u << 18,
-    /* Blocks can have several references, and prefix caches. Costs 16 bytes of host memory a block, and frees of one
-     * block are slower. */
-    WEIR_BLOCK_POOL_SHARED = 1u << 19
+    WEIR_BLOCK_POOL_RUN = 1u << 18
 };
 
 typedef struct weir_block_pool_options {
@@ -52,7 +45,7 @@ typedef struct weir_block_pool_options {
     weir_class memory_class; /* WEIR_CLASS_OTHER, which is 0, means WEIR_CLASS_KV */
     size_t alignment;        /* of every block: a power of two up to 2 MiB; 0 is 256 */
     const char *tag;         /* how reports call the pool; copied, cut at 47 bytes; NULL is "blocks" */
-    uint32_t flags; /* WEIR_ALLOC_NO_WAIT: allocations never wait for pending blocks; _CLEAR, _NAMED, _SHARED */
+    uint32_t flags;          /* WEIR_ALLOC_NO_WAIT: allocations never wait for pending blocks; _CLEAR, _NAMED */
 } weir_block_pool_options;
 
 /* Makes a pool with all its blocks free. The bytes are one WEIR_ALLOC_STABLE block of `client`: under its limits and
@@ -92,11 +85,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_member_set_cap(weir_block_po
  * are free but not in a row. Without WEIR_ALLOC_NO_WAIT it first waits, up to the option `wait`, for pending blocks
  * that would do. The indices, or the first of a run, are WEIR_BLOCK_POOL_NONE then.
  *
- * Where too few blocks are free, or the cap is reached, it first takes as many out of prefix caches as it lacks, of
- * those that nobody else holds (weir/prefix_cache.h): at the cap from the member's own caches, else from any member's,
- * least recently used first. None are taken where the counts say that the request could not be met all the same; a
- * run alone, which needs blocks in a row, may take all of them in vain.
- *
  * Which blocks they are is the pool's choice: one fills up gaps between held blocks, the shortest gaps first, and lower
  * indices before higher ones. Up to 64 blocks a run is found in constant time, best fit by words of 64 blocks; longer
  * runs are first fit, in time that grows with the pool. Other errors: WEIR_ERR_STREAM_MISUSE, WEIR_ERR_INVALID (a count
@@ -110,10 +98,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc(weir_block_pool_member
  * WEIR_BLOCK_POOL_RUN, the run that begins at the first of them. All of them or, if one is bad or named twice, none.
  * A run may be freed in parts, and runs of several allocations together.
  *
- * With WEIR_BLOCK_POOL_SHARED the call drops one reference per mention of a block. Dropping the last reference frees
- * the block, behind the work on the streams of all dropped references. The reference of a prefix cache is not the
- * caller's to drop: WEIR_ERR_DOUBLE_FREE when no other is left.
- *
  * `generations`: NULL accepts any generation; else the generation of every block, as from weir_block_pool_block_info.
  * Errors (nothing changes): WEIR_ERR_INVALID (out of range, a count of 0, a flag that is none), WEIR_ERR_DOUBLE_FREE
  * (free or pending), WEIR_ERR_FOREIGN (another member's; the detail names it), WEIR_ERR_STALE (freed and allocated
@@ -123,50 +107,6 @@ WEIR_API WEIR_NODISCARD weir_status weir_block_pool_alloc(weir_block_pool_member
 WEIR_API WEIR_NODISCARD weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices,
                                                          const uint32_t *generations, uint32_t count, uint32_t flags,
                                                          weir_stream stream);
-
-/* References ------------------------------------------------------------------------------------------------------- */
-
-/* Adds one reference per mention of a block: to all blocks in `indices`, or to none. The caller holds one already. The
- * caller orders a use by the new reference on another stream behind the writes.
- * WEIR_ERR_UNSUPPORTED without WEIR_BLOCK_POOL_SHARED, WEIR_ERR_INVALID (NULL, out of range, a count of 0, a block that
- * nobody holds), WEIR_ERR_FOREIGN, WEIR_ERR_BUSY beyond 2^31 references.
- * Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_share(weir_block_pool_member *member, const uint32_t *indices,
-                                                          uint32_t count);
-
-/* Copy-on-write: makes a block, of which the caller has one reference, the caller's alone. With one reference the
- * answer in *out is the block itself, and later work on `stream` comes behind the work of references that were dropped
- * elsewhere. Else it is a fresh block, allocated as by weir_block_pool_alloc, into which the contents are copied on
- * `stream`; the caller's reference to the old one is dropped there, behind the copy. On WEIR_STREAM_HOST the call waits
- * for that work and for the copy.
- * A refusal (WEIR_ERR_OUT_OF_MEMORY at a cap) leaves the caller with the old block as it was; *out is
- * WEIR_BLOCK_POOL_NONE. Other errors: those of an allocation and of a free; WEIR_ERR_STREAM_MISUSE on a stream that is
- * being captured, when the block has to be copied.
- * Any thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_make_writable(weir_block_pool_member *member, uint32_t index,
-                                                                  weir_stream stream, uint32_t *out);
-
-/* Moving ----------------------------------------------------------------------------------------------------------- */
-
-/* The three below move `count` whole blocks, in stream order as weir_copy (weir/stream.h), with one copy of the
- * driver's for blocks that lie in a row on both sides. On the host side block k of the list is at k * bytes. The
- * blocks are held by the member until the work is done. A block to be written has a single reference, else
- * WEIR_ERR_BUSY (weir_block_pool_make_writable gives such a block); the writes come behind the work of references that
- * were dropped on other streams. Errors: WEIR_ERR_INVALID (NULL, a count of 0, out of range, a block that is not held),
- * WEIR_ERR_FOREIGN (another member's), WEIR_ERR_STREAM_MISUSE; after them nothing was queued. WEIR_ERR_DRIVER and
- * WEIR_ERR_DEVICE_LOST: the contents of the written blocks are unknown then; their holders have not changed. Any
- * thread. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_upload(weir_block_pool_member *member, const uint32_t *indices,
-                                                           uint32_t count, const void *from, weir_stream stream);
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_download(weir_block_pool_member *member, const uint32_t *indices,
-                                                             uint32_t count, void *to, weir_stream stream);
-
-/* Block from[k] of one membership to block to[k] of another or the same one, one pair after the other. The pools may
- * differ. WEIR_ERR_UNSUPPORTED when their blocks differ in size, or when they are of different runtimes: to another
- * device blocks go by weir_block_pool_download and weir_block_pool_upload, through pinned memory of the host. */
-WEIR_API WEIR_NODISCARD weir_status weir_block_pool_copy(weir_block_pool_member *to_member, const uint32_t *to,
-                                                         weir_block_pool_member *from_member, const uint32_t *from,
-                                                         uint32_t count, weir_stream stream);
 
 /* Addresses -------------------------------------------------------------------------------------------------------- */
 
@@ -199,8 +139,6 @@ typedef struct weir_block_pool_block_details {
     void *pointer;
     const weir_block_pool_member *member; /* NULL when FREE */
     char name[64];                        /* of the member's client; "" when FREE */
-    uint32_t references; /* while it is held: 1, or with WEIR_BLOCK_POOL_SHARED more, a prefix cache's counted in */
-    bool cached;         /* a prefix cache has one of the references */
 } weir_block_pool_block_details;
 
 /* Tells who has a block. WEIR_ERR_INVALID for an index out of range. A look at a moment. Any thread. */

@@ -1,8 +1,8 @@
 /* weir.h: the core: one device-memory budget for every inference engine in a process.
  *
- * What an engine or an embedder needs besides has a header of its own: guard.h, trace.h, block_pool.h,
- * prefix_cache.h, plan.h, arena.h, engine.h, cores.h, manifest.h, select.h, model.h, predict.h, onnxruntime.h, and for parts
- * of its own adaptor.h and driver.h. */
+ * What an engine or an embedder needs besides has a header of its own: guard.h, trace.h, block_pool.h, plan.h, arena.h,
+ * engine.h, cores.h, manifest.h, select.h, model.h, predict.h, onnxruntime.h, and for parts of its own adaptor.h and
+ * driver.h. */
 #ifndef WEIR_WEIR_H
 #define WEIR_WEIR_H
 

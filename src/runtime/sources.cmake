@@ -1,7 +1,6 @@
 foreach(file
   alloc client copies copy_memory free host_memory inspect leaks read_file residency resize resume runtime trace trace_option trim
-  block_pool/alloc block_pool/block_pool block_pool/free block_pool/move
-  block_pool/prefix_cache block_pool/prefix_index block_pool/prefix_key block_pool/share
+  block_pool/alloc block_pool/block_pool block_pool/free
   elastic/elastic elastic/elastic_away elastic/elastic_pages
   stream/capture stream/capture_pool stream/foreign_streams stream/streams stream/uses
   thread_cache/depot thread_cache/hit thread_cache/refill

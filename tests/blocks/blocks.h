@@ -104,7 +104,7 @@ typedef struct fixture {
 static inline int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
-    f->runtime = make_runtime(64 * MIB);
+    f->runtime = make_runtime_here(64 * MIB);
     f->a = open_client(f->runtime, "anna", 0, 0);
     f->b = open_client(f->runtime, "bert", 0, 0);
     ok(weir_stream_acquire(f->runtime, &f->stream));

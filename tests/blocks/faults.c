@@ -2,9 +2,66 @@
  * member could read of another's. */
 #include "blocks/blocks.h"
 #include <weir/block_pool.h>
-#include "blocks/each_failure.h"
+#include "core/faulty.h"
+#include "core/heap.h"
 
 #include "runtime/runtime.h"
+
+/* One failure in a life of a pool: of a call of the driver's, or of a malloc ------------------------------------------ */
+
+static long mallocs, malloc_fails_at = -1, driver_fails_at = -1;
+static long calls_made; /* of the driver, by the life; which sets it */
+static bool malloc_armed;
+static unsigned failures; /* that the life has seen; which counts them */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+static bool refuse_malloc(void)
+{
+    return malloc_armed && mallocs++ == malloc_fails_at;
+}
+void *__wrap_malloc(size_t size)
+{
+    return refuse_malloc() ? NULL : heap_counted(__real_malloc(size));
+}
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return refuse_malloc() ? NULL : heap_counted(__real_calloc(count, size));
+}
+
+/* Lives twice with that failure, -1: none. What weir keeps for good is there by the second time, which leaves no host memory. */
+static void live_with(void (*live)(void), long driver_at, long malloc_at)
+{
+    long pieces = 0;
+    for (int again = 0; again < 2; again++) {
+        pieces = heap_pieces;
+        faults_reset(-1);
+        failures = 0;
+        mallocs = 0;
+        driver_fails_at = driver_at;
+        malloc_fails_at = malloc_at;
+        live();
+    }
+    assert_int_equal(heap_pieces, pieces);
+}
+
+/* Has each malloc fail once. More than `least` of the lives see a failure. */
+static void fail_each_malloc(void (*live)(void), unsigned least)
+{
+    unsigned seen = 0;
+    long most = 0;
+    for (long at = -1; at <= most; at++) {
+        live_with(live, -1, at);
+        most = at < 0 ? mallocs : most;
+        seen += failures > 0;
+    }
+    assert_true(most > 10 && seen > least);
+}
+
+/* The life ---------------------------------------------------------------------------------------------------------- */
 
 /* True if it went well; else it failed as planned. */
 static bool went(weir_status status)

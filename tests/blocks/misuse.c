@@ -1,7 +1,9 @@
 /* Bad calls: each answers with its status, names what it is about, and changes nothing. */
 #include "blocks/blocks.h"
 #include <weir/block_pool.h>
-#include "blocks/edge.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 typedef struct scene {
     weir_block_pool *pool;
@@ -175,6 +177,22 @@ static void one_stale_name_of_several_frees_none(void **state)
         ok(weir_block_pool_free(m, indices, generations, 3, ways[way], WEIR_STREAM_HOST));
     }
     ok(weir_block_pool_destroy(pool));
+}
+
+/* The end of a page behind which nothing can be read or written. */
+static void *edge_make(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *base = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(base != MAP_FAILED);
+    assert_int_equal(mprotect(base + page, page, PROT_NONE), 0);
+    return base + page;
+}
+
+static void edge_end(void *edge)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    assert_int_equal(munmap((char *)edge - page, 2 * page), 0);
 }
 
 /* Lists are read and written as far as they go, and one of no blocks not at all. */

@@ -9,7 +9,6 @@
 #include <weir/plan.h>
 #include <weir/pool.h>
 #include <weir/predict.h>
-#include <weir/prefix_cache.h>
 #include <weir/select.h>
 #include <weir/trace.h>
 #include <weir/uses.h>
@@ -333,42 +332,13 @@ static void lists_of_block_pools(void **state)
     weir_block_pool_member *member;
     weir_block_pool_stats stats = WEIR_INIT(weir_block_pool_stats);
     size_t found;
-    char bytes[BLOCK];
-    uint32_t index;
     options.bytes = BLOCK;
     options.count = 8;
-    options.flags = WEIR_BLOCK_POOL_SHARED;
     ok(weir_block_pool_create(client, &options, &pool));
     ok(weir_block_pool_member_create(pool, client, 0, &member));
     refuses(weir_block_pool_alloc(member, COUNT, 0, WEIR_STREAM_HOST, NULL));
     refuses(weir_block_pool_free(member, NULL, NULL, COUNT, 0, WEIR_STREAM_HOST));
-    refuses(weir_block_pool_share(member, NULL, COUNT));
-    refuses(weir_block_pool_upload(member, NULL, COUNT, bytes, WEIR_STREAM_HOST));
-    refuses(weir_block_pool_download(member, NULL, COUNT, bytes, WEIR_STREAM_HOST));
-    ok(weir_block_pool_alloc(member, 1, 0, WEIR_STREAM_HOST, &index));
-    refuses(weir_block_pool_upload(member, &index, 1, NULL, WEIR_STREAM_HOST));
-    refuses(weir_block_pool_download(member, &index, 1, NULL, WEIR_STREAM_HOST));
-    refuses(weir_block_pool_copy(member, NULL, member, &index, 1, WEIR_STREAM_HOST));
-    refuses(weir_block_pool_copy(member, &index, member, NULL, 1, WEIR_STREAM_HOST));
     refuses(weir_block_pool_info(pool, &stats, NULL, COUNT, &found));
-    weir_prefix_cache_options cache_options = WEIR_INIT(weir_prefix_cache_options);
-    weir_prefix_cache *cache;
-    cache_options.tokens = 2;
-    ok(weir_prefix_cache_create(member, &cache_options, &cache));
-    static const uint32_t tokens[] = {1, 2, 3, 4};
-    uint32_t indices[2], many;
-    weir_prefix prefix = WEIR_INIT(weir_prefix);
-    prefix.count = 4;
-    refuses(weir_prefix_cache_acquire(cache, &prefix, WEIR_STREAM_HOST, indices, 2, &many));
-    refuses(weir_prefix_cache_insert(cache, &prefix, &index, 1, WEIR_STREAM_HOST, &many));
-    prefix.tokens = tokens;
-    prefix.salt_bytes = COUNT;
-    refuses(weir_prefix_cache_acquire(cache, &prefix, WEIR_STREAM_HOST, indices, 2, &many));
-    prefix.salt_bytes = 0;
-    refuses(weir_prefix_cache_acquire(cache, &prefix, WEIR_STREAM_HOST, NULL, 2, &many));
-    refuses(weir_prefix_cache_insert(cache, &prefix, NULL, 2, WEIR_STREAM_HOST, &many));
-    ok(weir_prefix_cache_destroy(cache));
-    ok(weir_block_pool_free(member, &index, NULL, 1, 0, WEIR_STREAM_HOST));
     ok(weir_block_pool_destroy(pool));
 }
 

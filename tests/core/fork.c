@@ -13,7 +13,6 @@
 #include <weir/onnxruntime.h>
 #include <weir/pool.h>
 #include <weir/predict.h>
-#include <weir/prefix_cache.h>
 #include <weir/pressure.h>
 #include <weir/residency.h>
 #include <weir/select.h>
@@ -61,11 +60,6 @@ static void calls_of_nothing(void)
     forked(weir_block_pool_member_set_cap(NULL, 0));
     forked(weir_block_pool_alloc(NULL, 0, 0, WEIR_STREAM_HOST, NULL));
     forked(weir_block_pool_free(NULL, NULL, NULL, 0, 0, WEIR_STREAM_HOST));
-    forked(weir_block_pool_share(NULL, NULL, 0));
-    forked(weir_block_pool_make_writable(NULL, 0, WEIR_STREAM_HOST, NULL));
-    forked(weir_block_pool_upload(NULL, NULL, 0, NULL, WEIR_STREAM_HOST));
-    forked(weir_block_pool_download(NULL, NULL, 0, NULL, WEIR_STREAM_HOST));
-    forked(weir_block_pool_copy(NULL, NULL, NULL, NULL, 0, WEIR_STREAM_HOST));
     forked(weir_block_pool_block_info(NULL, 0, NULL));
     forked(weir_block_pool_info(NULL, NULL, NULL, 0, NULL));
     forked(weir_block_pool_member_info(NULL, NULL));
@@ -118,12 +112,6 @@ static void calls_of_nothing(void)
     forked(weir_predict_fit(NULL, NULL, 0, NULL, NULL));
     forked(weir_prediction_learn(NULL, NULL, NULL));
     forked(weir_model_prediction(NULL, NULL, NULL));
-    forked(weir_prefix_cache_create(NULL, NULL, NULL));
-    forked(weir_prefix_cache_destroy(NULL));
-    forked(weir_prefix_cache_acquire(NULL, NULL, WEIR_STREAM_HOST, NULL, 0, NULL));
-    forked(weir_prefix_cache_insert(NULL, NULL, NULL, 0, WEIR_STREAM_HOST, NULL));
-    forked(weir_prefix_cache_evict(NULL, 0, NULL));
-    forked(weir_prefix_cache_info(NULL, NULL));
     forked(weir_pressure_register(NULL, 0, NULL, NULL, NULL));
     forked(weir_pressure_register_with(NULL, NULL, NULL));
     forked(weir_pressure_unregister(NULL, 0));

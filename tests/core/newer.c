@@ -6,7 +6,6 @@
 #include <weir/arena.h>
 #include <weir/trace.h>
 #include <weir/block_pool.h>
-#include <weir/prefix_cache.h>
 #include <weir/elastic.h>
 #include <weir/manifest.h>
 #include <weir/select.h>
@@ -114,43 +113,6 @@ static weir_status of_blocks(const void *s)
 {
     weir_block_pool *out;
     return weir_block_pool_create(client, s, &out);
-}
-/* A member of a pool that can be shared, for a call that is made at once. */
-static weir_status with_member(weir_status (*call)(weir_block_pool_member *member, const void *s), const void *s)
-{
-    weir_block_pool_options options = {
-        .struct_size = sizeof options, .bytes = 256, .count = 1, .flags = WEIR_BLOCK_POOL_SHARED};
-    weir_block_pool *pool;
-    weir_block_pool_member *member;
-    ok(weir_block_pool_create(client, &options, &pool));
-    ok(weir_block_pool_member_create(pool, client, 0, &member));
-    weir_status status = call(member, s);
-    ok(weir_block_pool_destroy(pool));
-    return status;
-}
-static weir_status make_cache(weir_block_pool_member *member, const void *s)
-{
-    weir_prefix_cache *out;
-    weir_status status = weir_prefix_cache_create(member, s, &out);
-    return status == WEIR_OK ? weir_prefix_cache_destroy(out) : status;
-}
-static weir_status of_cache(const void *s)
-{
-    return with_member(make_cache, s);
-}
-static weir_status look_up(weir_block_pool_member *member, const void *s)
-{
-    weir_prefix_cache_options options = {.struct_size = sizeof options, .tokens = 1};
-    weir_prefix_cache *cache;
-    uint32_t found;
-    ok(weir_prefix_cache_create(member, &options, &cache));
-    weir_status status = weir_prefix_cache_acquire(cache, s, WEIR_STREAM_HOST, NULL, 0, &found);
-    ok(weir_prefix_cache_destroy(cache));
-    return status;
-}
-static weir_status of_prefix(const void *s)
-{
-    return with_member(look_up, s);
 }
 static weir_status of_elastic(const void *s)
 {
@@ -318,8 +280,6 @@ static const struct {
     ROW(weir_sink, of_sink),
     ROW(weir_sink, of_sinks),
     ROW(weir_block_pool_options, of_blocks),
-    ROW(weir_prefix_cache_options, of_cache),
-    ROW(weir_prefix, of_prefix),
     ROW(weir_elastic_options, of_elastic),
     ROW(weir_arena_options, of_arena),
     ROW(weir_arena_pool_options, of_arena_pool),

@@ -4,7 +4,6 @@
 #include "core.h"
 #include <weir/trace.h>
 #include <weir/elastic.h>
-#include <weir/prefix_cache.h>
 #include <weir/residency.h>
 #include <weir/arena.h>
 #include <weir/engine.h>
@@ -71,30 +70,24 @@ static void structures_that_are_filled(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
-/* Of pools of blocks, and of what lies in them. */
+/* Of pools of blocks, and of capture pools. */
 static void structures_of_pools_that_are_filled(void **state)
 {
     (void)state;
     weir_runtime *runtime = make_runtime(4 * MIB);
     weir_client *client = open_client(runtime, "x", 0, MIB);
-    weir_block_pool_options blocks = {
-        .struct_size = sizeof blocks, .bytes = 256, .count = 4, .flags = WEIR_BLOCK_POOL_SHARED};
-    weir_prefix_cache_options tokens = {.struct_size = sizeof tokens, .tokens = 4};
+    weir_block_pool_options blocks = {.struct_size = sizeof blocks, .bytes = 256, .count = 4};
     weir_block_pool *pool;
     weir_block_pool_member *member;
-    weir_prefix_cache *cache;
     weir_capture_pool *graph;
     ok(weir_block_pool_create(client, &blocks, &pool));
     ok(weir_block_pool_member_create(pool, client, 0, &member));
-    ok(weir_prefix_cache_create(member, &tokens, &cache));
     ok(weir_capture_pool_create(client, &graph));
     ALL_SIZES(weir_block_pool_stats, weir_block_pool_info(pool, out, NULL, 0, NULL));
     ALL_SIZES(weir_block_pool_member_stats, weir_block_pool_member_info(member, out));
     ALL_SIZES(weir_block_pool_block_details, weir_block_pool_block_info(pool, 3, out));
-    ALL_SIZES(weir_prefix_cache_details, weir_prefix_cache_info(cache, out));
     ALL_SIZES(weir_capture_pool_details, weir_capture_pool_info(graph, out));
     ok(weir_capture_pool_destroy(graph, WEIR_STREAM_HOST));
-    ok(weir_prefix_cache_destroy(cache));
     ok(weir_block_pool_member_destroy(member));
     ok(weir_block_pool_destroy(pool));
     ok(weir_client_destroy(client));

@@ -4,7 +4,7 @@
 set -eu
 include=$1
 strict="-Wall -Wextra -Wpedantic -Wshadow -Wstrict-aliasing -Werror -fsyntax-only"
-old="weir/workspace.h weir/experimental/kv.h"
+old="weir/workspace.h weir/experimental/kv.h weir/prefix_cache.h"
 compiled=0
 check() {
     compiler=$1

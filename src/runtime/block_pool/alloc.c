@@ -1,17 +1,15 @@
 /* Block pools, allocation of one block, a run or many: waits for pending blocks, refuses with numbers, and clears
  * blocks that had another owner. */
-#include "runtime/block_pool/prefix_index.h"
+#include "runtime/block_pool/block_pool.h"
 #include <weir/block_pool.h>
 #include "base/values.h"
 #include "base/system.h"
 
-typedef enum request_kind { ONE, RUN, MANY } request_kind;
-
 typedef struct request {
     weir_block_pool_member *member;
-    request_kind kind;
     uint32_t count;
-    uint32_t *out; /* one index, or the first of a run, or `count` of them */
+    bool run;      /* in a row */
+    uint32_t *out; /* `count` indices, or the first of a run */
     weir_stream stream;
     void *native;
     wi_waiting *clearing; /* with room for `count` runs; NULL in a pool that does not clear */
@@ -20,7 +18,7 @@ typedef struct request {
 /* The k-th block of a request that was served. */
 static uint32_t block_pool_index_of(const request *w, uint32_t k)
 {
-    return w->kind == MANY ? w->out[k] : *w->out + k;
+    return w->run ? *w->out + k : w->out[k];
 }
 
 /* Under the lock --------------------------------------------------------------------------------------------------- */
@@ -34,8 +32,6 @@ static inline void block_pool_hold(weir_block_pool_member *member, uint32_t firs
         pool->owners[first + i] = member->slot;
     for (uint32_t i = 0; wi_unlikely(pool->generations != NULL) && i < count; i++)
         pool->generations[first + i]++;
-    for (uint32_t i = 0; wi_unlikely(pool->shares != NULL) && i < count; i++)
-        pool->shares[first + i].references = 1;
 }
 
 /* The same in a pool that clears: the blocks are held once they are clear. The runs that had another owner go into
@@ -88,15 +84,15 @@ static bool block_pool_try_once(const request *w)
     wi_bitmap *bitmap = &member->pool->free;
     if (!block_pool_under_cap(member, w->count) || w->count > bitmap->free)
         return false;
-    if (w->kind == MANY) {
-        for (uint32_t i = 0; i < w->count; i++)
-            block_pool_hold_as_asked(w, w->out[i] = wi_bitmap_take(bitmap), 1);
-    } else {
+    if (w->run) {
         uint32_t first = w->count == 1 ? wi_bitmap_take(bitmap) : wi_bitmap_take_run(bitmap, w->count);
         if (first == WI_BITMAP_NONE)
             return false;
         block_pool_hold_as_asked(w, first, w->count);
         *w->out = first;
+    } else {
+        for (uint32_t i = 0; i < w->count; i++)
+            block_pool_hold_as_asked(w, w->out[i] = wi_bitmap_take(bitmap), 1);
     }
     block_pool_count_in(member, w->count);
     return true;
@@ -124,7 +120,7 @@ static numbers block_pool_look(const request *w)
     weir_block_pool *pool = member->pool;
     numbers n = {member->cap, member->used - member->pending, member->pending, pool->free.free, pool->pending, 0, 0,
                  ""};
-    if (w->kind == RUN && w->count <= n.free)
+    if (w->run && w->count <= n.free)
         n.longest = wi_bitmap_longest(&pool->free);
     for (const weir_block_pool_member *m = pool->first; m; m = m->next)
         if (m->used > n.top) {
@@ -138,7 +134,7 @@ static weir_status block_pool_refuse(const request *w, const numbers *n)
 {
     const weir_block_pool_member *member = w->member;
     const weir_block_pool *pool = member->pool;
-    const char *row = w->kind == RUN && w->count > 1 ? " in a row" : "", *plural = w->count == 1 ? "" : "s";
+    const char *row = w->run && w->count > 1 ? " in a row" : "", *plural = w->count == 1 ? "" : "s";
     atomic_fetch_add(&w->member->refused, 1);
     atomic_fetch_add(&w->member->pool->refused, 1);
     if (w->count > n->cap - wi_min(n->cap, n->held + n->pending))
@@ -159,17 +155,7 @@ static weir_status block_pool_refuse(const request *w, const numbers *n)
                      n->top_name[0] ? n->top_name : "nobody", n->top);
 }
 
-/* Again after each time that prefix caches have given blocks up for it. Both locks are held, where there are two. */
-static bool block_pool_try_evicting(const request *w, wi_prefix_node **gone)
-{
-    bool taken = block_pool_try_once(w);
-    uint32_t later = 0;
-    while (!taken && w->member->pool->shares && wi_prefix_make_room(w->member, w->count, &later, gone))
-        taken = block_pool_try_once(w);
-    return taken;
-}
-
-/* The slow path: reaps, evicts from prefix caches, waits for the oldest pending blocks until the deadline, and refuses. */
+/* The slow path: reaps, waits for the oldest pending blocks until the deadline, and refuses. */
 static weir_status block_pool_alloc_slowly(const request *w)
 {
     weir_block_pool *pool = w->member->pool;
@@ -177,22 +163,18 @@ static weir_status block_pool_alloc_slowly(const request *w)
     uint64_t deadline = 0;
     for (;;) {
         wi_waiting *done = NULL;
-        wi_prefix_node *gone = NULL;
         wi_event event = {NULL, 0};
         numbers n = {0};
-        wi_prefix_lock(pool);
         wi_blocks_lock(pool);
         wi_blocks_reap(pool, &done);
-        bool taken = block_pool_try_evicting(w, &gone),
-             wait = !taken && block_pool_could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
+        bool taken = block_pool_try_once(w);
+        bool wait = !taken && block_pool_could(w) && !(pool->flags & WEIR_ALLOC_NO_WAIT);
         if (wait)
             event = wi_blocks_oldest(pool)->event;
         if (!taken)
             n = block_pool_look(w);
         wi_blocks_unlock(pool);
-        wi_prefix_unlock(pool);
         wi_waiting_free(done);
-        wi_prefix_free(gone);
         if (taken)
             return WEIR_OK;
         if (deadline == 0)
@@ -234,10 +216,14 @@ static void block_pool_undo_alloc(const request *w)
     wi_blocks_lock(pool);
     for (uint32_t k = 0; k < w->count; k++) {
         waiting->runs[k] = (wi_block_run){block_pool_index_of(w, k), 1};
-        pool->owners[block_pool_index_of(w, k)] = 0;
+        pool->owners[waiting->runs[k].first] = 0;
+        if (!wait)
+            wi_blocks_give(w->member, waiting->runs[k]);
     }
+    waiting->run_count = w->count;
     w->member->taken -= w->count;
-    wi_blocks_put(w->member, waiting->runs, w->count, wait ? waiting : NULL);
+    if (wait)
+        wi_blocks_pend(waiting);
     wi_blocks_unlock(pool);
     if (!wait)
         wi_waiting_free(waiting);
@@ -255,12 +241,8 @@ static weir_status block_pool_alloc_cleared(request *w)
         return status;
     }
     wi_blocks_lock(pool);
-    for (uint32_t k = 0; status == WEIR_OK && k < w->count; k++) {
-        uint32_t index = block_pool_index_of(w, k);
-        wi_blocks_hold(pool, (wi_block_run){index, 1});
-        if (pool->shares)
-            pool->shares[index].references = 1;
-    }
+    for (uint32_t k = 0; status == WEIR_OK && k < w->count; k++)
+        wi_blocks_hold(pool, (wi_block_run){block_pool_index_of(w, k), 1});
     wi_blocks_unlock(pool);
     wi_waiting_free(w->clearing);
     return status;
@@ -268,47 +250,35 @@ static weir_status block_pool_alloc_cleared(request *w)
 
 /* Calls ------------------------------------------------------------------------------------------------------------ */
 
-static weir_status block_pool_alloc_check_call(const request *w, const char *call)
+static weir_status block_pool_alloc_check_call(const request *w, uint32_t flags)
 {
     WI_ENTER();
     if (!w->member || !w->out)
-        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
-    if (w->kind != MANY)
-        *w->out = WEIR_BLOCK_POOL_NONE;
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_alloc: NULL");
+    if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_alloc: %#x has flags other than WEIR_BLOCK_POOL_RUN",
+                         flags);
     if (w->count == 0)
-        return weir_fail(WEIR_ERR_INVALID, "%s: a count of 0 blocks", call);
-    if (atomic_load_explicit(&w->member->client->state, memory_order_acquire) != WI_CLIENT_OPEN)
-        return wi_client_check(w->member->client, call);
-    return WEIR_OK;
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_alloc: a count of 0 blocks");
+    return wi_client_check(w->member->client, "weir_block_pool_alloc");
 }
 
-static weir_status block_pool_alloc(request *w, const char *call)
+static weir_status block_pool_alloc(request *w)
 {
-    weir_status status = block_pool_alloc_check_call(w, call);
-    if (status != WEIR_OK)
-        return status;
     weir_block_pool *pool = w->member->pool;
-    if (w->stream.id != 0 && pool->flags & WEIR_BLOCK_POOL_CLEAR)
-        status = wi_streams_resolve_now(
-            pool->runtime, w->stream, call,
-            &w->native); /* a capture would record the zeros into a graph, and they are needed now */
+    weir_status status = WEIR_OK;
+    if (w->stream.id != 0 && pool->flags & WEIR_BLOCK_POOL_CLEAR) /* a capture would record the zeros into a graph */
+        status = wi_streams_resolve_now(pool->runtime, w->stream, "weir_block_pool_alloc", &w->native);
     else if (w->stream.id != 0)
         status = wi_streams_resolve(&pool->runtime->streams, w->stream, pool->runtime->name, &w->native);
     if (status != WEIR_OK)
         return status;
-    if (wi_unlikely(pool->flags & WEIR_BLOCK_POOL_CLEAR)) {
-        status = block_pool_alloc_cleared(w);
-    } else {
-        wi_blocks_lock(pool);
-        bool taken = block_pool_try_once(w);
-        wi_blocks_unlock(pool);
-        if (wi_unlikely(!taken))
-            status = block_pool_alloc_slowly(w);
-    }
-    if (status != WEIR_OK)
-        for (uint32_t k = 0; k < (w->kind == MANY ? w->count : 1); k++)
-            w->out[k] = WEIR_BLOCK_POOL_NONE;
-    return status;
+    if (wi_unlikely(pool->flags & WEIR_BLOCK_POOL_CLEAR))
+        return block_pool_alloc_cleared(w);
+    wi_blocks_lock(pool);
+    bool taken = block_pool_try_once(w);
+    wi_blocks_unlock(pool);
+    return wi_likely(taken) ? WEIR_OK : block_pool_alloc_slowly(w);
 }
 
 /* The fast path: one block, on the host's stream, not cleared. False: the caller goes the slow way. */
@@ -337,15 +307,11 @@ weir_status weir_block_pool_alloc(weir_block_pool_member *member, uint32_t count
 {
     if (wi_likely(count == 1 && flags == 0 && block_pool_alloc_fast(member, stream, indices)))
         return WEIR_OK;
-    if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)
-        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_alloc: %#x has flags other than WEIR_BLOCK_POOL_RUN",
-                         flags);
-    request w = {.member = member,
-                 .kind = flags        ? RUN
-                         : count == 1 ? ONE
-                                      : MANY,
-                 .count = count,
-                 .out = indices,
-                 .stream = stream};
-    return block_pool_alloc(&w, "weir_block_pool_alloc");
+    request w = {.member = member, .count = count, .run = flags != 0, .out = indices, .stream = stream};
+    weir_status status = block_pool_alloc_check_call(&w, flags);
+    if (status == WEIR_OK)
+        status = block_pool_alloc(&w);
+    for (uint32_t k = 0; status != WEIR_OK && indices && k < (w.run ? 1 : count); k++)
+        indices[k] = WEIR_BLOCK_POOL_NONE;
+    return status;
 }

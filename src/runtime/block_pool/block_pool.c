@@ -1,15 +1,15 @@
 /* Block pools: making, ending and inspecting pools and members; the check of the invariants. */
-#include "runtime/block_pool/prefix_index.h"
+#include "runtime/block_pool/block_pool.h"
 #include <weir/block_pool.h>
 #include "base/texts.h"
 
 #include <sched.h>
 
-void wi_light_lock_wait(wi_light_lock *lock)
+void wi_blocks_wait_for_lock(weir_block_pool *pool)
 {
     for (unsigned tries = 0;; tries++) {
-        if (!atomic_load_explicit(&lock->taken, memory_order_relaxed) &&
-            !atomic_exchange_explicit(&lock->taken, 1, memory_order_acquire))
+        if (!atomic_load_explicit(&pool->locked, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&pool->locked, 1, memory_order_acquire))
             return;
         if (tries % 32 == 31)
             sched_yield();
@@ -24,7 +24,7 @@ void wi_blocks_check(weir_block_pool *pool)
     wi_assert(pool->free.free + pool->pending <= pool->count && pool->least_free <= pool->free.free);
     if (++pool->changes % (1 + pool->count / 64) != 0)
         return;
-    uint64_t used = 0, pending = 0, held = 0, waiting = 0, leaving = 0, unreferenced = 0;
+    uint64_t used = 0, pending = 0, held = 0, waiting = 0;
     for (const weir_block_pool_member *m = pool->first; m; m = m->next) {
         wi_assert(m->pending <= m->used && m->used <= m->cap && m->used <= m->peak);
         used += m->used;
@@ -33,14 +33,6 @@ void wi_blocks_check(weir_block_pool *pool)
     for (uint32_t i = 0; i < pool->count; i++) {
         held += wi_blocks_is_held(pool, i);
         wi_assert(!wi_blocks_is_held(pool, i) || (!wi_bitmap_is_free(&pool->free, i) && wi_blocks_owner(pool, i)));
-        if (!pool->shares)
-            continue;
-        const wi_block_share *share = &pool->shares[i];
-        wi_assert(wi_blocks_is_held(pool, i) == (share->references > 0));
-        wi_assert(!wi_bitmap_is_free(&pool->free, i) || share->leaving == 0);
-        leaving += share->leaving;
-        unreferenced += share->leaving > 0 && share->references == 0;
-        wi_prefix_check(pool, i);
     }
     for (const wi_waiting *head = pool->heads; head; head = head->next_head)
         for (const wi_waiting *w = head; w; w = w->next)
@@ -48,10 +40,7 @@ void wi_blocks_check(weir_block_pool *pool)
                 waiting += w->runs[r].count;
     wi_assert(used == pool->count - pool->free.free && held <= used - pending);
     wi_assert(held == used - pending || pool->flags & WEIR_BLOCK_POOL_CLEAR); /* other blocks are being cleared */
-    wi_assert(pending == pool->pending && waiting == (pool->shares ? leaving : pending));
-    wi_assert(!pool->shares || unreferenced == pending);
-    if (pool->shares)
-        wi_prefix_check_counts(pool);
+    wi_assert(pending == pool->pending && waiting == pending);
 #else
     (void)pool;
 #endif
@@ -61,7 +50,7 @@ void wi_blocks_check(weir_block_pool *pool)
 
 static weir_status block_pool_check_options(weir_block_pool_options *o, uint64_t *total)
 {
-    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED | WEIR_BLOCK_POOL_SHARED;
+    const uint32_t known = WEIR_ALLOC_NO_WAIT | WEIR_BLOCK_POOL_CLEAR | WEIR_BLOCK_POOL_NAMED;
     o->alignment = o->alignment ? o->alignment : WI_UNIT;
     o->memory_class = o->memory_class == WEIR_CLASS_OTHER ? WEIR_CLASS_KV : o->memory_class;
     o->tag = o->tag && *o->tag ? o->tag : "blocks";
@@ -91,8 +80,6 @@ static void block_pool_free_record(weir_block_pool *pool)
     free(pool->held);
     free(pool->owners);
     free(pool->generations);
-    free(pool->shares);
-    pthread_mutex_destroy(&pool->caches_lock);
     free(pool);
 }
 
@@ -110,11 +97,8 @@ static weir_block_pool *block_pool_make_pool(weir_client *client, const weir_blo
     pool->held = wi_table_make((o->count + 63) / 64, sizeof *pool->held);
     pool->owners = wi_table_make(o->count, sizeof *pool->owners);
     pool->generations = o->flags & WEIR_BLOCK_POOL_NAMED ? wi_table_make(o->count, sizeof *pool->generations) : NULL;
-    pool->shares = o->flags & WEIR_BLOCK_POOL_SHARED ? wi_table_make(o->count, sizeof *pool->shares) : NULL;
-    pthread_mutex_init(&pool->caches_lock, NULL);
     if (!pool->held || !pool->owners || (o->flags & WEIR_BLOCK_POOL_NAMED && !pool->generations) ||
-        (o->flags & WEIR_BLOCK_POOL_SHARED && !pool->shares) || !wi_bitmap_init(&pool->slots, UINT16_MAX) ||
-        !wi_bitmap_init(&pool->free, o->count)) {
+        !wi_bitmap_init(&pool->slots, UINT16_MAX) || !wi_bitmap_init(&pool->free, o->count)) {
         block_pool_free_record(pool);
         return NULL;
     }
@@ -176,10 +160,7 @@ weir_status weir_block_pool_destroy(weir_block_pool *pool)
     uint32_t pending = pool->pending, held = pool->count - pool->free.free - pending;
     const weir_block_pool_member *top = block_pool_top_member(pool);
     const char *name = top ? top->name : "";
-    bool caches = pool->caches != NULL;
     wi_blocks_unlock(pool);
-    if (caches)
-        return weir_fail(WEIR_ERR_BUSY, "the pool %s has prefix caches; destroy those before it", pool->tag);
     if (held + pending > 0)
         return weir_fail(WEIR_ERR_BUSY,
                          "of the %u blocks of the pool %s %u are held and %u pending, most of them %s's; free them "
@@ -274,17 +255,13 @@ weir_status weir_block_pool_member_destroy(weir_block_pool_member *member)
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     uint32_t pending = member->pending, held = member->used - pending;
-    bool caches = wi_prefix_any(member);
-    if (held + pending == 0 && !caches) {
+    if (held + pending == 0) {
         *(member->previous ? &member->previous->next : &pool->first) = member->next;
         *(member->next ? &member->next->previous : &pool->last) = member->previous;
         pool->members--;
         pool->taken += member->taken;
     }
     wi_blocks_unlock(pool);
-    if (caches)
-        return weir_fail(WEIR_ERR_BUSY, "%s has prefix caches in the pool %s; destroy those before leaving",
-                         member->name, pool->tag);
     if (held + pending > 0)
         return weir_fail(WEIR_ERR_BUSY,
                          "%s holds %u blocks of the pool %s and %u are pending; free them before leaving", member->name,
@@ -338,8 +315,11 @@ weir_status weir_block_pool_block_info(weir_block_pool *pool, uint32_t index, we
     if (index >= pool->count)
         return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_block_info: there is no block %u in the pool %s of %u",
                          index, pool->tag, pool->count);
-    weir_block_pool_block_details details = {.struct_size = sizeof details, .index = index, .state = WEIR_BLOCK_FREE};
-    details.pointer = (char *)pool->block.pointer + (size_t)index * pool->bytes;
+    const weir_block_pool_view view = wi_blocks_view(pool);
+    weir_block_pool_block_details details = {.struct_size = sizeof details,
+                                             .index = index,
+                                             .state = WEIR_BLOCK_FREE,
+                                             .pointer = weir_block_pool_at(&view, index)};
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     details.generation = pool->generations ? pool->generations[index] : 0;
@@ -348,8 +328,6 @@ weir_status weir_block_pool_block_info(weir_block_pool *pool, uint32_t index, we
         details.state = wi_blocks_is_held(pool, index) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         details.member = owner;
         block_pool_copy_name(details.name, sizeof details.name, owner ? owner->name : "");
-        details.references = pool->shares ? pool->shares[index].references : wi_blocks_is_held(pool, index);
-        details.cached = pool->shares && pool->shares[index].node != NULL;
     }
     wi_blocks_unlock(pool);
     wi_copy_out(out, out->struct_size, &details, sizeof details);
@@ -380,10 +358,7 @@ weir_status weir_block_pool_info(weir_block_pool *pool, weir_block_pool_stats *o
     size_t stride = capacity > 0 ? members[0].struct_size : sizeof *members, found = 0;
     if (!block_pool_sized(out, out->struct_size) || stride < 2 * sizeof(size_t))
         return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_info: member struct_size is not set");
-    weir_block_pool_stats s = {.struct_size = sizeof s,
-                               .view.base = pool->block.pointer,
-                               .view.bytes = pool->bytes,
-                               .view.count = pool->count};
+    weir_block_pool_stats s = {.struct_size = sizeof s, .view = wi_blocks_view(pool)};
     wi_blocks_flush(pool);
     wi_blocks_lock(pool);
     s.free = pool->free.free;

@@ -7,8 +7,6 @@
  *   for each member   used = held + pending <= min(peak, cap)
  *   over the members  used adds up to count - free.free, and pending to the pool's pending
  *   the runs of the waiting entries are exactly the pending blocks
- *   with WEIR_BLOCK_POOL_SHARED instead: a block is held while it has references, and pending while it has none and is
- *     leaving; the runs of the waiting entries name each block as often as it is leaving
  *   a stream's entries pass in their order, or an earlier one is freed late
  *
  * With the lock held, of drivers only `passed` is called, which never blocks, and no host memory is allocated. */
@@ -19,25 +17,6 @@
 #include "runtime/runtime.h"
 
 #include <weir/block_pool.h>
-#include <weir/prefix_cache.h>
-
-/* A spin lock for a few nanoseconds of work: one atomic operation to acquire, none to release. Waiters yield, so that
- * an owner that was preempted gets a processor. */
-typedef struct wi_light_lock {
-    atomic_uint taken;
-} wi_light_lock;
-
-void wi_light_lock_wait(wi_light_lock *lock);
-
-static inline void wi_light_lock_take(wi_light_lock *lock)
-{
-    if (wi_unlikely(atomic_exchange_explicit(&lock->taken, 1, memory_order_acquire)))
-        wi_light_lock_wait(lock);
-}
-static inline void wi_light_lock_release(wi_light_lock *lock)
-{
-    atomic_store_explicit(&lock->taken, 0, memory_order_release);
-}
 
 typedef struct wi_block_run {
     uint32_t first, count;
@@ -56,13 +35,6 @@ typedef struct wi_waiting {
     wi_block_run runs[];
 } wi_waiting;
 
-/* What a pool with WEIR_BLOCK_POOL_SHARED knows of each block besides. */
-typedef struct wi_block_share {
-    uint32_t references;         /* a prefix cache's counted in */
-    uint32_t leaving;            /* references that were dropped on streams which are not past that yet */
-    struct wi_prefix_node *node; /* of the prefix cache that has a reference; NULL: none has */
-} wi_block_share;
-
 struct weir_block_pool_member {
     weir_block_pool *pool;
     weir_client *client;
@@ -75,13 +47,12 @@ struct weir_block_pool_member {
 };
 
 struct weir_block_pool {
-    wi_light_lock lock;
+    atomic_uint locked; /* the lock: 1 while a thread has it */
     uint32_t count, pending, least_free;
     uint64_t *held;
     uint16_t
         *owners; /* the slot of the block's last owner, which decides whether the next one gets it cleared; 0: none */
-    uint32_t *generations;  /* how often each block was allocated; NULL without WEIR_BLOCK_POOL_NAMED */
-    wi_block_share *shares; /* NULL without WEIR_BLOCK_POOL_SHARED */
+    uint32_t *generations; /* how often each block was allocated; NULL without WEIR_BLOCK_POOL_NAMED */
     wi_bitmap free;
     uint64_t taken; /* by members that have left */
     atomic_uint_fast64_t refused;
@@ -98,23 +69,24 @@ struct weir_block_pool {
     wi_waiting *heads;
     uint64_t last_order;
     uint64_t changes; /* for the invariant checker */
-
-    pthread_mutex_t caches_lock; /* what prefix caches find blocks by; taken before `lock` */
-    weir_prefix_cache *caches;   /* changed under both locks */
-    uint64_t tick;               /* of the last use of a prefix cache */
 };
 
 /* Executes the invariant, with the lock held; nothing in builds without WEIR_INVARIANTS. */
 void wi_blocks_check(weir_block_pool *pool);
 
+/* The lock spins, for a few nanoseconds of work: one atomic operation to acquire, none to release. Waiters yield, so that
+ * an owner that was preempted gets a processor. */
+void wi_blocks_wait_for_lock(weir_block_pool *pool);
+
 static inline void wi_blocks_lock(weir_block_pool *pool)
 {
-    wi_light_lock_take(&pool->lock);
+    if (wi_unlikely(atomic_exchange_explicit(&pool->locked, 1, memory_order_acquire)))
+        wi_blocks_wait_for_lock(pool);
 }
 static inline void wi_blocks_unlock(weir_block_pool *pool)
 {
     wi_blocks_check(pool);
-    wi_light_lock_release(&pool->lock);
+    atomic_store_explicit(&pool->locked, 0, memory_order_release);
 }
 
 /* The lock is held in all of these. */
@@ -122,14 +94,14 @@ static inline void wi_blocks_unlock(weir_block_pool *pool)
 /* Reaps: frees the blocks of entries whose event has passed. The entries go to *done, for wi_waiting_free without the
  * lock. */
 void wi_blocks_reap(weir_block_pool *pool, wi_waiting **done);
-/* Makes blocks that are no longer held free, or pending on the entry, if there is one. */
-void wi_blocks_put(weir_block_pool_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting);
+/* Makes blocks that are no longer held free. */
+void wi_blocks_give(weir_block_pool_member *member, wi_block_run run);
+/* Makes the entry's blocks, which are no longer held, pending. */
+void wi_blocks_pend(wi_waiting *waiting);
 /* The entry that was added first; NULL: none is pending. */
 const wi_waiting *wi_blocks_oldest(const weir_block_pool *pool);
 /* The member that has a block, held or pending. */
 weir_block_pool_member *wi_blocks_owner(const weir_block_pool *pool, uint32_t index);
-/* Clears the held bits of a run. False, and nothing changes, unless the member holds all of it. */
-bool wi_blocks_unhold(weir_block_pool_member *member, wi_block_run run);
 
 static inline bool wi_blocks_is_held(const weir_block_pool *pool, uint32_t index)
 {
@@ -145,36 +117,7 @@ static inline void wi_blocks_hold(weir_block_pool *pool, wi_block_run run)
     }
 }
 
-/* Of shared pools: takes a reference away. Without any the block is free, or pending while it is leaving. */
-void wi_blocks_unreference(weir_block_pool_member *member, uint32_t index);
-/* The points that streams have to pass until the dropped references of a block are gone, the latest of each stream.
- * False: there are more than WI_BLOCK_POINTS. */
-enum { WI_BLOCK_POINTS = 32 };
-typedef struct wi_block_points {
-    uint32_t count;
-    wi_event events[WI_BLOCK_POINTS];
-} wi_block_points;
-bool wi_blocks_add_point(wi_block_points *points, wi_event event);
-bool wi_blocks_leaving(const weir_block_pool *pool, uint32_t index, wi_block_points *points);
-
-/* The locks are not held. */
-
-/* Later work on the stream comes behind the points; on the host's stream (NULL) it waits for them. */
-weir_status wi_blocks_order(const weir_block_pool *pool, void *native, const wi_block_points *points);
-/* Checks a list of indices, but not who has the blocks. WEIR_ERR_INVALID: NULL, an empty list, or an index out of
- * range. */
-weir_status wi_blocks_check_list(const weir_block_pool_member *member, const uint32_t *indices, uint32_t count,
-                                 const char *call);
-/* Whether the member's caller has a reference to the block, other than a prefix cache's. With the lock held. */
-bool wi_blocks_has(const weir_block_pool_member *member, uint32_t index);
-/* Why it has none. With the lock held; reported when it is not. */
-typedef struct wi_block_fault {
-    weir_status status;
-    uint32_t index;
-    const char *owner; /* "": nobody */
-} wi_block_fault;
-wi_block_fault wi_blocks_fault(const weir_block_pool_member *member, uint32_t index);
-weir_status wi_blocks_report(const weir_block_pool_member *member, const wi_block_fault *fault, const char *call);
+/* The lock is not held in these. */
 
 /* NULL when there is no host memory. */
 wi_waiting *wi_waiting_make(weir_block_pool_member *member, uint32_t runs);
@@ -182,7 +125,7 @@ void wi_waiting_free(wi_waiting *waiting); /* the whole list */
 /* Records an event on the stream into the entry. *wait: whether it has not passed yet. */
 weir_status wi_waiting_fence(weir_block_pool *pool, void *native, wi_waiting *waiting, bool *wait);
 
-/* Reaps. The lock is not held. */
+/* Reaps. */
 void wi_blocks_flush(weir_block_pool *pool);
 
 static inline weir_block_pool_view wi_blocks_view(const weir_block_pool *pool)

@@ -1,6 +1,6 @@
 /* Block pools, free: a request is checked as a whole; its blocks are free at once, or deferred until an event has
  * passed. */
-#include "runtime/block_pool/prefix_index.h"
+#include "runtime/block_pool/block_pool.h"
 #include <weir/block_pool.h>
 
 /* Waiting ---------------------------------------------------------------------------------------------------------- */
@@ -55,33 +55,19 @@ const wi_waiting *wi_blocks_oldest(const weir_block_pool *pool)
     return oldest;
 }
 
-/* Ends dropped references that the stream is past, and frees blocks without further references. Returns the number of
- * freed blocks. */
-static uint32_t block_pool_free_left(weir_block_pool *pool, wi_block_run run)
+void wi_blocks_give(weir_block_pool_member *member, wi_block_run run)
 {
-    uint32_t blocks = 0;
-    for (uint32_t i = run.first; i < run.first + run.count; i++)
-        if (--pool->shares[i].leaving == 0 && pool->shares[i].references == 0) {
-            wi_bitmap_give_one(&pool->free, i);
-            blocks++;
-        }
-    return blocks;
+    wi_bitmap_give(&member->pool->free, run.first, run.count);
+    member->used -= run.count;
 }
 
 static void block_pool_free_entry(weir_block_pool *pool, const wi_waiting *waiting)
 {
-    uint32_t blocks = 0;
     for (uint32_t r = 0; r < waiting->run_count; r++) {
-        if (pool->shares) {
-            blocks += block_pool_free_left(pool, waiting->runs[r]);
-            continue;
-        }
-        wi_bitmap_give(&pool->free, waiting->runs[r].first, waiting->runs[r].count);
-        blocks += waiting->runs[r].count;
+        wi_blocks_give(waiting->member, waiting->runs[r]);
+        waiting->member->pending -= waiting->runs[r].count;
+        pool->pending -= waiting->runs[r].count;
     }
-    pool->pending -= blocks;
-    waiting->member->pending -= blocks;
-    waiting->member->used -= blocks;
 }
 
 void wi_blocks_reap(weir_block_pool *pool, wi_waiting **done)
@@ -114,25 +100,14 @@ void wi_blocks_flush(weir_block_pool *pool)
     wi_waiting_free(done);
 }
 
-void wi_blocks_put(weir_block_pool_member *member, const wi_block_run *runs, uint32_t count, wi_waiting *waiting)
+void wi_blocks_pend(wi_waiting *waiting)
 {
-    weir_block_pool *pool = member->pool;
-    uint32_t blocks = 0;
-    for (uint32_t r = 0; r < count; r++) {
-        if (!waiting)
-            wi_bitmap_give(&pool->free, runs[r].first, runs[r].count);
-        for (uint32_t i = 0; waiting && pool->shares && i < runs[r].count; i++)
-            pool->shares[runs[r].first + i].leaving++;
-        blocks += runs[r].count;
+    weir_block_pool *pool = waiting->member->pool;
+    for (uint32_t r = 0; r < waiting->run_count; r++) {
+        waiting->member->pending += waiting->runs[r].count;
+        pool->pending += waiting->runs[r].count;
     }
-    if (!waiting) {
-        member->used -= blocks;
-    } else {
-        waiting->run_count = count;
-        member->pending += blocks;
-        pool->pending += blocks;
-        block_pool_hang(pool, waiting);
-    }
+    block_pool_hang(pool, waiting);
 }
 
 /* Checking --------------------------------------------------------------------------------------------------------- */
@@ -157,12 +132,15 @@ typedef struct complaint {
     const char *owner, *state;
 } complaint;
 
+/* Of a block that the member may free, another generation was meant. */
 static complaint block_pool_complain(const weir_block_pool_member *member, uint32_t index)
 {
     const weir_block_pool *pool = member->pool;
     const weir_block_pool_member *owner = wi_blocks_owner(pool, index);
     complaint c = {.index = index, .owner = owner ? owner->name : ""};
-    c.status = wi_blocks_is_held(pool, index) ? WEIR_ERR_FOREIGN : WEIR_ERR_DOUBLE_FREE;
+    c.status = block_pool_may_free(member, index) ? WEIR_ERR_STALE
+               : wi_blocks_is_held(pool, index)   ? WEIR_ERR_FOREIGN
+                                                  : WEIR_ERR_DOUBLE_FREE;
     c.state = wi_bitmap_is_free(&pool->free, index) ? "free" : "pending";
     c.generation = pool->generations ? pool->generations[index] : 0;
     return c;
@@ -190,21 +168,60 @@ static weir_status block_pool_report(const weir_block_pool_member *member, const
     }
 }
 
-/* Giving ----------------------------------------------------------------------------------------------------------- */
+/* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status block_pool_free_check_call(const weir_block_pool_member *member, const char *call)
+/* Whether the member may free the block, in the generation that is meant; NULL: any. */
+static bool block_pool_is_meant(const weir_block_pool_member *member, uint32_t index, const uint32_t *generation)
 {
-    WI_ENTER();
-    return wi_likely(member != NULL) ? WEIR_OK : weir_fail(WEIR_ERR_INVALID, "%s: the member is NULL", call);
+    return block_pool_may_free(member, index) && (!generation || member->pool->generations[index] == *generation);
 }
 
-static weir_status block_pool_out_of_range(const weir_block_pool *pool, const char *call, uint64_t first,
-                                           uint32_t count)
+/* Clears the held bits of a run. False, and nothing but *wrong changes, unless the member may free all of it, each block
+ * in its generation. The lock is held. */
+static bool block_pool_unhold_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *generations,
+                                  complaint *wrong)
 {
-    if (count == 0)
-        return weir_fail(WEIR_ERR_INVALID, "%s: no blocks of the pool %s are named", call, pool->tag);
-    return weir_fail(WEIR_ERR_INVALID, "%s: blocks %llu to %llu are not all in the pool %s, which has %u", call,
-                     (unsigned long long)first, (unsigned long long)(first + count - 1), pool->tag, pool->count);
+    weir_block_pool *pool = member->pool;
+    const uint16_t *owners = pool->owners + run.first;
+    uint64_t bad = 0;
+    for (uint32_t i = 0; i < run.count; i++)
+        bad |= owners[i] ^ member->slot;
+    for (uint32_t i = 0; wi_unlikely(generations != NULL) && i < run.count; i++)
+        bad |= generations[i] ^ pool->generations[run.first + i];
+    for (uint32_t i = 0, part; i < run.count; i += part) {
+        uint32_t at = run.first + i;
+        part = (uint32_t)wi_min(run.count - i, 64 - at % 64);
+        bad |= ~pool->held[at / 64] & wi_bits(at % 64, part);
+    }
+    if (wi_unlikely(bad)) {
+        uint32_t i = 0;
+        while (block_pool_is_meant(member, run.first + i, generations ? generations + i : NULL))
+            i++;
+        *wrong = block_pool_complain(member, run.first + i);
+        return false;
+    }
+    for (uint32_t part; run.count > 0; run.first += part, run.count -= part) {
+        part = (uint32_t)wi_min(run.count, 64 - run.first % 64);
+        pool->held[run.first / 64] &= ~wi_bits(run.first % 64, part);
+    }
+    return true;
+}
+
+/* Clears the held bits of a list. At the first wrong block, the bits before it are set again. A block that is named twice
+ * is not held the second time. The lock is held. */
+static bool block_pool_unhold_list(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
+                                   uint32_t count, complaint *wrong)
+{
+    uint32_t i = 0;
+    while (i < count &&
+           block_pool_unhold_run(member, (wi_block_run){indices[i], 1}, generations ? generations + i : NULL, wrong))
+        i++;
+    for (uint32_t j = i; i < count && j-- > 0;) {
+        wi_blocks_hold(member->pool, (wi_block_run){indices[j], 1});
+        if (indices[j] == indices[i])
+            wrong->state = "named in the same call";
+    }
+    return i == count;
 }
 
 /* Records the event of a free, before the lock is taken. *waiting is NULL when there is nothing to wait for. */
@@ -231,87 +248,10 @@ static weir_status block_pool_fence(weir_block_pool_member *member, weir_stream 
     return status;
 }
 
-bool wi_blocks_unhold(weir_block_pool_member *member, wi_block_run run)
-{
-    weir_block_pool *pool = member->pool;
-    const uint16_t *owners = pool->owners + run.first;
-    uint64_t bad = 0;
-    for (uint32_t i = 0; i < run.count; i++)
-        bad |= owners[i] ^ member->slot;
-    for (uint32_t i = 0, part; i < run.count; i += part) {
-        uint32_t at = run.first + i;
-        part = (uint32_t)wi_min(run.count - i, 64 - at % 64);
-        bad |= ~pool->held[at / 64] & wi_bits(at % 64, part);
-    }
-    if (wi_unlikely(bad))
-        return false;
-    for (uint32_t part; run.count > 0; run.first += part, run.count -= part) {
-        part = (uint32_t)wi_min(run.count, 64 - run.first % 64);
-        pool->held[run.first / 64] &= ~wi_bits(run.first % 64, part);
-    }
-    return true;
-}
-
-/* Why the run cannot be freed: its first wrong block. */
-static complaint block_pool_complain_run(const weir_block_pool_member *member, wi_block_run run)
-{
-    while (block_pool_may_free(member, run.first))
-        run.first++;
-    return block_pool_complain(member, run.first);
-}
-
-/* Whether the block has the generation that is meant. Of a block that cannot be freed, something else is wrong. */
-static bool block_pool_meant(const weir_block_pool_member *member, uint32_t index, uint32_t generation)
-{
-    return !block_pool_may_free(member, index) || member->pool->generations[index] == generation;
-}
-
-static complaint block_pool_stale(const weir_block_pool_member *member, uint32_t index)
-{
-    complaint c = block_pool_complain(member, index);
-    c.status = WEIR_ERR_STALE;
-    return c;
-}
-
-/* `generations`: of the blocks that are meant; NULL: the present generations. */
-static weir_status block_pool_free_run(weir_block_pool_member *member, wi_block_run run, const uint32_t *generations,
-                                       weir_stream stream)
-{
-    weir_block_pool *pool = member->pool;
-    wi_waiting *waiting, *done = NULL;
-    complaint wrong = {WEIR_OK, 0, 0, "", ""};
-    weir_status status = block_pool_fence(member, stream, 1, &waiting);
-    if (status != WEIR_OK)
-        return status;
-    if (waiting)
-        waiting->runs[0] = run;
-    wi_blocks_lock(pool);
-    uint32_t meant = 0;
-    while (wi_unlikely(generations != NULL) && meant < run.count &&
-           block_pool_meant(member, run.first + meant, generations[meant]))
-        meant++;
-    if (wi_unlikely(generations && meant < run.count)) {
-        wrong = block_pool_stale(member, run.first + meant);
-    } else if (wi_likely(wi_blocks_unhold(member, run))) {
-        wi_blocks_put(member, &run, 1, waiting);
-        if (waiting)
-            wi_blocks_reap(pool, &done);
-    } else {
-        wrong = block_pool_complain_run(member, run);
-    }
-    wi_blocks_unlock(pool);
-    if (wi_unlikely(done != NULL))
-        wi_waiting_free(done);
-    if (wi_likely(wrong.status == WEIR_OK))
-        return WEIR_OK;
-    wi_waiting_free(waiting);
-    return block_pool_report(member, &wrong);
-}
-
 /* The fast path: one block, on the host's stream. False: the caller goes the slow way, which also reports mistakes. */
 static inline bool block_pool_free_fast(weir_block_pool_member *member, uint32_t index, weir_stream stream)
 {
-    if (stream.id != 0 || !member || index >= member->pool->count || member->pool->shares ||
+    if (stream.id != 0 || !member || index >= member->pool->count ||
         atomic_load_explicit(&wi_forked, memory_order_relaxed))
         return false;
     weir_block_pool *pool = member->pool;
@@ -326,163 +266,73 @@ static inline bool block_pool_free_fast(weir_block_pool_member *member, uint32_t
     return good;
 }
 
-/* Clears the held bits of all the blocks. At the first wrong one, the bits before it are set again. A block that is
- * named twice is not held the second time. */
-static bool block_pool_unhold_many(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
-                                   uint32_t count, complaint *wrong)
+/* The run that begins at the k-th block: the whole run, or the blocks of a list that are named in a row. */
+static wi_block_run block_pool_run_at(const uint32_t *indices, uint32_t count, bool listed, uint32_t k)
 {
-    uint32_t i = 0;
-    bool meant = true;
-    for (; i < count; i++) {
-        meant = !generations || block_pool_meant(member, indices[i], generations[i]);
-        if (!meant || !wi_blocks_unhold(member, (wi_block_run){indices[i], 1}))
-            break;
-    }
-    if (i == count)
-        return true;
-    *wrong = meant ? block_pool_complain(member, indices[i]) : block_pool_stale(member, indices[i]);
-    for (uint32_t j = i; j-- > 0;) {
-        wi_blocks_hold(member->pool, (wi_block_run){indices[j], 1});
-        if (indices[j] == indices[i])
-            wrong->state = "named in the same call";
-    }
-    return false;
+    wi_block_run run = {indices[k], listed ? 1 : count};
+    while (k + run.count < count && indices[k + run.count] == run.first + run.count)
+        run.count++;
+    return run;
 }
 
-/* Gathers a list of indices into runs; returns their number. */
-static uint32_t block_pool_find_runs(const uint32_t *indices, uint32_t count, wi_block_run *runs)
-{
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (found > 0 && indices[i] == runs[found - 1].first + runs[found - 1].count)
-            runs[found - 1].count++;
-        else
-            runs[found++] = (wi_block_run){indices[i], 1};
-    return found;
-}
-
-static weir_status block_pool_free_each(weir_block_pool_member *member, const uint32_t *indices,
-                                        const uint32_t *generations, uint32_t count, weir_stream stream)
-{
-    weir_block_pool *pool = member->pool;
-    wi_waiting *waiting, *done = NULL, *room = wi_waiting_make(member, count);
-    complaint wrong = {WEIR_OK, 0, 0, "", ""};
-    if (!room)
-        return weir_fail(WEIR_ERR_SYSTEM, "no host memory to free blocks of the pool %s", pool->tag);
-    uint32_t runs = block_pool_find_runs(indices, count, room->runs);
-    weir_status status = block_pool_fence(member, stream, 0, &waiting);
-    if (status != WEIR_OK) {
-        wi_waiting_free(room);
-        return status;
-    }
-    if (waiting)
-        room->event = waiting->event;
-    wi_blocks_lock(pool);
-    bool good = block_pool_unhold_many(member, indices, generations, count, &wrong);
-    if (good) {
-        wi_blocks_put(member, room->runs, runs, waiting ? room : NULL);
-        wi_blocks_reap(pool, &done);
-    }
-    wi_blocks_unlock(pool);
-    if (!good || !waiting)
-        wi_waiting_free(room);
-    wi_waiting_free(done);
-    wi_waiting_free(waiting);
-    return good ? WEIR_OK : block_pool_report(member, &wrong);
-}
-
-/* Shared blocks ---------------------------------------------------------------------------------------------------- */
-
-static uint32_t block_pool_named(const uint32_t *indices, uint32_t flags, uint32_t k)
-{
-    return flags ? indices[0] + k : indices[k];
-}
-
-/* Whether the member's caller has as many references to the blocks as are named. Nothing is changed. */
-static bool block_pool_may_drop(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
-                                uint32_t count, uint32_t flags, complaint *wrong)
-{
-    weir_block_pool *pool = member->pool;
-    uint32_t k = 0, index = 0;
-    bool meant = true;
-    for (; k < count; k++) { /* what is named twice is dropped twice */
-        index = block_pool_named(indices, flags, k);
-        meant = !generations || block_pool_meant(member, index, generations[k]);
-        if (!meant || !wi_blocks_has(member, index))
-            break;
-        pool->shares[index].references--;
-    }
-    for (uint32_t undo = k; undo-- > 0;)
-        pool->shares[block_pool_named(indices, flags, undo)].references++;
-    if (k == count)
-        return true;
-    *wrong = meant ? block_pool_complain(member, index) : block_pool_stale(member, index);
-    if (meant && block_pool_may_free(member, index)) {
-        wrong->status = WEIR_ERR_DOUBLE_FREE;
-        wrong->state = wi_blocks_has(member, index) ? "named in the same call" : "a prefix cache's alone";
-    }
-    return false;
-}
-
-/* Drops them. Blocks without any reference are free or pending then, and those that a prefix cache alone has can be
- * evicted. The lock is held. */
-static void block_pool_drop(weir_block_pool_member *member, const uint32_t *indices, uint32_t count, uint32_t flags,
-                            wi_waiting *waiting)
-{
-    weir_block_pool *pool = member->pool;
-    pool->tick++;
-    for (uint32_t k = 0; waiting && k < count; k++) {
-        uint32_t index = block_pool_named(indices, flags, k);
-        waiting->runs[waiting->run_count++] = (wi_block_run){index, 1};
-        pool->shares[index].leaving++;
-    }
-    if (waiting)
-        block_pool_hang(pool, waiting);
-    for (uint32_t k = 0; k < count; k++)
-        wi_blocks_unreference(member, block_pool_named(indices, flags, k));
-}
-
-static weir_status block_pool_free_shared(weir_block_pool_member *member, const uint32_t *indices,
-                                          const uint32_t *generations, uint32_t count, uint32_t flags,
-                                          weir_stream stream)
+/* `generations`: of the blocks that are meant; NULL: the present generations. */
+static weir_status block_pool_free(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
+                                   uint32_t count, bool listed, weir_stream stream)
 {
     weir_block_pool *pool = member->pool;
     wi_waiting *waiting, *done = NULL;
     complaint wrong = {WEIR_OK, 0, 0, "", ""};
-    weir_status status = block_pool_fence(member, stream, count, &waiting);
+    weir_status status = block_pool_fence(member, stream, listed ? count : 1, &waiting);
     if (status != WEIR_OK)
         return status;
     wi_blocks_lock(pool);
-    bool good = block_pool_may_drop(member, indices, generations, count, flags, &wrong);
-    if (good) {
-        block_pool_drop(member, indices, count, flags, waiting);
+    bool good = listed ? block_pool_unhold_list(member, indices, generations, count, &wrong)
+                       : block_pool_unhold_run(member, (wi_block_run){indices[0], count}, generations, &wrong);
+    wi_block_run run;
+    for (uint32_t k = 0; good && k < count; k += run.count) {
+        run = block_pool_run_at(indices, count, listed, k);
         if (waiting)
-            wi_blocks_reap(pool, &done);
+            waiting->runs[waiting->run_count++] = run;
+        else
+            wi_blocks_give(member, run);
+    }
+    if (good && waiting) {
+        wi_blocks_pend(waiting);
+        wi_blocks_reap(pool, &done);
     }
     wi_blocks_unlock(pool);
     wi_waiting_free(done);
-    if (good)
+    if (wi_likely(good))
         return WEIR_OK;
     wi_waiting_free(waiting);
     return block_pool_report(member, &wrong);
 }
 
-/* What is wrong with a free, whatever the blocks are. */
-static weir_status block_pool_check_free(const weir_block_pool_member *member, const uint32_t *indices, bool named,
-                                         uint32_t count, uint32_t flags)
+static weir_status block_pool_free_check_call(const weir_block_pool_member *member, const uint32_t *indices, bool named,
+                                              uint32_t count, uint32_t flags)
 {
-    weir_status status = block_pool_free_check_call(member, "weir_block_pool_free");
-    if (status != WEIR_OK)
-        return status;
+    WI_ENTER();
+    if (!member)
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_free: the member is NULL");
     if (flags & ~(uint32_t)WEIR_BLOCK_POOL_RUN)
         return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_free: %#x has flags other than WEIR_BLOCK_POOL_RUN", flags);
     if (!indices || count == 0)
-        return block_pool_out_of_range(member->pool, "weir_block_pool_free", 0, 0);
+        return weir_fail(WEIR_ERR_INVALID, "weir_block_pool_free: no blocks of the pool %s are named",
+                         member->pool->tag);
     if (named && !member->pool->generations)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "the pool %s does not count generations: make it with WEIR_BLOCK_POOL_NAMED",
                          member->pool->tag);
     return WEIR_OK;
+}
+
+static weir_status block_pool_check_range(const weir_block_pool *pool, uint32_t first, uint32_t count)
+{
+    if (wi_likely(first < pool->count && count <= pool->count - first))
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_INVALID,
+                     "weir_block_pool_free: blocks %u to %llu are not all in the pool %s, which has %u", first,
+                     (unsigned long long)first + count - 1, pool->tag, pool->count);
 }
 
 weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t *indices, const uint32_t *generations,
@@ -491,19 +341,9 @@ weir_status weir_block_pool_free(weir_block_pool_member *member, const uint32_t 
     if (wi_likely(count == 1 && indices && !generations && flags == 0 &&
                   block_pool_free_fast(member, indices[0], stream)))
         return WEIR_OK;
-    weir_status status = block_pool_check_free(member, indices, generations != NULL, count, flags);
-    if (status != WEIR_OK)
-        return status;
-    uint32_t first = indices[0];
+    weir_status status = block_pool_free_check_call(member, indices, generations != NULL, count, flags);
     bool listed = count > 1 && !flags;
-    if (!listed && (first >= member->pool->count || count > member->pool->count - first))
-        return block_pool_out_of_range(member->pool, "weir_block_pool_free", first, count);
-    for (uint32_t k = 0; listed && k < count; k++)
-        if (indices[k] >= member->pool->count)
-            return block_pool_out_of_range(member->pool, "weir_block_pool_free", indices[k], 1);
-    if (member->pool->shares)
-        return block_pool_free_shared(member, indices, generations, count, flags, stream);
-    if (listed)
-        return block_pool_free_each(member, indices, generations, count, stream);
-    return block_pool_free_run(member, (wi_block_run){first, count}, generations, stream);
+    for (uint32_t k = 0; status == WEIR_OK && k < (listed ? count : 1); k++)
+        status = block_pool_check_range(member->pool, indices[k], listed ? 1 : count);
+    return status == WEIR_OK ? block_pool_free(member, indices, generations, count, listed, stream) : status;
 }
