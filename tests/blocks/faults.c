@@ -9,28 +9,9 @@
 
 /* One failure in a life of a pool: of a call of the driver's, or of a malloc ------------------------------------------ */
 
-static long mallocs, malloc_fails_at = -1, driver_fails_at = -1;
-static long calls_made; /* of the driver, by the life; which sets it */
-static bool malloc_armed;
+static long driver_fails_at = -1;
+static long calls_made;   /* of the driver, by the life; which sets it */
 static unsigned failures; /* that the life has seen; which counts them */
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-
-static bool refuse_malloc(void)
-{
-    return malloc_armed && mallocs++ == malloc_fails_at;
-}
-void *__wrap_malloc(size_t size)
-{
-    return refuse_malloc() ? NULL : heap_counted(__real_malloc(size));
-}
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return refuse_malloc() ? NULL : heap_counted(__real_calloc(count, size));
-}
 
 /* Lives twice with that failure, -1: none. What weir keeps for good is there by the second time, which leaves no host memory. */
 static void live_with(void (*live)(void), long driver_at, long malloc_at)
