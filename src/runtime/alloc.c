@@ -45,7 +45,8 @@ weir_status wi_alloc_clear(weir_runtime *runtime, wi_resource *stack, wi_block *
     return status;
 }
 
-/* If noting fails, this thread alone can free the block, or the thread that ends the capture. */
+/* Looks the stream up again, behind the zeros: the point of a capture that has begun meanwhile may lie before them. If noting
+ * fails, this thread alone can free the block, or the thread that ends the capture. */
 void wi_alloc_note_point(weir_runtime *runtime, wi_block *block, void *native)
 {
     wi_event event;
@@ -191,23 +192,25 @@ static weir_status alloc_check_pool(weir_client *client, const weir_request *req
 
 /* On a stream that is being captured, what the request would queue is refused. */
 static weir_status alloc_check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request,
-                                       void *native)
+                                       const wi_stream_facts *at)
 {
     bool queues = stack == runtime->resource && request->flags & WEIR_ALLOC_ZEROED;
-    if ((queues || !(stack->features & WEIR_FEATURE_CAPTURABLE)) && wi_alloc_captured(runtime, request->stream, native))
+    if ((queues || !(stack->features & WEIR_FEATURE_CAPTURABLE)) && wi_stream_is_captured(runtime, at))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
 }
 
-/* The capture pool of the request; else that of the captured stream, where the block shall be of it. */
-static weir_capture_pool *alloc_graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
+/* The capture pool of the request; else that of the captured stream, where the block shall be of it. The stream is looked up again
+ * for that, as the pool is to be held before another thread ends the capture. */
+static weir_capture_pool *alloc_graph_for(weir_client *client, const wi_resource *stack, const weir_request *request,
+                                          const wi_stream_facts *at)
 {
     weir_runtime *runtime = client->runtime;
     if (request->pool)
         wi_graph_hold(request->pool);
     if (request->pool)
         return request->pool;
-    weir_capture_pool *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
+    weir_capture_pool *graph = at->graph && stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
                                    ? wi_streams_graph(&runtime->streams, request->stream)
                                    : NULL;
     if (!graph || wi_graph_client(graph) == client)
@@ -263,7 +266,7 @@ static weir_status alloc_request(weir_client *client, const weir_request *reques
         return status;
     status = alloc_kind(client, request->kind, &stack, &account);
     if (status == WEIR_OK)
-        status = alloc_check_capture(runtime, stack, request, at.native);
+        status = alloc_check_capture(runtime, stack, request, &at);
     if (status != WEIR_OK)
         return status;
     wi_placement placement = {.bytes = request->bytes,
@@ -280,7 +283,7 @@ static weir_status alloc_request(weir_client *client, const weir_request *reques
                               .thread_bound = at.one_threads,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !at.captured;
-    placement.graph = placement.captured ? alloc_graph_for(client, stack, request) : NULL;
+    placement.graph = placement.captured ? alloc_graph_for(client, stack, request, &at) : NULL;
     status = alloc_place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
         wi_graph_drop(placement.graph);

@@ -335,7 +335,7 @@ static weir_status commit_run(commit *c)
         status = wi_streams_look(&runtime->streams, c->stream, runtime->name, &c->at);
     if (status != WEIR_OK)
         return status;
-    if (c->at.native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, c->stream))
+    if (wi_stream_is_captured(runtime, &c->at))
         return wi_streams_captured(runtime, c->stream, "weir_elastic_commit");
     wi_tcache_flush(c->elastic->client);
     bool queued = false;
@@ -428,15 +428,10 @@ weir_status wi_elastic_claim(const weir_elastic *elastic, size_t offset, size_t 
 /* The point on the stream behind which the pages can be given back. */
 static weir_status release_fence(weir_runtime *runtime, weir_stream stream, wi_stream_facts *at, wi_event *event)
 {
-    *event = (wi_event){0};
     weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, at);
     if (status == WEIR_OK && at->captured)
         status = wi_streams_captured(runtime, stream, "weir_elastic_release");
-    if (status == WEIR_OK && at->native)
-        status = runtime->driver->record(runtime->device, at->native, event);
-    if (status == WEIR_OK && !wi_streams_knows(&runtime->streams, stream)) /* the event may be another stream's */
-        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &at->native);
-    return status;
+    return status == WEIR_OK ? wi_streams_record(runtime, at, event) : status;
 }
 
 static void release_free(weir_runtime *runtime, wi_block *list, weir_stream stream, void *native, wi_event event)

@@ -241,24 +241,18 @@ static weir_status capture_pool_note_zeros(weir_runtime *runtime, wi_block *bloc
 /* A free on a stream outside of the capture is noted as a use of the block, behind which the pool may use the block
  * again. A free in the pool's own capture needs no event: the launches of the graph are in order. Nor does the free, on
  * the block's stream, of a block whose request named the pool: the next use of the block on the stream comes behind. */
-static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream,
-                                          void **native)
+static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_block *block, const wi_stream_facts *at)
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event event;
-    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
+    weir_status status = wi_streams_check(&runtime->streams, at, runtime->name);
     if (status == WEIR_OK)
         status = capture_pool_note_zeros(runtime, block);
-    if (status != WEIR_OK || !*native || (block->graph_named && stream.id == block->stream.id))
+    if (status != WEIR_OK || !at->native || at->graph == graph ||
+        (block->graph_named && at->stream.id == block->stream.id))
         return status;
-    weir_capture_pool *captured = wi_streams_graph(&runtime->streams, stream);
-    if (captured)
-        wi_graph_drop(captured);
-    if (captured == graph)
-        return WEIR_OK;
-    status = wi_streams_resolve_recorded(runtime, stream, "weir_free", native);
-    if (status == WEIR_OK)
-        status = runtime->driver->record(runtime->device, *native, &event);
+    status = at->captured ? wi_streams_captured(runtime, at->stream, "weir_free")
+                          : runtime->driver->record(runtime->device, at->native, &event);
     if (status != WEIR_OK || runtime->driver->passed(runtime->device, event))
         return status;
     return wi_graph_note(block, event);
@@ -294,16 +288,15 @@ static bool capture_pool_is_closed(weir_capture_pool *graph)
     return closed;
 }
 
-weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream)
+weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, const wi_stream_facts *at)
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
-    void *native = NULL;
     bool open = !capture_pool_is_closed(graph);
-    weir_status status = open ? capture_pool_note_free(graph, block, stream, &native) : WEIR_OK;
+    weir_status status = open ? capture_pool_note_free(graph, block, at) : WEIR_OK;
     if (status == WEIR_OK && open)
-        wi_freeing(stack, block, stream);
-    if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, stream, native))
-        status = wi_free_told(runtime, stack, block, stream, open);
+        wi_freeing(stack, block, at->stream);
+    if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, at->stream, at->native))
+        status = wi_free_told(runtime, stack, block, at, open);
     return status;
 }
 
