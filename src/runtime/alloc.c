@@ -119,8 +119,8 @@ static weir_status alloc_find_place(weir_client *client, wi_resource *stack, wi_
 /* Places and publishes a request in one step where the base has memory for it. False: alloc_find_place looks for memory. */
 static bool alloc_at_once(weir_client *client, wi_resource *stack, wi_placement *p, weir_block *out)
 {
-    wi_resource *base = stack->base;
-    if (!base->table->place || stack->inner != base || p->graph || p->reservation)
+    wi_base *base = stack->base;
+    if (!base->table->place || !wi_is_plain(stack) || p->graph || p->reservation)
         return false;
     if (p->charged > WI_TCACHE_SMALL && stack == client->runtime->resource &&
         wi_tcache_look_large(client, p->stream).here)

@@ -22,7 +22,7 @@ weir_status wi_free_note_zeroing(weir_runtime *runtime, wi_block *block, weir_st
 static bool free_follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, const wi_stream_facts *at)
 {
     wi_event ignored;
-    return at->native && wi_keeps_order(stack) && !at->one_threads &&
+    return at->native && stack->keeps_order && !at->one_threads &&
            (!block->stream_uses ||
             wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored)) &&
            stack->base->table->follow(stack->base, at->stream, at->native);
@@ -83,7 +83,7 @@ static weir_status free_make_fence(weir_runtime *runtime, wi_resource *stack, wi
     if (status != WEIR_OK)
         return status;
     status = wi_free_note_zeroing(runtime, block, at->stream);
-    if (status == WEIR_ERR_STREAM_MISUSE && stack->base->table->bound && wi_keeps_order(stack) &&
+    if (status == WEIR_ERR_STREAM_MISUSE && stack->base->table->bound && stack->keeps_order &&
         wi_streams_ended(&runtime->streams, block->stream)) {
         f->behind_all = true;
         f->past = WI_IN_ORDER;
@@ -130,7 +130,7 @@ weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block 
 
 bool wi_free_cached(weir_runtime *runtime, wi_block *list, const wi_stream_facts *at)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     if (!base->table->retire_list || !wi_stream_is_usable(at) || at->captured ||
         !free_follows(runtime, runtime->resource, list, at) ||
         runtime->driver->stream_capturing(runtime->device, at->native))

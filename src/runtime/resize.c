@@ -97,7 +97,8 @@ static weir_status resize_block(weir_client *client, void *pointer, size_t bytes
                          : bytes == 0 ? "to zero bytes; free the block instead"
                                       : "no size a device could have");
     weir_runtime *runtime = client->runtime;
-    wi_resource *stack = wi_runtime_stack_of(runtime, pointer), *base = stack->base;
+    wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
+    wi_base *base = stack->base;
     wi_block *block;
     wi_stream_facts at;
     weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, &at);

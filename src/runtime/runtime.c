@@ -508,7 +508,7 @@ uint64_t wi_runtime_budget(const weir_runtime *runtime)
 
 static weir_status runtime_set_budget(weir_runtime *runtime, uint64_t budget)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
     /* The accounts are checked before anything is trimmed, so that a refusal costs no cached memory. Other threads may
      * allocate between a trim and the next try, hence several. */

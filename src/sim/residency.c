@@ -13,7 +13,7 @@ static uint64_t sim_residency_bit(unsigned stream)
 static bool can_be_suspended(const world *w)
 {
     const wi_resource *stack = w->runtime->resource;
-    return stack->inner == stack->base && stack->base->table->away;
+    return wi_is_plain(stack) && stack->base->table->away;
 }
 
 bool world_knows_residency(const world_options *options)

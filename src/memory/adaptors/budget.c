@@ -102,7 +102,7 @@ static bool rung_last_resort(ladder *l)
 {
     wi_placement *p = l->placement;
     if (!p || p->growth == WI_GROWTH_LAST_RESORT ||
-        !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
+        !(l->budget->resource.base->table->all.features & WEIR_FEATURE_MOVES_MEMORY))
         return false;
     p->growth = WI_GROWTH_LAST_RESORT;
     return true;
@@ -112,7 +112,7 @@ static bool rung_last_resort(ladder *l)
 static bool rung_stream_wait(ladder *l)
 {
     wi_placement *p = l->placement;
-    wi_resource *base = l->budget->resource.base;
+    wi_base *base = l->budget->resource.base;
     if (!p || p->allow_stream_wait || !l->native || p->captured || p->thread_bound || budget_captured(l) ||
         !base->table->follow)
         return false;
@@ -238,7 +238,8 @@ static ladder budget_begin(budget *b, wi_account *account, const wi_request *req
 /* Claims the bytes, climbing the ladder. alignment 0: the bytes may lie in several pieces. */
 static weir_status budget_claim(ladder *l, uint64_t alignment)
 {
-    wi_resource *resource = &l->budget->resource, *base = resource->base;
+    wi_resource *resource = &l->budget->resource;
+    wi_base *base = resource->base;
     const wi_request *request = l->request;
     bool could = false;
     while (!wi_ledger_claim(resource->ledger, l->account, request->charged, &could)) {
@@ -340,7 +341,7 @@ static void budget_discard(wi_resource *resource, wi_block *block, const wi_plac
 static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
                                wi_shortage *shortage)
 {
-    wi_resource *base = resource->base;
+    wi_base *base = resource->base;
     uint64_t charge = base->table->charge(base, block->before + bytes + block->after);
     uint64_t more = charge > block->charged ? charge - block->charged : 0;
     wi_request request = {bytes - block->bytes, more, block->memory_class, block->stream, block->tag, 0, 0};
@@ -365,7 +366,6 @@ static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t 
 
 static void budget_destroy(wi_resource *resource)
 {
-    pthread_mutex_destroy(&resource->lock);
     free(resource);
 }
 
@@ -391,7 +391,7 @@ weir_status wi_budget_create(wi_resource *inner, wi_resource **out)
     budget *b = calloc(1, sizeof *b);
     if (!b)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a budget");
-    wi_resource_init(&b->resource, &table, inner->driver, inner->device, inner);
+    wi_resource_init(&b->resource, &table, inner);
     *out = &b->resource;
     return WEIR_OK;
 }

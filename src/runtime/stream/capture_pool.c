@@ -63,9 +63,9 @@ weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_ru
 
 static bool capture_pool_is_past(const wi_block *block)
 {
-    const wi_resource *base = block->stack->base;
+    const wi_base *base = block->stack->base;
     wi_event ignored;
-    return wi_stream_uses_passed(block->stream_uses, base->driver, base->device, &ignored);
+    return wi_stream_uses_passed(block->stream_uses, base->resource.driver, base->resource.device, &ignored);
 }
 
 /* Whether two kept blocks serve the same requests. */
@@ -77,14 +77,14 @@ static bool capture_pool_same_order(const wi_block *block, const wi_block *other
 /* Coalesces a kept block with the one behind it, whose record is gone then. False: they cannot be joined. */
 static bool capture_pool_join(wi_block *block, wi_block *next)
 {
-    wi_resource *base = block->stack->base;
+    wi_base *base = block->stack->base;
     const wi_block was = wi_block_copy(next);
     if ((char *)block->pointer + block->charged != was.pointer || !base->table->join ||
         !capture_pool_same_order(block, next) || !capture_pool_is_past(block) || !capture_pool_is_past(next) ||
         !base->table->join(base, block, next))
         return false;
-    wi_ledger_let_go(base->ledger, &was, block->memory_class);
-    wi_ledger_keep(base->ledger, &was);
+    wi_ledger_let_go(base->resource.ledger, &was, block->memory_class);
+    wi_ledger_keep(base->resource.ledger, &was);
     return true;
 }
 
@@ -137,7 +137,7 @@ static bool capture_pool_suits(const wi_block *block, const wi_placement *p, boo
 }
 
 /* Best fit: takes the smallest block that is large enough and that the device is past. NULL: there is none. */
-static wi_block *capture_pool_best(weir_capture_pool *graph, const wi_resource *base, const wi_placement *p)
+static wi_block *capture_pool_best(weir_capture_pool *graph, const wi_base *base, const wi_placement *p)
 {
     wi_block **best = NULL;
     for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)

@@ -523,14 +523,14 @@ weir_status weir_stream_release(weir_stream stream)
 
 void wi_streams_forget(weir_runtime *runtime, weir_stream stream)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     if (base->table->forget)
         base->table->forget(base, stream);
 }
 
 void wi_streams_abandon(weir_runtime *runtime, weir_stream stream)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     if (base->table->abandon)
         base->table->abandon(base, stream);
 }

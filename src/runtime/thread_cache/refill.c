@@ -570,7 +570,7 @@ bool wi_tcache_alloc_slow(weir_client *client, uint64_t bytes, weir_stream strea
 bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     wi_block *list = NULL, *block = NULL;
     wi_tcache_turn turn = {0};
     wi_stream_facts at;
@@ -714,7 +714,7 @@ void wi_tcaches_init(weir_runtime *runtime)
     const wi_resource *top = runtime->resource;
     uint64_t room = runtime->ledger.budget / BUDGET_PARTS;
     room = wi_min(wi_option_thread_cache(), wi_min(wi_max(room, least_room), most_room));
-    bool usable = room > 0 && top->inner == top->base && top->base->table->peek;
+    bool usable = room > 0 && wi_is_plain(top) && top->base->table->peek;
     runtime->caches = (wi_tcaches){.usable = usable, .room = room};
     pthread_cond_init(&runtime->caches.turn_over, NULL);
     if (runtime->caches.usable)
