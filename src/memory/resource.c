@@ -54,6 +54,7 @@ void wi_base_end(wi_base *base)
 
 void wi_resource_attach(wi_resource *top, wi_ledger *ledger)
 {
+    top->base->top = top;
     for (wi_resource *r = top; r; r = r->inner)
         r->ledger = ledger;
 }

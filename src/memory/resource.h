@@ -208,6 +208,7 @@ struct wi_base {
     uint64_t granule;                     /* memory from the device comes in multiples of it */
     struct wi_idle *idle;                 /* of a base that splits segments into blocks; chunks.h */
     struct wi_stream_lists *stream_lists; /* of a base that follows streams; stream_order.h */
+    wi_resource *top;                     /* of its stack, once a ledger is attached */
     pthread_mutex_t lock;                 /* for its blocks and lists; never held across a driver call that can block */
 };
 

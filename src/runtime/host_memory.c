@@ -179,7 +179,6 @@ static weir_status kinds_make_stack(weir_runtime *runtime, int kind, wi_resource
         return status;
     }
     wi_resource_attach(stack, &host->ledger);
-    (void)wi_budget_attach(stack); /* every stack has one budget */
     wi_members_add(&runtime->members[kind], stack, &runtime->pending);
     *out = stack;
     return WEIR_OK;

@@ -22,7 +22,6 @@ static weir_status elastic_make_stack(weir_runtime *runtime, wi_resource **out)
         return status;
     }
     wi_resource_attach(stack, &runtime->ledger);
-    (void)wi_budget_attach(stack); /* every stack has one budget */
     wi_members_add(&runtime->elastic_member, stack, &runtime->pending);
     *out = stack;
     return WEIR_OK;
