@@ -246,7 +246,8 @@ static bool alloc_is_plain(const weir_client *client, const weir_request *reques
            !request->reservation && !request->pool;
 }
 
-static weir_status alloc_request(weir_client *client, const weir_request *request, weir_block *out)
+/* `plain`: a thread cache could have served it. */
+static weir_status alloc_request(weir_client *client, const weir_request *request, bool plain, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
     uint64_t alignment = request->alignment ? request->alignment : WI_UNIT;
@@ -276,7 +277,7 @@ static weir_status alloc_request(weir_client *client, const weir_request *reques
                               .native = at.native,
                               .account = account,
                               .tag = alloc_tag(request),
-                              .plain = alloc_is_plain(client, request),
+                              .plain = plain,
                               .captured = at.captured || request->pool,
                               .graph_named = request->pool != NULL,
                               .stable = request->flags & WEIR_ALLOC_STABLE,
@@ -331,9 +332,10 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (wi_unlikely(status != WEIR_OK))
         return status;
     *out = (weir_block){NULL, 0};
-    if (alloc_is_plain(client, &copy) && alloc_hit(client, &copy, out))
+    bool plain = alloc_is_plain(client, &copy);
+    if (plain && alloc_hit(client, &copy, out))
         return WEIR_OK;
-    status = alloc_request(client, &copy, out);
+    status = alloc_request(client, &copy, plain, out);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, copy.bytes, copy.stream);
 }
 
@@ -353,7 +355,7 @@ static __attribute__((noinline)) weir_status alloc_slowly(weir_client *client, s
     weir_request request = {
         .struct_size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class};
     *out = NULL;
-    status = alloc_request(client, &request, &block);
+    status = alloc_request(client, &request, memory_class != WEIR_CLASS_WEIGHTS, &block);
     *out = block.pointer;
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, bytes, stream);
 }

@@ -13,7 +13,8 @@ uint64_t wi_new_generations(void)
 uint64_t wi_new_generation(void)
 {
     static _Thread_local uint64_t last;
-    return wi_next_generation(&last);
+    uint64_t *mine = (uint64_t *)(uintptr_t)wi_opaque((uintptr_t)&last); /* finds the thread's variable once */
+    return wi_next_generation(mine);
 }
 
 void wi_block_begin(wi_block *block, const wi_placement *placement, void *start, uint64_t previous)

@@ -261,12 +261,6 @@ weir_status wi_streams_refuse(const wi_streams *streams, const wi_stream_facts *
                      runtime);
 }
 
-weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out)
-{
-    wi_streams_facts(streams, stream, out);
-    return wi_streams_check(streams, out, runtime);
-}
-
 weir_status wi_streams_record(weir_runtime *runtime, const wi_stream_facts *at, wi_event *out)
 {
     *out = (wi_event){0};

@@ -105,7 +105,12 @@ static inline weir_status wi_streams_check(const wi_streams *streams, const wi_s
     return wi_likely(wi_stream_is_usable(at) && !at->closed) ? WEIR_OK : wi_streams_refuse(streams, at, runtime);
 }
 /* wi_streams_facts and wi_streams_check. */
-weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out);
+static inline weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime,
+                                          wi_stream_facts *out)
+{
+    wi_streams_facts(streams, stream, out);
+    return wi_streams_check(streams, out, runtime);
+}
 /* Records the point behind the work that is queued on the stream; nothing for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE when the
  * stream has ended since the facts were filled in, as the event may be another stream's. */
 weir_status wi_streams_record(weir_runtime *runtime, const wi_stream_facts *at, wi_event *out);
