@@ -86,31 +86,31 @@ typedef struct wi_away {
 typedef struct wi_away_table {
     /* Finds the chunks that can leave, and claims the blocks on them. WEIR_ERR_BUSY: a launch uses one of the blocks;
      * WEIR_ERR_SYSTEM: no host memory. Nothing has changed then. */
-    weir_status (*choose)(wi_resource *base, wi_away *away);
+    weir_status (*choose)(wi_base *base, wi_away *away);
     /* The stamp that a piece with these addresses would have now. */
-    uint64_t (*stamp)(wi_resource *base, const wi_away *away, const char *low, const char *high);
+    uint64_t (*stamp)(wi_base *base, const wi_away *away, const char *low, const char *high);
     /* Takes the memory of a piece, which the caller keeps until leave or undo. */
-    weir_status (*take)(wi_resource *base, wi_piece *piece);
+    weir_status (*take)(wi_base *base, wi_piece *piece);
     /* Puts back what was taken. False: the driver did not do it for some pieces, which are away from here on. */
-    bool (*undo)(wi_resource *base, wi_away *away);
+    bool (*undo)(wi_base *base, wi_away *away);
     /* Makes the memory that was taken free for every client. The rest stays. */
-    void (*leave)(wi_resource *base, wi_away *away);
+    void (*leave)(wi_base *base, wi_away *away);
     /* Ends shown and adrift pieces without blocks, and has their copies taken away. After a failure, some pieces are
      * left. */
-    weir_status (*sweep)(wi_resource *base, wi_away *away);
+    weir_status (*sweep)(wi_base *base, wi_away *away);
     /* Removes the record from the base, with the pieces that are left. No byte is away any more. */
-    void (*forget)(wi_resource *base, wi_away *away);
+    void (*forget)(wi_base *base, wi_away *away);
     /* Claims the blocks again, and finds out what is still there to come back. */
-    weir_status (*recover)(wi_resource *base, wi_away *away);
+    weir_status (*recover)(wi_base *base, wi_away *away);
     /* What was coming is back. What follows on other streams comes behind *event (NULL: the contents are there). WEIR_ERR_SYSTEM: no
      * host memory for that; nothing has changed. */
-    weir_status (*arrive)(wi_resource *base, wi_away *away, const wi_event *event);
+    weir_status (*arrive)(wi_base *base, wi_away *away, const wi_event *event);
     /* Takes away again what has come; unless it is `idle`, as copies may be under way, it stays there for the next
      * resume. */
-    void (*recall)(wi_resource *base, wi_away *away, bool idle);
+    void (*recall)(wi_base *base, wi_away *away, bool idle);
     /* A block that is away was freed: its addresses go, and with the last one of a piece the piece, unless it is shown
      * or adrift. The lock is held. */
-    void (*free)(wi_resource *base, wi_block *block);
+    void (*free)(wi_base *base, wi_block *block);
 } wi_away_table;
 
 /* Makes room for one more entry of a list. WEIR_ERR_SYSTEM: no host memory. */
@@ -119,7 +119,7 @@ weir_status wi_away_room(void **list, size_t count, size_t *room, size_t size);
 void wi_away_clear(wi_away *away);
 
 /* Of "mapped": the base's `allocate` for a placement with `away`. */
-weir_status wi_away_allocate(wi_resource *base, wi_placement *placement, wi_shortage *shortage);
+weir_status wi_away_allocate(wi_base *base, wi_placement *placement, wi_shortage *shortage);
 extern const wi_away_table wi_mapped_away;
 
 #endif

@@ -28,12 +28,12 @@ typedef struct driver_piece {
 } driver_piece;
 
 typedef struct driver_alloc {
-    wi_resource resource;
+    wi_base base;
     weir_kind kind;
     bool pooled;                /* frees follow streams, and freed memory may stay in the driver's pool */
     const weir_base_table *own; /* a program's own functions in place of the driver's; NULL: the driver's */
     void *state;                /* of the program's functions */
-    wi_resource_table table;    /* the resource's table, if the functions are the program's */
+    wi_base_table table;        /* the base's table, if the functions are the program's */
     pthread_mutex_t addresses;  /* a leaf; the index changes under both locks, and a reader needs only one */
     wi_index index;
     /* under the resource's lock: */
@@ -54,7 +54,7 @@ typedef struct driver_alloc {
 /* Makes the ledger follow a pool of `held` bytes in all, as far as the budget leaves room. The lock is held. */
 static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
 {
-    wi_ledger *ledger = s->resource.ledger;
+    wi_ledger *ledger = s->base.resource.ledger;
     uint64_t kept = held - wi_min(held, s->lent);
     if (kept < s->kept) {
         wi_ledger_unmapped(ledger, s->kept - kept);
@@ -69,13 +69,13 @@ static void driver_alloc_adjust(driver_alloc *s, uint64_t held)
 /* Around calls of the program's functions, which expect the device to be current on the thread. */
 static weir_status driver_alloc_enter(const driver_alloc *s)
 {
-    return s->resource.driver->enter ? s->resource.driver->enter(s->resource.device) : WEIR_OK;
+    return s->base.resource.driver->enter ? s->base.resource.driver->enter(s->base.resource.device) : WEIR_OK;
 }
 
 static void driver_alloc_leave(const driver_alloc *s)
 {
-    if (s->resource.driver->leave)
-        s->resource.driver->leave(s->resource.device);
+    if (s->base.resource.driver->leave)
+        s->base.resource.driver->leave(s->base.resource.device);
 }
 
 /* Whether the pool may hold more than the pieces. */
@@ -87,7 +87,7 @@ static bool driver_alloc_keeps(const driver_alloc *s)
 /* The pool's bytes; and the same after it gave back what it keeps beyond `keep`. */
 static weir_status driver_alloc_held(driver_alloc *s, uint64_t *held)
 {
-    wi_resource *r = &s->resource;
+    wi_resource *r = &s->base.resource;
     if (!s->own)
         return r->driver->pool_held(r->device, held);
     weir_status status = driver_alloc_enter(s);
@@ -100,7 +100,7 @@ static weir_status driver_alloc_held(driver_alloc *s, uint64_t *held)
 
 static weir_status driver_alloc_trim_pool(driver_alloc *s, uint64_t keep, uint64_t *held)
 {
-    wi_resource *r = &s->resource;
+    wi_resource *r = &s->base.resource;
     if (!s->own)
         return r->driver->pool_trim(r->device, keep, held);
     weir_status status = driver_alloc_enter(s);
@@ -114,14 +114,14 @@ static weir_status driver_alloc_trim_pool(driver_alloc *s, uint64_t keep, uint64
 static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint64_t *given)
 {
     uint64_t held = 0;
-    wi_resource_lock(&s->resource);
+    wi_base_lock(&s->base);
     uint64_t turn = s->turns, most = s->lent + wi_min(keep, UINT64_MAX / 2);
     bool last = s->working == 0;
-    wi_resource_unlock(&s->resource);
+    wi_base_unlock(&s->base);
     if (!last && !trim)
         return false;
     weir_status status = trim ? driver_alloc_trim_pool(s, most, &held) : driver_alloc_held(s, &held);
-    wi_resource_lock(&s->resource);
+    wi_base_lock(&s->base);
     uint64_t before = s->kept;
     bool true_now = status == WEIR_OK && s->working == 0 && s->turns == turn;
     s->turns += trim;
@@ -130,7 +130,7 @@ static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint6
     if (given)
         *given = before - wi_min(before, s->kept);
     bool over_budget = true_now && held > s->lent + s->kept;
-    wi_resource_unlock(&s->resource);
+    wi_base_unlock(&s->base);
     return over_budget;
 }
 
@@ -142,9 +142,9 @@ static void driver_alloc_follow_pool(driver_alloc *s)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-static driver_alloc *driver_alloc_of(wi_resource *resource)
+static driver_alloc *driver_alloc_of(wi_base *base)
 {
-    return (driver_alloc *)resource;
+    return (driver_alloc *)base;
 }
 
 static driver_piece *driver_alloc_piece_of(wi_block *block)
@@ -164,17 +164,17 @@ static uint64_t piece_bytes(const driver_piece *p)
 
 static void driver_alloc_lock(driver_alloc *s)
 {
-    wi_resource_lock(&s->resource);
+    wi_base_lock(&s->base);
 }
 
 static void driver_alloc_unlock(driver_alloc *s)
 {
-    wi_resource_unlock(&s->resource);
+    wi_base_unlock(&s->base);
 }
 
-static void driver_alloc_check(wi_resource *resource)
+static void driver_alloc_check(wi_base *base)
 {
-    wi_index_check(&driver_alloc_of(resource)->index);
+    wi_index_check(&driver_alloc_of(base)->index);
 }
 
 /* Around calls of the driver that allocate or free. The lock is held before and after, and released meanwhile. */
@@ -187,7 +187,7 @@ static void driver_alloc_come_back(driver_alloc *s)
 {
     s->working--;
     s->turns++;
-    wi_ledger_driver_call(s->resource.ledger);
+    wi_ledger_driver_call(s->base.resource.ledger);
 }
 
 /* Getting a piece -------------------------------------------------------------------------------------------------- */
@@ -195,22 +195,23 @@ static void driver_alloc_come_back(driver_alloc *s)
 /* Fills in what could be placed now, and what would have to be held for the request. The lock is held. */
 static void driver_alloc_look_around(driver_alloc *s, uint64_t bytes, uint64_t alignment, wi_shortage *shortage)
 {
-    wi_standing now = wi_ledger_look(s->resource.ledger);
+    wi_standing now = wi_ledger_look(s->base.resource.ledger);
     uint64_t room = (now.budget - now.held - now.aside + s->kept) & ~(uint64_t)(WI_UNIT - 1),
              lost = alignment - WI_UNIT;
     shortage->largest = room - wi_min(room, lost);
     shortage->later = UINT64_MAX; /* one allocation, if all pending frees are enough */
     shortage->held = now.held + now.aside - wi_min(s->kept, bytes + lost) + bytes + lost;
-    wi_ledger_see(s->resource.ledger, shortage);
+    wi_ledger_see(s->base.resource.ledger, shortage);
 }
 
 /* Claims held bytes: first the bytes that the pool keeps, and reuses if it can, then *fresh new bytes. */
 static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
 {
-    uint64_t missing = bytes - wi_min(bytes, s->kept), got = missing ? wi_ledger_hold(s->resource.ledger, missing) : 0;
+    uint64_t missing = bytes - wi_min(bytes, s->kept),
+             got = missing ? wi_ledger_hold(s->base.resource.ledger, missing) : 0;
     if (got < missing) {
         if (got)
-            wi_ledger_release(s->resource.ledger, got);
+            wi_ledger_release(s->base.resource.ledger, got);
         return false;
     }
     *fresh = got;
@@ -221,7 +222,7 @@ static bool driver_alloc_hold(driver_alloc *s, uint64_t bytes, uint64_t *fresh)
 /* The native handle for the program's functions; NULL if they follow no streams. */
 static void *own_native(const driver_alloc *s, void *native)
 {
-    return s->pooled && native ? s->resource.driver->stream_native(native) : NULL;
+    return s->pooled && native ? s->base.resource.driver->stream_native(native) : NULL;
 }
 
 static weir_status own_allocate(driver_alloc *s, uint64_t bytes, void *native, void **address)
@@ -239,7 +240,7 @@ static weir_status own_allocate(driver_alloc *s, uint64_t bytes, void *native, v
 
 static weir_status driver_alloc_ask_once(driver_alloc *s, uint64_t bytes, void *native, void **address)
 {
-    wi_resource *r = &s->resource;
+    wi_resource *r = &s->base.resource;
     if (s->own)
         return own_allocate(s, bytes, native, address);
     return s->pooled ? r->driver->pool_allocate(r->device, bytes, native, address)
@@ -267,8 +268,8 @@ static weir_status own_release(driver_alloc *s, void *address, uint64_t bytes, v
 
 static weir_status driver_alloc_return(driver_alloc *s, const driver_piece *p, void *native)
 {
-    const wi_driver *driver = s->resource.driver;
-    wi_device *device = s->resource.device;
+    const wi_driver *driver = s->base.resource.driver;
+    wi_device *device = s->base.resource.device;
     void *address = (void *)p->range.start;
     if (s->own)
         return own_release(s, address, piece_bytes(p), native);
@@ -299,7 +300,7 @@ static void driver_alloc_index(driver_alloc *s, driver_piece *new)
 
 static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_piece *new, wi_shortage *shortage)
 {
-    wi_ledger *ledger = s->resource.ledger;
+    wi_ledger *ledger = s->base.resource.ledger;
     uint64_t bytes = p->charged + p->alignment - WI_UNIT, fresh = 0;
     void *address = NULL;
     weir_status status = WEIR_ERR_OUT_OF_MEMORY;
@@ -337,12 +338,12 @@ static weir_status driver_alloc_obtain(driver_alloc *s, wi_placement *p, driver_
 static void driver_alloc_mark(const driver_alloc *s, driver_piece *p)
 {
     if (!s->pooled && s->kind == WEIR_KIND_DEVICE)
-        wi_nvtx_enter(&s->resource, &p->block, p->range.start, piece_bytes(p));
+        wi_nvtx_enter(&s->base.resource, &p->block, p->range.start, piece_bytes(p));
 }
 
 static weir_status driver_alloc_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
     driver_piece *new = calloc(1, sizeof *new);
     if (!new)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note a block of %llu bytes", (unsigned long long)p->bytes);
@@ -359,7 +360,7 @@ static weir_status driver_alloc_allocate(wi_resource *resource, wi_placement *p,
 
 static void driver_alloc_publish(wi_resource *resource, wi_block *block)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
     driver_alloc_lock(s);
     wi_ledger_commit(resource->ledger, block);
     driver_alloc_unlock(s);
@@ -375,7 +376,7 @@ static weir_status driver_alloc_give(driver_alloc *s, driver_piece *p, void *nat
     s->secret |= wi_account_owner(p->block.account) & WI_SECRET;
     driver_alloc_go_to_driver(s);
     driver_alloc_unlock(s);
-    wi_nvtx_leave(&s->resource, &p->block);
+    wi_nvtx_leave(&s->base.resource, &p->block);
     weir_status status = driver_alloc_return(s, p, native);
     driver_alloc_lock(s);
     driver_alloc_come_back(s);
@@ -400,12 +401,12 @@ static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
         pthread_mutex_unlock(&s->addresses);
     }
     s->lent -= bytes;
-    wi_ledger_segments(s->resource.ledger, 0, 1);
+    wi_ledger_segments(s->base.resource.ledger, 0, 1);
     if (driver_alloc_keeps(s)) {
         s->kept += bytes;
     } else {
-        wi_ledger_unmapped(s->resource.ledger, bytes);
-        wi_ledger_release(s->resource.ledger, bytes);
+        wi_ledger_unmapped(s->base.resource.ledger, bytes);
+        wi_ledger_release(s->base.resource.ledger, bytes);
     }
     wi_stream_uses_free(p->block.stream_uses);
     free(p);
@@ -413,7 +414,7 @@ static void driver_alloc_drop(driver_alloc *s, driver_piece *p)
 
 static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
     (void)native, (void)past; /* the driver's own free has to be called in any case */
     driver_alloc_lock(s);
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
@@ -424,7 +425,7 @@ static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_str
 
 static weir_status driver_alloc_release(wi_resource *resource, wi_block *block)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
     driver_piece *p = driver_alloc_piece_of(block);
     uintptr_t start = (uintptr_t)block->pointer;
     weir_status status = p->returned ? WEIR_OK : driver_alloc_give(s, p, NULL);
@@ -439,15 +440,15 @@ static weir_status driver_alloc_release(wi_resource *resource, wi_block *block)
     return WEIR_OK;
 }
 
-static weir_status driver_alloc_hand_over(wi_resource *resource, wi_block *block, void *native)
+static weir_status driver_alloc_hand_over(wi_base *base, wi_block *block, void *native)
 {
-    return driver_alloc_give(driver_alloc_of(resource), driver_alloc_piece_of(block), native);
+    return driver_alloc_give(driver_alloc_of(base), driver_alloc_piece_of(block), native);
 }
 
 /* Gives a discarded block back. True: the driver has it. */
 static bool driver_alloc_give_up(driver_alloc *s, wi_block *block, void *native)
 {
-    wi_resource *r = &s->resource;
+    wi_resource *r = &s->base.resource;
     if (!r->driver->passed(r->device, block->freed) ||
         driver_alloc_give(s, driver_alloc_piece_of(block), native) != WEIR_OK)
         return false;
@@ -469,7 +470,7 @@ static void driver_alloc_keep_unwanted(driver_alloc *s, wi_block *block)
 /* Zeros may have been queued for the block. A pool takes it back behind them, in the stream's order. */
 static void driver_alloc_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
     if (p->native && !s->pooled)
         (void)resource->driver->record(resource->device, p->native, &block->freed);
     if (!driver_alloc_give_up(s, block, p->native))
@@ -478,7 +479,7 @@ static void driver_alloc_discard(wi_resource *resource, wi_block *block, const w
 
 static uint64_t driver_alloc_release_kept(wi_resource *resource)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
     uint64_t bytes = 0;
     driver_alloc_lock(s);
     wi_block *list = s->unwanted;
@@ -495,17 +496,17 @@ static uint64_t driver_alloc_release_kept(wi_resource *resource)
     return bytes;
 }
 
-static uint64_t driver_alloc_trim(wi_resource *resource, uint64_t keep)
+static uint64_t driver_alloc_trim(wi_base *base, uint64_t keep)
 {
     uint64_t given = 0;
-    if (driver_alloc_keeps(driver_alloc_of(resource)))
-        (void)driver_alloc_follow(driver_alloc_of(resource), true, keep, &given);
+    if (driver_alloc_keeps(driver_alloc_of(base)))
+        (void)driver_alloc_follow(driver_alloc_of(base), true, keep, &given);
     return given;
 }
 
-static uint64_t driver_alloc_idle(wi_resource *resource)
+static uint64_t driver_alloc_idle(wi_base *base)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(base);
     driver_alloc_lock(s);
     uint64_t bytes = s->kept;
     driver_alloc_unlock(s);
@@ -514,20 +515,20 @@ static uint64_t driver_alloc_idle(wi_resource *resource)
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t driver_alloc_charge(wi_resource *resource, uint64_t bytes)
+static uint64_t driver_alloc_charge(wi_base *base, uint64_t bytes)
 {
-    (void)resource;
+    (void)base;
     return wi_round_up(bytes, WI_UNIT);
 }
 
 static void driver_alloc_measure(wi_resource *resource, wi_placement *p)
 {
-    p->charged = driver_alloc_charge(resource, p->before + p->bytes + p->after);
+    p->charged = driver_alloc_charge(wi_base_of(resource), p->before + p->bytes + p->after);
 }
 
 static void driver_alloc_set_length(driver_alloc *s, wi_block *block, uint64_t bytes, uint64_t charged)
 {
-    wi_ledger_resize(s->resource.ledger, block, bytes, charged, true);
+    wi_ledger_resize(s->base.resource.ledger, block, bytes, charged, true);
     block->bytes = bytes;
     block->charged = charged;
 }
@@ -537,11 +538,11 @@ static void driver_alloc_set_length(driver_alloc *s, wi_block *block, uint64_t b
 static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native,
                                        wi_block **tail)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
     (void)native;
     *tail = NULL;
     driver_alloc_lock(s);
-    driver_alloc_set_length(s, block, bytes, driver_alloc_charge(resource, block->before + bytes + block->after));
+    driver_alloc_set_length(s, block, bytes, driver_alloc_charge(&s->base, block->before + bytes + block->after));
     driver_alloc_unlock(s);
     wi_nvtx_resize(resource, block);
     return WEIR_OK;
@@ -551,8 +552,8 @@ static weir_status driver_alloc_shrink(wi_resource *resource, wi_block *block, u
 static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
                                      wi_shortage *shortage)
 {
-    driver_alloc *s = driver_alloc_of(resource);
-    uint64_t charged = driver_alloc_charge(resource, block->before + bytes + block->after),
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
+    uint64_t charged = driver_alloc_charge(&s->base, block->before + bytes + block->after),
              own = driver_alloc_piece_of(block)->own;
     (void)may_wait;
     (void)shortage;
@@ -572,10 +573,10 @@ static weir_status driver_alloc_grow(wi_resource *resource, wi_block *block, uin
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
 
-static void driver_alloc_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+static void driver_alloc_look(wi_base *base, weir_class memory_class, uint64_t charged, uint64_t alignment,
                               wi_shortage *shortage)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(base);
     (void)memory_class;
     driver_alloc_lock(s);
     driver_alloc_look_around(s, charged, alignment, shortage);
@@ -583,23 +584,23 @@ static void driver_alloc_look(wi_resource *resource, weir_class memory_class, ui
 }
 
 /* Only pieces in the index count: a freed piece's addresses may be another runtime's by now. */
-static bool driver_alloc_owns(wi_resource *resource, const void *pointer)
+static bool driver_alloc_owns(wi_base *base, const void *pointer)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(base);
     pthread_mutex_lock(&s->addresses);
     bool found = wi_index_find(&s->index, (uintptr_t)pointer, (uintptr_t)pointer + 1) != NULL;
     pthread_mutex_unlock(&s->addresses);
     return found;
 }
 
-static bool driver_alloc_was_freed(wi_resource *resource, const void *pointer)
+static bool driver_alloc_was_freed(wi_base *base, const void *pointer)
 {
-    return wi_index_was_freed(&driver_alloc_of(resource)->index, (uintptr_t)pointer);
+    return wi_index_was_freed(&driver_alloc_of(base)->index, (uintptr_t)pointer);
 }
 
-static wi_block *driver_alloc_find(wi_resource *resource, const void *pointer, bool *freed)
+static wi_block *driver_alloc_find(wi_base *base, const void *pointer, bool *freed)
 {
-    wi_range *range = wi_index_find(&driver_alloc_of(resource)->index, (uintptr_t)pointer, (uintptr_t)pointer + 1);
+    wi_range *range = wi_index_find(&driver_alloc_of(base)->index, (uintptr_t)pointer, (uintptr_t)pointer + 1);
     *freed = false;
     if (!range)
         return NULL;
@@ -621,9 +622,9 @@ static void driver_alloc_visit_range(wi_range *range, void *user)
         v->fn(block, v->user);
 }
 
-static void driver_alloc_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+static void driver_alloc_each(wi_base *base, void (*fn)(wi_block *block, void *user), void *user)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(base);
     wi_index_each(&s->index, driver_alloc_visit_range, &(visit){fn, user});
     for (driver_piece *p = s->displaced; p; p = p->next)
         fn(&p->block, user);
@@ -644,9 +645,9 @@ static void driver_alloc_walk_range(wi_range *range, void *user)
     driver_alloc_walk_piece(user, piece_with(range));
 }
 
-static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
+static void driver_alloc_walk(wi_base *base, wi_layout *layout)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(base);
     wi_index_each(&s->index, driver_alloc_walk_range, layout);
     for (const driver_piece *p = s->displaced; p; p = p->next)
         driver_alloc_walk_piece(layout, p);
@@ -661,10 +662,10 @@ static void driver_alloc_walk(wi_resource *resource, wi_layout *layout)
 /* What the driver does not take back even now stays in the ledger, and is its driver's alone: the records go. */
 static void driver_alloc_destroy(wi_resource *resource)
 {
-    driver_alloc *s = driver_alloc_of(resource);
+    driver_alloc *s = driver_alloc_of(wi_base_of(resource));
     if (resource->ledger) {
         (void)driver_alloc_release_kept(resource);
-        (void)driver_alloc_trim(resource, 0);
+        (void)driver_alloc_trim(&s->base, 0);
     }
     for (wi_block *block = s->unwanted, *next; block; block = next) {
         next = block->pending_next;
@@ -676,45 +677,45 @@ static void driver_alloc_destroy(wi_resource *resource)
         driver_alloc_leave(s);
     }
     pthread_mutex_destroy(&s->addresses);
-    pthread_mutex_destroy(&resource->lock);
+    wi_base_end(&s->base);
     free(s);
 }
 
 #define COMMON                                                                                                         \
-    .measure = driver_alloc_measure, .allocate = driver_alloc_allocate, .discard = driver_alloc_discard,               \
-    .publish = driver_alloc_publish, .retire = driver_alloc_retire, .release = driver_alloc_release,                   \
-    .shrink = driver_alloc_shrink, .grow = driver_alloc_grow, .release_kept = driver_alloc_release_kept,               \
-    .destroy = driver_alloc_destroy, .charge = driver_alloc_charge, .find = driver_alloc_find,                         \
+    .all.measure = driver_alloc_measure, .all.allocate = driver_alloc_allocate, .all.discard = driver_alloc_discard,   \
+    .all.publish = driver_alloc_publish, .all.retire = driver_alloc_retire, .all.release = driver_alloc_release,       \
+    .all.shrink = driver_alloc_shrink, .all.grow = driver_alloc_grow, .all.release_kept = driver_alloc_release_kept,   \
+    .all.destroy = driver_alloc_destroy, .charge = driver_alloc_charge, .find = driver_alloc_find,                     \
     .each = driver_alloc_each, .walk = driver_alloc_walk, .owns = driver_alloc_owns,                                   \
     .was_freed = driver_alloc_was_freed, .trim = driver_alloc_trim, .idle = driver_alloc_idle,                         \
     .look = driver_alloc_look, .check = driver_alloc_check
 
-static const wi_resource_table direct = {
-    .name = "direct",
-    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
-                WEIR_FEATURE_CAPTURABLE,
+static const wi_base_table direct = {
+    .all.name = "direct",
+    .all.features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                    WEIR_FEATURE_CAPTURABLE,
     COMMON,
 };
 
-static const wi_resource_table async = {
-    .name = "async",
-    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
-                WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_TRIMS,
+static const wi_base_table async = {
+    .all.name = "async",
+    .all.features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                    WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_TRIMS,
     .hand_over = driver_alloc_hand_over,
     COMMON,
 };
 
-static weir_status driver_alloc_create(const wi_resource_table *table, const wi_driver *driver, wi_device *device,
+static weir_status driver_alloc_create(const wi_base_table *table, const wi_driver *driver, wi_device *device,
                                        weir_kind kind, wi_resource **out)
 {
     driver_alloc *s = calloc(1, sizeof *s);
     if (!s)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
-    wi_resource_init(&s->resource, table, driver, device, NULL);
+    wi_base_init(&s->base, table, driver, device);
     pthread_mutex_init(&s->addresses, NULL);
     s->kind = kind;
     s->pooled = table == &async;
-    *out = &s->resource;
+    *out = &s->base.resource;
     return WEIR_OK;
 }
 
@@ -734,10 +735,10 @@ weir_status wi_async_create(const wi_driver *driver, wi_device *device, wi_resou
 static void own_describe(driver_alloc *s)
 {
     s->table = s->pooled ? async : direct;
-    s->table.name = s->own->name;
-    s->table.features &= ~(uint32_t)(WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS);
-    s->table.features |= s->own->flags & WEIR_BASE_CAPTURABLE ? WEIR_FEATURE_CAPTURABLE : 0;
-    s->table.features |= s->own->trim ? WEIR_FEATURE_TRIMS : 0;
+    s->table.all.name = s->own->name;
+    s->table.all.features &= ~(uint32_t)(WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS);
+    s->table.all.features |= s->own->flags & WEIR_BASE_CAPTURABLE ? WEIR_FEATURE_CAPTURABLE : 0;
+    s->table.all.features |= s->own->trim ? WEIR_FEATURE_TRIMS : 0;
 }
 
 weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, wi_device *device, weir_kind kind,
@@ -747,7 +748,7 @@ weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, w
     weir_status status = driver_alloc_create(&direct, driver, device, kind, out);
     if (status != WEIR_OK)
         return status;
-    driver_alloc *s = driver_alloc_of(*out);
+    driver_alloc *s = driver_alloc_of((*out)->base);
     weir_base_place place = {.struct_size = sizeof place, .driver = driver->name, .native = native};
     s->state = own->user;
     status = own->create ? driver_alloc_enter(s) : WEIR_OK;
@@ -763,7 +764,7 @@ weir_status wi_own_create(const weir_base_table *own, const wi_driver *driver, w
     s->own = own;
     s->pooled = (own->flags & WEIR_BASE_STREAM_ORDERED) && native;
     own_describe(s);
-    wi_resource_set_table(&s->resource, &s->table);
+    wi_base_set_table(&s->base, &s->table);
     return WEIR_OK;
 }
 

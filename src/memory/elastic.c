@@ -22,7 +22,7 @@ struct wi_elastic_page {
 };
 
 typedef struct elastic {
-    wi_resource resource;
+    wi_base base;
     pthread_cond_t changed;    /* a page has another state */
     pthread_mutex_t addresses; /* a leaf; the index changes under both locks, and a reader needs only one */
     wi_index index;
@@ -31,9 +31,9 @@ typedef struct elastic {
     bool lost;                 /* the driver has said so when it was to take something back */
 } elastic;
 
-static elastic *elastic_of(wi_resource *resource)
+static elastic *elastic_of(wi_base *base)
 {
-    return (elastic *)resource;
+    return (elastic *)base;
 }
 
 static wi_elastic_page *memory_elastic_page_of(const wi_block *block)
@@ -53,8 +53,7 @@ static char *page_address(const wi_elastic_page *page)
 
 /* Ranges ----------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *like, wi_elastic_range **out,
-                                    bool *reserved)
+weir_status wi_elastic_range_create(wi_base *base, const wi_elastic_range *like, wi_elastic_range **out, bool *reserved)
 {
     elastic *s = elastic_of(base);
     uint64_t bytes = like->page * like->count;
@@ -63,27 +62,27 @@ weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *l
     *reserved = true;
     if (!range)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note %llu pages", (unsigned long long)like->count);
-    weir_status status = base->driver->reserve(base->device, bytes, &start);
+    weir_status status = base->resource.driver->reserve(base->resource.device, bytes, &start);
     if (status != WEIR_OK) {
         *reserved = false;
         free(range);
         return status;
     }
-    status = base->driver->cover(base->device, start, bytes);
+    status = base->resource.driver->cover(base->resource.device, start, bytes);
     if (status != WEIR_OK) {
-        base->driver->unreserve(base->device, start, bytes);
+        base->resource.driver->unreserve(base->resource.device, start, bytes);
         free(range);
         return status;
     }
     *range = *like;
     range->base = base;
     range->range = (wi_range){.start = (uintptr_t)start, .end = (uintptr_t)start + bytes};
-    wi_resource_lock(base);
+    wi_base_lock(base);
     pthread_mutex_lock(&s->addresses);
     wi_index_insert(&s->index, &range->range);
     pthread_mutex_unlock(&s->addresses);
-    wi_ledger_worked(base->ledger, 2, 0, 0);
-    wi_resource_unlock(base);
+    wi_ledger_worked(base->resource.ledger, 2, 0, 0);
+    wi_base_unlock(base);
     *out = range;
     return WEIR_OK;
 }
@@ -99,17 +98,17 @@ static void range_leave(elastic *s, wi_elastic_range *range)
 /* Gives the addresses of a range back that has left. If the driver refuses, they are tried again later. */
 static void range_give_back(elastic *s, wi_elastic_range *range)
 {
-    const wi_resource *r = &s->resource;
+    const wi_resource *r = &s->base.resource;
     void *start = (void *)range->range.start;
     uint64_t bytes = range->range.end - range->range.start;
     weir_status status = r->driver->uncover(r->device, start, bytes);
     if (status != WEIR_OK) {
         weir_log(WEIR_LOG_WARNING, "addresses are given back later: %s", weir_detail());
-        wi_resource_lock(&s->resource);
+        wi_base_lock(&s->base);
         s->lost |= status == WEIR_ERR_DEVICE_LOST;
         range->next = s->stuck;
         s->stuck = range;
-        wi_resource_unlock(&s->resource);
+        wi_base_unlock(&s->base);
         return;
     }
     r->driver->unreserve(r->device, start, bytes);
@@ -119,16 +118,16 @@ static void range_give_back(elastic *s, wi_elastic_range *range)
 void wi_elastic_range_end(wi_elastic_range *range)
 {
     elastic *s = elastic_of(range->base);
-    wi_resource_lock(&s->resource);
+    wi_base_lock(&s->base);
     range->ended = true;
     if (range->promised) {
-        wi_ledger_cancel(s->resource.ledger, range->account, atomic_exchange(&range->promise.left, 0));
-        wi_ledger_give_aside(s->resource.ledger, (range->count - range->used) * range->page);
+        wi_ledger_cancel(s->base.resource.ledger, range->account, atomic_exchange(&range->promise.left, 0));
+        wi_ledger_give_aside(s->base.resource.ledger, (range->count - range->used) * range->page);
     }
     bool last = range->used == 0;
     if (last)
         range_leave(s, range);
-    wi_resource_unlock(&s->resource);
+    wi_base_unlock(&s->base);
     if (last)
         range_give_back(s, range);
 }
@@ -152,7 +151,7 @@ static bool range_forget(elastic *s, wi_elastic_page *page)
 /* Gives the page its memory in the place of the cover. On failure it is as far as it came, and page_close undoes it. */
 static weir_status page_open(elastic *s, wi_elastic_page *page)
 {
-    const wi_resource *r = &s->resource;
+    const wi_resource *r = &s->base.resource;
     uint64_t bytes = page->range->page;
     weir_status status = r->driver->create(r->device, bytes, 1, &page->handle);
     page->has_handle = status == WEIR_OK;
@@ -170,7 +169,7 @@ static weir_status page_open(elastic *s, wi_elastic_page *page)
  * memory, as its addresses can be read then. */
 static weir_status page_close(elastic *s, wi_elastic_page *page)
 {
-    const wi_resource *r = &s->resource;
+    const wi_resource *r = &s->base.resource;
     uint64_t bytes = page->range->page;
     weir_status status = WEIR_OK;
     if (page->mapped && r->driver->drop) {
@@ -196,7 +195,7 @@ static weir_status page_close(elastic *s, wi_elastic_page *page)
 /* Claims the held bytes of a page; false: more is held than leaves room. */
 static bool elastic_hold(elastic *s, const wi_elastic_range *range)
 {
-    wi_ledger *ledger = s->resource.ledger;
+    wi_ledger *ledger = s->base.resource.ledger;
     if (range->promised) {
         wi_ledger_hold_aside(ledger, range->page);
         return true;
@@ -212,9 +211,9 @@ static bool elastic_hold(elastic *s, const wi_elastic_range *range)
 static void elastic_let_go(elastic *s, const wi_elastic_range *range)
 {
     if (range->promised && !range->ended)
-        wi_ledger_release_aside(s->resource.ledger, range->page);
+        wi_ledger_release_aside(s->base.resource.ledger, range->page);
     else
-        wi_ledger_release(s->resource.ledger, range->page);
+        wi_ledger_release(s->base.resource.ledger, range->page);
 }
 
 /* Getting a page --------------------------------------------------------------------------------------------------- */
@@ -223,12 +222,12 @@ static void elastic_let_go(elastic *s, const wi_elastic_range *range)
  * lock is held. */
 static void elastic_look_around(elastic *s, uint64_t bytes, uint64_t made, wi_shortage *shortage)
 {
-    wi_standing now = wi_ledger_look(s->resource.ledger);
+    wi_standing now = wi_ledger_look(s->base.resource.ledger);
     uint64_t held = now.held + now.aside - wi_min(made, now.held);
     shortage->largest = (now.budget - held) & ~(uint64_t)(WI_UNIT - 1);
     shortage->later = UINT64_MAX; /* pages go back to the driver */
     shortage->held = held + bytes;
-    wi_ledger_see(s->resource.ledger, shortage);
+    wi_ledger_see(s->base.resource.ledger, shortage);
 }
 
 /* The same for a page of a commit, which has made other pages before; `here`: the bytes held for this page. */
@@ -244,7 +243,7 @@ static weir_status elastic_begin(elastic *s, const wi_placement *p, wi_elastic_p
     const wi_elastic_place *place = p->page;
     wi_elastic_range *range = place->range;
     weir_status status = WEIR_OK;
-    wi_resource_lock(&s->resource);
+    wi_base_lock(&s->base);
     if (range->pages[place->index]) {
         status = weir_fail(WEIR_ERR_NO_ROOM, "page %llu of %s is another thread's", (unsigned long long)place->index,
                            range->tag);
@@ -257,7 +256,7 @@ static weir_status elastic_begin(elastic *s, const wi_placement *p, wi_elastic_p
         range->pages[place->index] = new;
         range->used++;
     }
-    wi_resource_unlock(&s->resource);
+    wi_base_unlock(&s->base);
     return status;
 }
 
@@ -284,7 +283,7 @@ static bool elastic_undo(elastic *s, wi_elastic_page *page, bool closed)
 
 static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    elastic *s = elastic_of(resource);
+    elastic *s = elastic_of(wi_base_of(resource));
     wi_elastic_page *new = malloc(sizeof *new);
     if (!new)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to note a page of %llu bytes", (unsigned long long)p->bytes);
@@ -301,7 +300,7 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
         closed = page_close(s, new) == WEIR_OK;
         wi_detail_restore(&kept);
     }
-    wi_resource_lock(resource);
+    wi_base_lock(&s->base);
     wi_ledger_worked(resource->ledger, 3, status == WEIR_OK, 0);
     if (status == WEIR_OK) {
         wi_climbed(p, WEIR_RUNG_CREATE);
@@ -314,7 +313,7 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
         elastic_look_at_place(s, p, new->range->page, shortage);
         (void)elastic_undo(s, new, closed); /* the range has a user, and has not ended */
     }
-    wi_resource_unlock(resource);
+    wi_base_unlock(&s->base);
     if (closed)
         free(new);
     return status;
@@ -322,9 +321,9 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
 
 static void elastic_publish(wi_resource *resource, wi_block *block)
 {
-    elastic *s = elastic_of(resource);
+    elastic *s = elastic_of(wi_base_of(resource));
     wi_elastic_range *range = memory_elastic_page_of(block)->range;
-    wi_resource_lock(resource);
+    wi_base_lock(&s->base);
     range->pending -= wi_block_phase_of(block) == WI_PENDING; /* it was taken back */
     wi_ledger_commit(resource->ledger, block);
     memory_elastic_page_of(block)->maker = NULL;
@@ -332,7 +331,7 @@ static void elastic_publish(wi_resource *resource, wi_block *block)
     range->commits++;
     range->peak = wi_max(range->peak, range->live + range->pending);
     pthread_cond_broadcast(&s->changed);
-    wi_resource_unlock(resource);
+    wi_base_unlock(&s->base);
 }
 
 /* Giving it back --------------------------------------------------------------------------------------------------- */
@@ -341,13 +340,13 @@ static bool elastic_retire(wi_resource *resource, wi_block *block, weir_stream s
 {
     wi_elastic_range *range = memory_elastic_page_of(block)->range;
     (void)native, (void)past; /* the memory has to go back to the driver in any case */
-    wi_resource_lock(resource);
+    wi_base_lock(wi_base_of(resource));
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
     wi_block_turn(block, WI_PENDING);
     range->live--;
     range->pending++;
     range->releases++;
-    wi_resource_unlock(resource);
+    wi_base_unlock(wi_base_of(resource));
     return false;
 }
 
@@ -355,7 +354,7 @@ static bool elastic_retire(wi_resource *resource, wi_block *block, weir_stream s
  * promise, or once the range has ended, the bytes are free for every client. */
 static void elastic_reap(elastic *s, wi_elastic_page *page)
 {
-    wi_ledger *ledger = s->resource.ledger;
+    wi_ledger *ledger = s->base.resource.ledger;
     wi_elastic_range *range = page->range;
     bool again = range->promised && !range->ended;
     if (again) {
@@ -372,17 +371,17 @@ static void elastic_reap(elastic *s, wi_elastic_page *page)
 
 static weir_status elastic_release(wi_resource *resource, wi_block *block)
 {
-    elastic *s = elastic_of(resource);
+    elastic *s = elastic_of(wi_base_of(resource));
     wi_elastic_page *page = memory_elastic_page_of(block);
     wi_elastic_range *range = page->range;
     weir_status status = page_close(s, page);
     if (status != WEIR_OK)
         return status;
-    wi_resource_lock(resource);
+    wi_base_lock(&s->base);
     wi_ledger_worked(resource->ledger, 3, 0, 0);
     elastic_reap(s, page);
     bool last = range_forget(s, page);
-    wi_resource_unlock(resource);
+    wi_base_unlock(&s->base);
     wi_stream_uses_free(page->block.stream_uses);
     free(page);
     if (last)
@@ -393,7 +392,7 @@ static weir_status elastic_release(wi_resource *resource, wi_block *block)
 /* Zeros may have been queued for the page, if the placement has a stream. */
 static void elastic_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    elastic *s = elastic_of(resource);
+    elastic *s = elastic_of(wi_base_of(resource));
     const wi_driver *driver = resource->driver;
     wi_elastic_page *page = memory_elastic_page_of(block);
     if (p->native && driver->record(resource->device, p->native, &block->freed) != WEIR_OK)
@@ -401,11 +400,11 @@ static void elastic_discard(wi_resource *resource, wi_block *block, const wi_pla
     wi_stream_uses_free(block->stream_uses);
     block->stream_uses = NULL;
     bool closed = driver->passed(resource->device, block->freed) && page_close(s, page) == WEIR_OK;
-    wi_resource_lock(resource);
+    wi_base_lock(&s->base);
     wi_ledger_segments(resource->ledger, 0, 1);
     wi_ledger_unmapped(resource->ledger, page->range->page);
     (void)elastic_undo(s, page, closed);
-    wi_resource_unlock(resource);
+    wi_base_unlock(&s->base);
     if (closed)
         free(page);
 }
@@ -413,24 +412,24 @@ static void elastic_discard(wi_resource *resource, wi_block *block, const wi_pla
 /* Tries again what the driver did not take back, or was not past. */
 static uint64_t elastic_release_kept(wi_resource *resource)
 {
-    elastic *s = elastic_of(resource);
+    elastic *s = elastic_of(wi_base_of(resource));
     uint64_t bytes = 0;
-    wi_resource_lock(resource);
+    wi_base_lock(&s->base);
     wi_elastic_page *pages = s->unwanted;
     wi_elastic_range *ranges = s->stuck;
     s->unwanted = NULL;
     s->stuck = NULL;
-    wi_resource_unlock(resource);
+    wi_base_unlock(&s->base);
     for (wi_elastic_page *page = pages, *next; page; page = next) {
         wi_elastic_range *range = page->range;
         next = page->next;
         bool passed = resource->driver->passed(resource->device, page->block.freed);
         weir_status status = passed ? page_close(s, page) : WEIR_ERR_BUSY;
         bool closed = status == WEIR_OK;
-        wi_resource_lock(resource);
+        wi_base_lock(&s->base);
         s->lost |= status == WEIR_ERR_DEVICE_LOST;
         bool last = elastic_undo(s, page, closed);
-        wi_resource_unlock(resource);
+        wi_base_unlock(&s->base);
         bytes += closed ? range->page : 0;
         if (closed)
             free(page);
@@ -464,37 +463,37 @@ static void elastic_add_left(wi_elastic_left *left, const wi_elastic_range *rang
 /* Finds the event that unwanted page number `index` waits for; false: there are fewer pages. */
 static bool elastic_unwanted_point(elastic *s, size_t index, wi_event *out)
 {
-    wi_resource_lock(&s->resource);
+    wi_base_lock(&s->base);
     const wi_elastic_page *page = s->unwanted;
     while (page && index-- > 0)
         page = page->next;
     if (page)
         *out = page->block.freed;
-    wi_resource_unlock(&s->resource);
+    wi_base_unlock(&s->base);
     return page != NULL;
 }
 
-bool wi_elastic_give_back(wi_resource *base, wi_elastic_left *out)
+bool wi_elastic_give_back(wi_base *base, wi_elastic_left *out)
 {
     elastic *s = elastic_of(base);
     wi_event event;
     for (size_t i = 0; elastic_unwanted_point(s, i, &event); i++)
-        (void)!base->driver->wait(base->device, event, UINT64_MAX);
-    (void)elastic_release_kept(base);
+        (void)!base->resource.driver->wait(base->resource.device, event, UINT64_MAX);
+    (void)elastic_release_kept(&base->resource);
     *out = (wi_elastic_left){.count = 0};
-    wi_resource_lock(base);
+    wi_base_lock(base);
     for (const wi_elastic_page *page = s->unwanted; page; page = page->next)
         elastic_add_left(out, page->range, 1);
     for (const wi_elastic_range *range = s->stuck; range; range = range->next)
         elastic_add_left(out, range, 0);
     out->lost = s->lost;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return out->count == 0;
 }
 
-static uint64_t elastic_trim(wi_resource *resource, uint64_t keep)
+static uint64_t elastic_trim(wi_base *base, uint64_t keep)
 {
-    (void)resource, (void)keep; /* what is not in a page is the driver's */
+    (void)base, (void)keep; /* what is not in a page is the driver's */
     return 0;
 }
 
@@ -543,46 +542,46 @@ void wi_elastic_renew(wi_block *block, weir_stream stream, const void *maker)
     pthread_cond_broadcast(&elastic_of(memory_elastic_page_of(block)->range->base)->changed);
 }
 
-bool wi_elastic_wait(wi_resource *base, uint64_t deadline)
+bool wi_elastic_wait(wi_base *base, uint64_t deadline)
 {
     enum { NS = 1000 * 1000 * 1000 };
     struct timespec until = {.tv_sec = (time_t)(deadline / NS), .tv_nsec = (long)(deadline % NS)};
     return pthread_cond_timedwait(&elastic_of(base)->changed, &base->lock, &until) == 0;
 }
 
-static uint64_t elastic_charge(wi_resource *resource, uint64_t bytes)
+static uint64_t elastic_charge(wi_base *base, uint64_t bytes)
 {
-    return wi_round_up(bytes, resource->granule);
+    return wi_round_up(bytes, base->granule);
 }
 
 static void elastic_measure(wi_resource *resource, wi_placement *p)
 {
-    p->charged = elastic_charge(resource, p->bytes);
+    p->charged = elastic_charge(wi_base_of(resource), p->bytes);
 }
 
-static void elastic_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+static void elastic_look(wi_base *base, weir_class memory_class, uint64_t charged, uint64_t alignment,
                          wi_shortage *shortage)
 {
-    uint64_t idle = wi_members_idle(resource->ledger); /* makes way for pages */
+    uint64_t idle = wi_members_idle(base->resource.ledger); /* makes way for pages */
     (void)memory_class, (void)alignment;
-    wi_resource_lock(resource);
-    elastic_look_around(elastic_of(resource), charged, idle, shortage);
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    elastic_look_around(elastic_of(base), charged, idle, shortage);
+    wi_base_unlock(base);
 }
 
-static bool elastic_owns(wi_resource *resource, const void *pointer)
+static bool elastic_owns(wi_base *base, const void *pointer)
 {
-    elastic *s = elastic_of(resource);
+    elastic *s = elastic_of(base);
     pthread_mutex_lock(&s->addresses);
     bool found = wi_index_find(&s->index, (uintptr_t)pointer, (uintptr_t)pointer + 1) != NULL;
     pthread_mutex_unlock(&s->addresses);
     return found;
 }
 
-static wi_block *elastic_find(wi_resource *resource, const void *pointer, bool *freed)
+static wi_block *elastic_find(wi_base *base, const void *pointer, bool *freed)
 {
     uintptr_t at = (uintptr_t)pointer;
-    wi_range *found = wi_index_find(&elastic_of(resource)->index, at, at + 1);
+    wi_range *found = wi_index_find(&elastic_of(base)->index, at, at + 1);
     *freed = false;
     if (!found)
         return NULL;
@@ -621,10 +620,10 @@ static void elastic_visit_block(wi_elastic_page *page, void *user)
         v->fn(&page->block, v->user);
 }
 
-static void elastic_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+static void elastic_each(wi_base *base, void (*fn)(wi_block *block, void *user), void *user)
 {
     block_visit blocks = {fn, user};
-    wi_index_each(&elastic_of(resource)->index, elastic_visit_range, &(visit){elastic_visit_block, &blocks});
+    wi_index_each(&elastic_of(base)->index, elastic_visit_range, &(visit){elastic_visit_block, &blocks});
 }
 
 /* A page that a thread is making, or that the driver did not take back, is in one thread's hand: it is left
@@ -638,9 +637,9 @@ static void elastic_walk_page(wi_elastic_page *page, void *user)
     wi_layout_block(layout, &page->block, page->block.pointer, page->range->page);
 }
 
-static void elastic_walk(wi_resource *resource, wi_layout *layout)
+static void elastic_walk(wi_base *base, wi_layout *layout)
 {
-    wi_index_each(&elastic_of(resource)->index, elastic_visit_range, &(visit){elastic_walk_page, layout});
+    wi_index_each(&elastic_of(base)->index, elastic_visit_range, &(visit){elastic_walk_page, layout});
 }
 
 #ifdef WEIR_INVARIANTS
@@ -665,9 +664,9 @@ static void elastic_check_range(wi_range *found, void *user)
 }
 #endif
 
-static void elastic_check(wi_resource *resource)
+static void elastic_check(wi_base *base)
 {
-    elastic *s = elastic_of(resource);
+    elastic *s = elastic_of(base);
     wi_index_check(&s->index);
 #ifdef WEIR_INVARIANTS
     wi_index_each(&s->index, elastic_check_range, NULL);
@@ -679,7 +678,7 @@ static void elastic_check(wi_resource *resource)
 /* What a lost device still has is its driver's to forget: the records go. */
 static void elastic_destroy(wi_resource *resource)
 {
-    elastic *s = elastic_of(resource);
+    elastic *s = elastic_of(wi_base_of(resource));
     if (resource->ledger)
         (void)elastic_release_kept(resource);
     for (wi_elastic_page *page = s->unwanted, *next; page; page = next) {
@@ -695,21 +694,21 @@ static void elastic_destroy(wi_resource *resource)
     }
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->addresses);
-    pthread_mutex_destroy(&resource->lock);
+    wi_base_end(&s->base);
     free(s);
 }
 
-static const wi_resource_table table = {
-    .name = "elastic",
-    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES,
-    .measure = elastic_measure,
-    .allocate = elastic_allocate,
-    .discard = elastic_discard,
-    .publish = elastic_publish,
-    .retire = elastic_retire,
-    .release = elastic_release,
-    .release_kept = elastic_release_kept,
-    .destroy = elastic_destroy,
+static const wi_base_table table = {
+    .all.name = "elastic",
+    .all.features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES,
+    .all.measure = elastic_measure,
+    .all.allocate = elastic_allocate,
+    .all.discard = elastic_discard,
+    .all.publish = elastic_publish,
+    .all.retire = elastic_retire,
+    .all.release = elastic_release,
+    .all.release_kept = elastic_release_kept,
+    .all.destroy = elastic_destroy,
     .charge = elastic_charge,
     .find = elastic_find,
     .each = elastic_each,
@@ -726,13 +725,13 @@ weir_status wi_elastic_create(const wi_driver *driver, wi_device *device, wi_res
     pthread_condattr_t attributes;
     if (!s)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
-    wi_resource_init(&s->resource, &table, driver, device, NULL);
-    s->resource.granule = driver->granule(device);
+    wi_base_init(&s->base, &table, driver, device);
+    s->base.granule = driver->granule(device);
     pthread_mutex_init(&s->addresses, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&s->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    *out = &s->resource;
+    *out = &s->base.resource;
     return WEIR_OK;
 }

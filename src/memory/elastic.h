@@ -17,7 +17,7 @@ typedef struct wi_elastic_page wi_elastic_page;
 
 typedef struct wi_elastic_range {
     wi_range range;
-    wi_resource *base;
+    wi_base *base;
     wi_account *account;
     const char *client, *tag; /* interned; the client may be closed before the last page has gone */
     weir_class memory_class;
@@ -45,7 +45,7 @@ weir_status wi_elastic_create(const wi_driver *driver, wi_device *device, wi_res
 
 /* Reserves and covers the addresses of `like`, of which all members from account to count are set, and enters a copy
  * into the base. *reserved: false if the driver did not give the addresses. */
-weir_status wi_elastic_range_create(wi_resource *base, const wi_elastic_range *like, wi_elastic_range **out,
+weir_status wi_elastic_range_create(wi_base *base, const wi_elastic_range *like, wi_elastic_range **out,
                                     bool *reserved);
 /* Ends the range: no further page is allocated. The range goes with its last page. */
 void wi_elastic_range_end(wi_elastic_range *range);
@@ -65,7 +65,7 @@ typedef struct wi_elastic_left {
 
 /* When no range is in use: waits for what is queued on such pages, and tries all once more. False: some of it is left, as *out
  * says. */
-bool wi_elastic_give_back(wi_resource *base, wi_elastic_left *out);
+bool wi_elastic_give_back(wi_base *base, wi_elastic_left *out);
 
 /* What stands at a page. */
 typedef enum wi_elastic_state {
@@ -90,6 +90,6 @@ static inline char *wi_elastic_at(const wi_elastic_range *range, uint64_t index)
     return (char *)range->range.start + index * range->page;
 }
 /* Waits until a page of the base changes its state, or the clock reads `deadline`: false. The lock is held. */
-bool wi_elastic_wait(wi_resource *base, uint64_t deadline);
+bool wi_elastic_wait(wi_base *base, uint64_t deadline);
 
 #endif

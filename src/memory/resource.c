@@ -3,29 +3,58 @@
 
 #include <stdio.h>
 
-void wi_resource_set_table(wi_resource *resource, const wi_resource_table *table)
+/* What the stack can do from here on, as far as tables say. */
+static void resource_set_table(wi_resource *resource, const wi_resource_table *table)
 {
     const wi_resource *inner = resource->inner;
     resource->table = table;
     resource->features = ((inner ? inner->features : 0) & ~table->hides) | table->features;
     resource->hears_frees = table->freeing || (inner && inner->hears_frees);
+    resource->keeps_order = inner ? inner->keeps_order && !table->wants_passed : resource->base->table->follow != NULL;
 }
 
-void wi_resource_init(wi_resource *resource, const wi_resource_table *table, const wi_driver *driver, wi_device *device,
-                      wi_resource *inner)
+void wi_resource_init(wi_resource *resource, const wi_resource_table *table, wi_resource *inner)
 {
-    resource->driver = driver;
-    resource->device = device;
+    resource->driver = inner->driver;
+    resource->device = inner->device;
     resource->ledger = NULL;
     resource->inner = inner;
-    resource->base = inner ? inner->base : resource;
-    wi_resource_set_table(resource, table);
-    resource->granule = WI_UNIT;
-    pthread_mutex_init(&resource->lock, NULL);
+    resource->base = inner->base;
+    resource_set_table(resource, table);
+}
+
+void wi_base_set_table(wi_base *base, const wi_base_table *table)
+{
+    const wi_resource_table *all = &table->all;
+    wi_assert(all->measure && all->allocate && all->discard && all->publish && all->retire && all->release);
+    wi_assert((all->shrink || !(all->features & WEIR_FEATURE_SHRINKS)) && all->destroy);
+    wi_assert(all->grow || !(all->features & WEIR_FEATURE_GROWS));
+    wi_assert(!all->freeing && !all->resizing && !all->resized && !all->wants_passed && all->hides == 0);
+    wi_assert(table->charge && table->find && table->each && table->walk && table->owns && table->trim && table->look);
+    base->table = table;
+    resource_set_table(&base->resource, all);
+}
+
+void wi_base_init(wi_base *base, const wi_base_table *table, const wi_driver *driver, wi_device *device)
+{
+    base->resource.driver = driver;
+    base->resource.device = device;
+    base->resource.ledger = NULL;
+    base->resource.inner = NULL;
+    base->resource.base = base;
+    base->granule = WI_UNIT;
+    wi_base_set_table(base, table);
+    pthread_mutex_init(&base->lock, NULL);
+}
+
+void wi_base_end(wi_base *base)
+{
+    pthread_mutex_destroy(&base->lock);
 }
 
 void wi_resource_attach(wi_resource *top, wi_ledger *ledger)
 {
+    top->base->top = top;
     for (wi_resource *r = top; r; r = r->inner)
         r->ledger = ledger;
 }
@@ -76,8 +105,8 @@ void wi_measure(wi_resource *top, wi_placement *placement)
 weir_status wi_allocate(wi_resource *r, wi_placement *placement, wi_block **out, wi_shortage *shortage)
 {
     WALK(r, allocate);
-    return r == r->base && placement->held ? wi_reuse(r, placement, out)
-                                           : r->table->allocate(r, placement, out, shortage);
+    return !r->inner && placement->held ? wi_reuse(r->base, placement, out)
+                                        : r->table->allocate(r, placement, out, shortage);
 }
 
 void wi_discard(wi_resource *r, wi_block *block, const wi_placement *placement)
@@ -122,14 +151,6 @@ weir_status wi_resizing(wi_resource *top, const wi_block *block, uint64_t bytes)
 void wi_resized(wi_resource *top, const wi_block *block, uint64_t from, uint64_t to, weir_status status)
 {
     resource_tell_resized(top, NULL, block, from, to, status);
-}
-
-bool wi_keeps_order(const wi_resource *top)
-{
-    const wi_resource *r = top;
-    while (r->inner && !r->table->wants_passed)
-        r = r->inner;
-    return r->table->follow != NULL;
 }
 
 bool wi_retire(wi_resource *r, wi_block *block, weir_stream stream, void *native, wi_past past)

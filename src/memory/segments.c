@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-static wi_segments *segments_of(wi_resource *resource)
+static wi_segments *segments_of(wi_base *base)
 {
-    return (wi_segments *)resource;
+    return (wi_segments *)base;
 }
 
 static wi_segment *segment_at(const wi_segments *s, const void *pointer)
@@ -19,9 +19,9 @@ static wi_segment *segment_at(const wi_segments *s, const void *pointer)
 }
 
 /* Checks a few segments each time, as all of them would make long runs quadratic. */
-static void segments_check(wi_resource *resource)
+static void segments_check(wi_base *base)
 {
-    wi_segments *s = segments_of(resource);
+    wi_segments *s = segments_of(base);
     for (int i = 0; i < 4 && s->first; i++) {
         s->checked = s->checked ? s->checked : s->first;
         wi_region_check(&s->checked->region);
@@ -50,7 +50,7 @@ static wi_block *segments_use(wi_placement *p, wi_extent *extent)
 /* Best fit in the free memory of one kind; NULL: nothing fits. */
 static wi_extent *segments_best(const wi_segments *s, const wi_placement *p, unsigned kind)
 {
-    return wi_shared_best(&s->shared, kind, wi_ordered_list(&s->resource, p), p->charged, p->alignment);
+    return wi_shared_best(&s->shared, kind, wi_ordered_list(&s->base, p), p->charged, p->alignment);
 }
 
 static bool segments_is_shortage(weir_status status)
@@ -102,18 +102,18 @@ static weir_status segments_find_room(wi_segments *s, wi_placement *p, wi_extent
 static wi_block *segments_find_behind(wi_segments *s, wi_placement *p)
 {
     unsigned kind = wi_segment_kind(p->charged);
-    wi_block *block = wi_ordered_use_behind(&s->resource, &s->shared, kind, p, segments_slack_of(p));
+    wi_block *block = wi_ordered_use_behind(&s->base, &s->shared, kind, p, segments_slack_of(p));
     kind = kind == WI_SMALL_BLOCKS ? WI_LARGE_BLOCKS : WI_SMALL_BLOCKS;
-    return block ? block : wi_ordered_use_behind(&s->resource, &s->shared, kind, p, segments_slack_of(p));
+    return block ? block : wi_ordered_use_behind(&s->base, &s->shared, kind, p, segments_slack_of(p));
 }
 
 static void segments_look_around(wi_segments *s, uint64_t charged, uint64_t alignment, wi_shortage *shortage);
 
 static weir_status segments_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    wi_segments *s = segments_of(resource);
+    wi_segments *s = segments_of(wi_base_of(resource));
     wi_extent *extent = NULL;
-    wi_resource_lock(resource);
+    wi_base_lock(&s->base);
     weir_status status = segments_find_room(s, p, &extent);
     if (status == WEIR_OK) {
         *out = segments_use(p, extent);
@@ -124,21 +124,21 @@ static weir_status segments_allocate(wi_resource *resource, wi_placement *p, wi_
         segments_look_around(s, p->charged, p->alignment, shortage);
         status = WEIR_ERR_OUT_OF_MEMORY;
     }
-    wi_resource_unlock(resource);
+    wi_base_unlock(&s->base);
     return status;
 }
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t segments_charge(wi_resource *resource, uint64_t bytes)
+static uint64_t segments_charge(wi_base *base, uint64_t bytes)
 {
-    (void)resource;
+    (void)base;
     return wi_segment_charge(bytes);
 }
 
 static void segments_measure(wi_resource *resource, wi_placement *p)
 {
-    p->charged = segments_charge(resource, p->before + p->bytes + p->after);
+    p->charged = segments_charge(wi_base_of(resource), p->before + p->bytes + p->after);
 }
 
 /* Extends the extent to the new charge: over the slack behind the block, and into free memory. */
@@ -173,52 +173,53 @@ static bool segments_must_stay_short(const wi_extent *extent)
 static weir_status segments_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
                                  wi_shortage *shortage)
 {
-    uint64_t charged = segments_charge(resource, block->before + bytes + block->after);
+    wi_base *base = wi_base_of(resource);
+    uint64_t charged = segments_charge(base, block->before + bytes + block->after);
     weir_status status = WEIR_OK;
     (void)may_wait;
     (void)shortage;
-    wi_resource_lock(resource);
+    wi_base_lock(base);
     if (charged > wi_extent_of(block)->bytes && segments_must_stay_short(wi_extent_of(block)))
         status = wi_ordered_no_room(wi_extent_of(block));
     else if (charged > block->charged)
         status = segments_reach(wi_extent_of(block), charged);
     if (status == WEIR_OK)
-        wi_ordered_grown(resource, block, bytes, charged);
-    wi_resource_unlock(resource);
+        wi_ordered_grown(base, block, bytes, charged);
+    wi_base_unlock(base);
     return status;
 }
 
 /* Giving back, looking --------------------------------------------------------------------------------------------- */
 
-static uint64_t segments_trim(wi_resource *resource, uint64_t keep)
+static uint64_t segments_trim(wi_base *base, uint64_t keep)
 {
-    wi_segments *s = segments_of(resource);
-    wi_resource_lock(resource);
+    wi_segments *s = segments_of(base);
+    wi_base_lock(base);
     (void)wi_stream_lists_renew(&s->stream_lists);
     uint64_t cached = s->held - s->shared.in_use;
     uint64_t given = cached > keep ? wi_segments_give_back(s, cached - keep) : 0;
-    wi_resource_unlock(resource);
+    wi_base_unlock(base);
     return given;
 }
 
-static uint64_t segments_idle(wi_resource *resource)
+static uint64_t segments_idle(wi_base *base)
 {
-    wi_resource_lock(resource);
-    uint64_t bytes = wi_segments_idle(segments_of(resource), true);
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    uint64_t bytes = wi_segments_idle(segments_of(base), true);
+    wi_base_unlock(base);
     return bytes;
 }
 
-static uint64_t segments_trim_idle(wi_resource *resource, bool if_squeezed)
+static uint64_t segments_trim_idle(wi_base *base, bool if_squeezed)
 {
-    wi_segments *s = segments_of(resource);
+    wi_segments *s = segments_of(base);
     if (if_squeezed) /* idle segments went back before any request was refused */
         return 0;
-    wi_resource_lock(resource);
+    wi_base_lock(base);
     (void)wi_stream_lists_renew(&s->stream_lists);
     uint64_t idle = wi_segments_idle(s, false);
     uint64_t given = idle > WEIR_IDLE_KEPT ? wi_segments_give_back(s, idle - WEIR_IDLE_KEPT) : 0;
-    wi_resource_unlock(resource);
+    wi_base_unlock(base);
     return given;
 }
 
@@ -242,41 +243,41 @@ static void segments_look_around(wi_segments *s, uint64_t charged, uint64_t alig
 {
     uint64_t held, allocations, longest = 0, idle = wi_segments_idle(s, true);
     uint64_t room =
-        (wi_ledger_room(s->resource.ledger, &held, &allocations) & ~(uint64_t)(WI_SEGMENT_ROUND - 1)) + idle;
+        (wi_ledger_room(s->base.resource.ledger, &held, &allocations) & ~(uint64_t)(WI_SEGMENT_ROUND - 1)) + idle;
     uint64_t lost = wi_round_up(alignment - WI_UNIT, WI_SEGMENT_ROUND); /* a segment is a multiple of it, too */
     for (const wi_segment *segment = s->first; segment; segment = segment->next)
         longest = wi_max(longest, segments_longest_run(&segment->region, alignment));
     shortage->largest = shortage->later = wi_max(longest, room - wi_min(room, lost));
     shortage->held = longest >= charged ? held : held - wi_min(idle, charged + lost) + charged + lost;
-    wi_ledger_see(s->resource.ledger, shortage);
+    wi_ledger_see(s->base.resource.ledger, shortage);
 }
 
-static void segments_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+static void segments_look(wi_base *base, weir_class memory_class, uint64_t charged, uint64_t alignment,
                           wi_shortage *shortage)
 {
     (void)memory_class;
-    wi_resource_lock(resource);
-    segments_look_around(segments_of(resource), charged, alignment, shortage);
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    segments_look_around(segments_of(base), charged, alignment, shortage);
+    wi_base_unlock(base);
 }
 
-static bool segments_owns(wi_resource *resource, const void *pointer)
+static bool segments_owns(wi_base *base, const void *pointer)
 {
-    wi_segments *s = segments_of(resource);
+    wi_segments *s = segments_of(base);
     pthread_mutex_lock(&s->addresses);
     bool found = segment_at(s, pointer) != NULL;
     pthread_mutex_unlock(&s->addresses);
     return found;
 }
 
-static bool segments_was_freed(wi_resource *resource, const void *pointer)
+static bool segments_was_freed(wi_base *base, const void *pointer)
 {
-    return wi_index_was_freed(&segments_of(resource)->index, (uintptr_t)pointer);
+    return wi_index_was_freed(&segments_of(base)->index, (uintptr_t)pointer);
 }
 
-static wi_block *segments_find(wi_resource *resource, const void *pointer, bool *freed)
+static wi_block *segments_find(wi_base *base, const void *pointer, bool *freed)
 {
-    wi_segment *segment = segment_at(segments_of(resource), pointer);
+    wi_segment *segment = segment_at(segments_of(base), pointer);
     *freed = false;
     if (!segment)
         return NULL;
@@ -285,17 +286,17 @@ static wi_block *segments_find(wi_resource *resource, const void *pointer, bool 
     return extent && offset - extent->offset < extent->block.charged ? &extent->block : NULL;
 }
 
-static void segments_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+static void segments_each(wi_base *base, void (*fn)(wi_block *block, void *user), void *user)
 {
-    for (const wi_segment *segment = segments_of(resource)->first; segment; segment = segment->next)
+    for (const wi_segment *segment = segments_of(base)->first; segment; segment = segment->next)
         for (wi_extent *e = segment->region.first; e; e = e->next)
             if (e->kind == WI_USED && wi_block_is_charged(&e->block))
                 fn(&e->block, user);
 }
 
-static void segments_walk(wi_resource *resource, wi_layout *layout)
+static void segments_walk(wi_base *base, wi_layout *layout)
 {
-    for (const wi_segment *segment = segments_of(resource)->first; segment; segment = segment->next) {
+    for (const wi_segment *segment = segments_of(base)->first; segment; segment = segment->next) {
         wi_layout_segment(layout, segment->region.base, segment->region.bytes);
         for (const wi_extent *e = segment->region.first; e; e = e->next)
             wi_layout_extent(layout, e, e->offset, e->bytes);
@@ -306,29 +307,29 @@ static void segments_walk(wi_resource *resource, wi_layout *layout)
 
 static void segments_destroy(wi_resource *resource)
 {
-    wi_segments *s = segments_of(resource);
+    wi_segments *s = segments_of(wi_base_of(resource));
     if (resource->ledger) {
         wi_stream_lists_drain(&s->stream_lists);
-        (void)segments_trim(resource, 0);
+        (void)segments_trim(&s->base, 0);
     }
     wi_segments_drop_all(s);
     wi_stream_lists_destroy(&s->stream_lists);
     wi_extent_pool_destroy(&s->shared.pool);
     pthread_cond_destroy(&s->returned);
     pthread_mutex_destroy(&s->addresses);
-    pthread_mutex_destroy(&resource->lock);
+    wi_base_end(&s->base);
     free(s);
 }
 
-static const wi_resource_table table = {
-    .name = "segments",
-    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
-                WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
+static const wi_base_table table = {
+    .all.name = "segments",
+    .all.features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                    WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
     WI_ORDERED,
-    .measure = segments_measure,
-    .allocate = segments_allocate,
-    .grow = segments_grow,
-    .destroy = segments_destroy,
+    .all.measure = segments_measure,
+    .all.allocate = segments_allocate,
+    .all.grow = segments_grow,
+    .all.destroy = segments_destroy,
     .charge = segments_charge,
     .find = segments_find,
     .each = segments_each,
@@ -347,14 +348,14 @@ weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_re
     wi_segments *s = calloc(1, sizeof *s);
     if (!s)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
-    wi_resource_init(&s->resource, &table, driver, device, NULL);
-    s->resource.granule = WI_SEGMENT_ROUND;
-    wi_stream_lists_init(&s->stream_lists, &s->resource, &s->shared.stream_lists);
-    s->resource.idle = &s->shared.idle;
+    wi_base_init(&s->base, &table, driver, device);
+    s->base.granule = WI_SEGMENT_ROUND;
+    wi_stream_lists_init(&s->stream_lists, &s->base, &s->shared.stream_lists);
+    s->base.idle = &s->shared.idle;
     s->shared.by_address = true;
     pthread_cond_init(&s->returned, NULL);
     pthread_mutex_init(&s->addresses, NULL);
-    *out = &s->resource;
+    *out = &s->base.resource;
     return WEIR_OK;
 }
 
@@ -417,14 +418,14 @@ uint64_t wi_segment_shorter(uint64_t bytes, uint64_t charged, uint64_t alignment
 static void segments_go_to_driver(wi_segments *s)
 {
     s->working++;
-    wi_resource_unlock(&s->resource);
+    wi_base_unlock(&s->base);
 }
 
 static void segments_come_back(wi_segments *s)
 {
-    wi_resource_lock(&s->resource);
+    wi_base_lock(&s->base);
     s->working--;
-    wi_ledger_driver_call(s->resource.ledger);
+    wi_ledger_driver_call(s->base.resource.ledger);
     pthread_cond_broadcast(&s->returned);
 }
 
@@ -433,7 +434,7 @@ bool wi_segments_synchronize(wi_segments *s, unsigned *waits)
     enum { MOST_WAITS = 64 }; /* Other threads may come and go for ever, and a refusal must not wait for all of them. */
     if (++*waits > MOST_WAITS || s->working == 0 || wi_alone)
         return false;
-    pthread_cond_wait(&s->returned, &s->resource.lock);
+    pthread_cond_wait(&s->returned, &s->base.lock);
     return true;
 }
 
@@ -486,15 +487,15 @@ static weir_status segments_enter(wi_segments *s, wi_segment *segment, unsigned 
     wi_chunk_enter(&segment->chunk, region, 0);
     segment->range = (wi_range){.start = (uintptr_t)address, .end = (uintptr_t)address + bytes};
     segments_link(s, segment);
-    wi_ledger_mapped(s->resource.ledger, bytes);
-    wi_ledger_segments(s->resource.ledger, 1, 0);
+    wi_ledger_mapped(s->base.resource.ledger, bytes);
+    wi_ledger_segments(s->base.resource.ledger, 1, 0);
     return WEIR_OK;
 }
 
 /* Makes a segment of bytes that the ledger holds. On failure they are released in the ledger. */
 static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, wi_extent **busy)
 {
-    const wi_resource *r = &s->resource;
+    const wi_resource *r = &s->base.resource;
     void *address = NULL;
     wi_segment *segment = calloc(1, sizeof *segment);
     weir_status status = segment ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the record of a segment");
@@ -522,7 +523,7 @@ static weir_status segments_make(wi_segments *s, unsigned kind, uint64_t bytes, 
 /* Holds the bytes in the ledger. Gives free segments back if that makes enough room. */
 static weir_status segments_hold(wi_segments *s, uint64_t bytes)
 {
-    wi_ledger *ledger = s->resource.ledger;
+    wi_ledger *ledger = s->base.resource.ledger;
     for (;;) {
         uint64_t held, allocations, got = wi_ledger_hold(ledger, bytes);
         if (got == bytes)
@@ -594,7 +595,7 @@ static void segments_drop(wi_segment *segment)
 /* Gives a segment back. Returns its bytes; 0: the driver refuses it. */
 static uint64_t segments_give_back(wi_segments *s, wi_segment *segment)
 {
-    const wi_resource *r = &s->resource;
+    const wi_resource *r = &s->base.resource;
     wi_region *region = &segment->region;
     uint64_t bytes = region->bytes;
     s->fresh_last = wi_owners_mix(s->fresh_last, region->first->last);

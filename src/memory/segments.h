@@ -41,7 +41,7 @@ typedef struct wi_segment {
 } wi_segment;
 
 typedef struct wi_segments {
-    wi_resource resource;
+    wi_base base;
     pthread_mutex_t addresses; /* a leaf; the index changes under both locks, and a reader needs only one */
     wi_index index;
     /* under the resource's lock: */

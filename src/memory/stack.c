@@ -128,7 +128,7 @@ typedef struct reading {
     const wi_driver *driver; /* NULL: only checks the text */
     wi_device *device;
     unsigned depth;
-    bool budgeted;
+    unsigned budgets;
     bool guarded; /* it has a guard, or is not to get one */
 } reading;
 
@@ -219,7 +219,7 @@ static weir_status stack_read_part(reading *r, wi_resource **out)
     r->guarded |= p->adaptor == wi_guard_create;
     weir_status status = *r->at == '(' ? stack_read_brackets(r, p, &arguments, &within, &inner) : WEIR_OK;
     stack_skip_blanks(r);
-    r->budgeted |= p->adaptor == stack_make_budget;
+    r->budgets += p->adaptor == stack_make_budget;
     if (status == WEIR_OK && p->adaptor && !within)
         status = stack_wrong(r, "an adaptor needs a resource within");
     if (status == WEIR_OK && r->driver)
@@ -254,7 +254,11 @@ weir_status wi_stack_create(const char *text, const wi_driver *driver, wi_device
     wi_resource *top = NULL;
     reading r = {.text = text, .at = text, .driver = driver, .device = device, .guarded = !wi_option_poison()};
     weir_status status = stack_read_all(&r, &top);
-    if (status == WEIR_OK && !r.budgeted) {
+    if (status == WEIR_OK && r.budgets > 1) {
+        wi_resource_destroy(top);
+        status = weir_fail(WEIR_ERR_INVALID, "the stack %s has two budgets; one is enough", text);
+    }
+    if (status == WEIR_OK && r.budgets == 0) {
         wi_resource *inner = top;
         status = wi_budget_create(inner, &top);
         if (status != WEIR_OK)

@@ -45,7 +45,8 @@ weir_status wi_alloc_clear(weir_runtime *runtime, wi_resource *stack, wi_block *
     return status;
 }
 
-/* If noting fails, this thread alone can free the block, or the thread that ends the capture. */
+/* Looks the stream up again, behind the zeros: the point of a capture that has begun meanwhile may lie before them. If noting
+ * fails, this thread alone can free the block, or the thread that ends the capture. */
 void wi_alloc_note_point(weir_runtime *runtime, wi_block *block, void *native)
 {
     wi_event event;
@@ -118,8 +119,8 @@ static weir_status alloc_find_place(weir_client *client, wi_resource *stack, wi_
 /* Places and publishes a request in one step where the base has memory for it. False: alloc_find_place looks for memory. */
 static bool alloc_at_once(weir_client *client, wi_resource *stack, wi_placement *p, weir_block *out)
 {
-    wi_resource *base = stack->base;
-    if (!base->table->place || stack->inner != base || p->graph || p->reservation)
+    wi_base *base = stack->base;
+    if (!base->table->place || !wi_is_plain(stack) || p->graph || p->reservation)
         return false;
     if (p->charged > WI_TCACHE_SMALL && stack == client->runtime->resource &&
         wi_tcache_look_large(client, p->stream).here)
@@ -191,23 +192,25 @@ static weir_status alloc_check_pool(weir_client *client, const weir_request *req
 
 /* On a stream that is being captured, what the request would queue is refused. */
 static weir_status alloc_check_capture(weir_runtime *runtime, wi_resource *stack, const weir_request *request,
-                                       void *native)
+                                       const wi_stream_facts *at)
 {
     bool queues = stack == runtime->resource && request->flags & WEIR_ALLOC_ZEROED;
-    if ((queues || !(stack->features & WEIR_FEATURE_CAPTURABLE)) && wi_alloc_captured(runtime, request->stream, native))
+    if ((queues || !(stack->features & WEIR_FEATURE_CAPTURABLE)) && wi_stream_is_captured(runtime, at))
         return wi_streams_captured(runtime, request->stream, "weir_alloc");
     return WEIR_OK;
 }
 
-/* The capture pool of the request; else that of the captured stream, where the block shall be of it. */
-static weir_capture_pool *alloc_graph_for(weir_client *client, const wi_resource *stack, const weir_request *request)
+/* The capture pool of the request; else that of the captured stream, where the block shall be of it. The stream is looked up again
+ * for that, as the pool is to be held before another thread ends the capture. */
+static weir_capture_pool *alloc_graph_for(weir_client *client, const wi_resource *stack, const weir_request *request,
+                                          const wi_stream_facts *at)
 {
     weir_runtime *runtime = client->runtime;
     if (request->pool)
         wi_graph_hold(request->pool);
     if (request->pool)
         return request->pool;
-    weir_capture_pool *graph = stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
+    weir_capture_pool *graph = at->graph && stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
                                    ? wi_streams_graph(&runtime->streams, request->stream)
                                    : NULL;
     if (!graph || wi_graph_client(graph) == client)
@@ -243,7 +246,8 @@ static bool alloc_is_plain(const weir_client *client, const weir_request *reques
            !request->reservation && !request->pool;
 }
 
-static weir_status alloc_request(weir_client *client, const weir_request *request, weir_block *out)
+/* `plain`: a thread cache could have served it. */
+static weir_status alloc_request(weir_client *client, const weir_request *request, bool plain, weir_block *out)
 {
     weir_runtime *runtime = client->runtime;
     uint64_t alignment = request->alignment ? request->alignment : WI_UNIT;
@@ -263,7 +267,7 @@ static weir_status alloc_request(weir_client *client, const weir_request *reques
         return status;
     status = alloc_kind(client, request->kind, &stack, &account);
     if (status == WEIR_OK)
-        status = alloc_check_capture(runtime, stack, request, at.native);
+        status = alloc_check_capture(runtime, stack, request, &at);
     if (status != WEIR_OK)
         return status;
     wi_placement placement = {.bytes = request->bytes,
@@ -273,14 +277,14 @@ static weir_status alloc_request(weir_client *client, const weir_request *reques
                               .native = at.native,
                               .account = account,
                               .tag = alloc_tag(request),
-                              .plain = alloc_is_plain(client, request),
+                              .plain = plain,
                               .captured = at.captured || request->pool,
                               .graph_named = request->pool != NULL,
                               .stable = request->flags & WEIR_ALLOC_STABLE,
                               .thread_bound = at.one_threads,
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !at.captured;
-    placement.graph = placement.captured ? alloc_graph_for(client, stack, request) : NULL;
+    placement.graph = placement.captured ? alloc_graph_for(client, stack, request, &at) : NULL;
     status = alloc_place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
         wi_graph_drop(placement.graph);
@@ -328,9 +332,10 @@ weir_status weir_alloc_with(weir_client *client, const weir_request *request, we
     if (wi_unlikely(status != WEIR_OK))
         return status;
     *out = (weir_block){NULL, 0};
-    if (alloc_is_plain(client, &copy) && alloc_hit(client, &copy, out))
+    bool plain = alloc_is_plain(client, &copy);
+    if (plain && alloc_hit(client, &copy, out))
         return WEIR_OK;
-    status = alloc_request(client, &copy, out);
+    status = alloc_request(client, &copy, plain, out);
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, copy.bytes, copy.stream);
 }
 
@@ -350,7 +355,7 @@ static __attribute__((noinline)) weir_status alloc_slowly(weir_client *client, s
     weir_request request = {
         .struct_size = sizeof request, .bytes = bytes, .stream = stream, .memory_class = memory_class};
     *out = NULL;
-    status = alloc_request(client, &request, &block);
+    status = alloc_request(client, &request, memory_class != WEIR_CLASS_WEIGHTS, &block);
     *out = block.pointer;
     return wi_recorded_failure(client->runtime, status, WEIR_ACTION_ALLOCATE, NULL, bytes, stream);
 }

@@ -167,7 +167,7 @@ static size_t copies_from(const wi_copies *copies, const char *low)
 
 wi_copy *wi_copies_find(const wi_copies *copies, const wi_away *away, const wi_piece *piece)
 {
-    wi_resource *base = copies->client->runtime->resource->base;
+    wi_base *base = copies->client->runtime->resource->base;
     size_t at = copies_from(copies, piece->low);
     wi_copy *copy = at < copies->count ? copies->of[at] : NULL;
     bool covers = copy && copy->good && copy->low <= piece->low && copy->high >= piece->high;
@@ -186,9 +186,9 @@ bool wi_copies_spoil(wi_copies *copies, const wi_piece *piece)
 
 void wi_copies_narrow(wi_copies *copies, const wi_away *away)
 {
-    wi_resource *base = copies->client->runtime->resource->base;
+    wi_base *base = copies->client->runtime->resource->base;
     const wi_piece *last = NULL; /* the one before, if it has the same copy */
-    wi_resource_lock(base);      /* frees on other threads take pieces from the list */
+    wi_base_lock(base);          /* frees on other threads take pieces from the list */
     for (size_t i = 0; i < copies->count; i++)
         copies->of[i]->whole = false;
     for (size_t i = 0; i < away->piece_count; i++) {
@@ -202,7 +202,7 @@ void wi_copies_narrow(wi_copies *copies, const wi_away *away)
         }
         last = piece;
     }
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     for (size_t i = 0; i < copies->count; i++)
         copies->of[i]->good &= copies->of[i]->whole;
 }

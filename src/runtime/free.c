@@ -19,23 +19,20 @@ weir_status wi_free_note_zeroing(weir_runtime *runtime, wi_block *block, weir_st
 
 /* Whether the order of the stream is all that the free waits for, and the stack hands the bytes on in that order. On
  * the default stream of one thread others could record nothing later. */
-static bool free_follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, weir_stream stream,
-                         const wi_stream_facts *at)
+static bool free_follows(weir_runtime *runtime, wi_resource *stack, const wi_block *block, const wi_stream_facts *at)
 {
     wi_event ignored;
-    return at->native && wi_keeps_order(stack) && !at->one_threads &&
+    return at->native && stack->keeps_order && !at->one_threads &&
            (!block->stream_uses ||
             wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored)) &&
-           stack->base->table->follow(stack->base, stream, at->native);
+           stack->base->table->follow(stack->base, at->stream, at->native);
 }
 
-weir_status wi_free_record_fence(weir_runtime *runtime, const wi_block *block, weir_stream stream, wi_free_fence *f)
+weir_status wi_free_record_fence(weir_runtime *runtime, const wi_block *block, const wi_stream_facts *at,
+                                 wi_free_fence *f)
 {
     wi_event ignored;
-    f->event = (wi_event){0};
-    weir_status status = f->native ? runtime->driver->record(runtime->device, f->native, &f->event) : WEIR_OK;
-    if (status == WEIR_OK && !wi_streams_knows(&runtime->streams, stream)) /* the event may be another stream's */
-        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &f->native);
+    weir_status status = wi_streams_record(runtime, at, &f->event);
     bool past = status == WEIR_OK && runtime->driver->passed(runtime->device, f->event) &&
                 wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &ignored);
     f->past = past ? WI_PASSED : WI_UNPASSED;
@@ -62,20 +59,19 @@ static weir_status free_wait_for_away(weir_runtime *runtime, const wi_block *blo
     return status;
 }
 
-static weir_status free_make_fence(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream,
-                                   wi_free_fence *f)
+static weir_status free_make_fence(weir_runtime *runtime, wi_resource *stack, wi_block *block,
+                                   const wi_stream_facts *at, wi_free_fence *f)
 {
-    wi_stream_facts at;
-    if (stream.id == WEIR_STREAM_ALL.id) { /* what zeroes the block is on a stream as well */
+    if (at->stream.id == WEIR_STREAM_ALL.id) { /* what zeroes the block is on a stream as well */
         *f = (wi_free_fence){.past = WI_UNPASSED};
         weir_status all = wi_streams_point_of_all(runtime, "weir_free", &f->event);
         return all == WEIR_OK && block->away > 0 ? free_wait_for_away(runtime, block, f->event) : all;
     }
-    weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, &at);
+    weir_status status = wi_streams_check(&runtime->streams, at, runtime->name);
     wi_window(WI_WINDOW_FREE_LOOKED);
-    f->native = at.native;
-    if (status == WEIR_OK && at.captured)
-        status = wi_streams_captured(runtime, stream, "weir_free");
+    f->native = at->native;
+    if (status == WEIR_OK && at->captured)
+        status = wi_streams_captured(runtime, at->stream, "weir_free");
     f->behind_all = false;
     f->past = WI_PASSED;
     if (status == WEIR_OK && block->away > 0) {
@@ -86,8 +82,8 @@ static weir_status free_make_fence(weir_runtime *runtime, wi_resource *stack, wi
     }
     if (status != WEIR_OK)
         return status;
-    status = wi_free_note_zeroing(runtime, block, stream);
-    if (status == WEIR_ERR_STREAM_MISUSE && stack->base->table->bound && wi_keeps_order(stack) &&
+    status = wi_free_note_zeroing(runtime, block, at->stream);
+    if (status == WEIR_ERR_STREAM_MISUSE && stack->base->table->bound && stack->keeps_order &&
         wi_streams_ended(&runtime->streams, block->stream)) {
         f->behind_all = true;
         f->past = WI_IN_ORDER;
@@ -95,11 +91,11 @@ static weir_status free_make_fence(weir_runtime *runtime, wi_resource *stack, wi
     }
     if (status != WEIR_OK)
         return status;
-    if (!free_follows(runtime, stack, block, stream, &at))
-        return wi_free_record_fence(runtime, block, stream, f);
+    if (!free_follows(runtime, stack, block, at))
+        return wi_free_record_fence(runtime, block, at, f);
     f->past = WI_IN_ORDER;
     return runtime->driver->stream_capturing(runtime->device, f->native)
-               ? wi_streams_captured(runtime, stream, "weir_free")
+               ? wi_streams_captured(runtime, at->stream, "weir_free")
                : WEIR_OK;
 }
 
@@ -109,15 +105,15 @@ const wi_account *wi_free_account(const weir_client *client, const wi_resource *
     return own ? &client->account : &client->host_account;
 }
 
-weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, bool told)
+weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at,
+                         bool told)
 {
     wi_free_fence f;
-    weir_status status = free_make_fence(runtime, stack, block, stream, &f);
+    weir_status status = free_make_fence(runtime, stack, block, at, &f);
     wi_window(WI_WINDOW_FREE_FENCED);
     if (status != WEIR_OK)
         return status;
-    if (stream.id == WEIR_STREAM_ALL.id)
-        stream = WEIR_STREAM_HOST;
+    weir_stream stream = at->stream.id == WEIR_STREAM_ALL.id ? WEIR_STREAM_HOST : at->stream;
     if (!told && stack->hears_frees)
         wi_freeing(stack, block, stream);
     if (f.past == WI_IN_ORDER)
@@ -127,20 +123,19 @@ weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *bl
     return WEIR_OK;
 }
 
-weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream)
+weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at)
 {
-    return wi_free_told(runtime, stack, block, stream, false);
+    return wi_free_told(runtime, stack, block, at, false);
 }
 
-bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream)
+bool wi_free_cached(weir_runtime *runtime, wi_block *list, const wi_stream_facts *at)
 {
-    wi_resource *base = runtime->resource->base;
-    wi_stream_facts at;
-    if (!base->table->retire_list || !wi_streams_find(&runtime->streams, stream, &at) || at.captured ||
-        !free_follows(runtime, runtime->resource, list, stream, &at) ||
-        runtime->driver->stream_capturing(runtime->device, at.native))
+    wi_base *base = runtime->resource->base;
+    if (!base->table->retire_list || !wi_stream_is_usable(at) || at->captured ||
+        !free_follows(runtime, runtime->resource, list, at) ||
+        runtime->driver->stream_capturing(runtime->device, at->native))
         return false;
-    base->table->retire_list(base, list, stream, at.native);
+    base->table->retire_list(base, list, at->stream, at->native);
     return true;
 }
 
@@ -158,6 +153,7 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
 {
     weir_runtime *runtime = client->runtime;
     wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
+    wi_stream_facts at;
     wi_block *block;
     if (stream.id != WEIR_STREAM_ALL.id && wi_tcache_free_slow(client, pointer, generation, stream))
         return WEIR_OK;
@@ -172,8 +168,9 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     if (status != WEIR_OK)
         return status;
     bool shown = block->shown;
-    status = block->graph ? wi_graph_free(block->graph, stack, block, stream)
-                          : wi_free_claimed(runtime, stack, block, stream);
+    wi_streams_facts(&runtime->streams, stream, &at); /* not before the claim, which may have waited long */
+    status =
+        block->graph ? wi_graph_free(block->graph, stack, block, &at) : wi_free_claimed(runtime, stack, block, &at);
     if (status != WEIR_OK)
         wi_unclaim(stack->base, block);
     else if (shown)

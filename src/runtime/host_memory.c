@@ -37,7 +37,7 @@ static uint64_t host_trim_excess(weir_runtime *host, uint64_t bytes)
  * those of other members, or of thread caches, and not its base's to give: then it is asked for more. */
 static uint64_t host_trim_give(weir_runtime *host, uint64_t bytes)
 {
-    wi_resource *base = host->resource->base;
+    wi_base *base = host->resource->base;
     weir_stats s = host_trim_look(host);
     uint64_t given = 0, keep = s.cached + s.spare;
     for (uint64_t less = bytes; given < bytes && keep > 0; less *= 2) {
@@ -83,7 +83,6 @@ static uint64_t host_trim_release_kept(wi_resource *resource)
 
 static void host_trim_destroy(wi_resource *resource)
 {
-    pthread_mutex_destroy(&resource->lock);
     free(resource);
 }
 
@@ -99,7 +98,7 @@ weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resou
     host_trim *g = calloc(1, sizeof *g);
     if (!g)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the host memory of %s", host->name);
-    wi_resource_init(&g->resource, &table, inner->driver, inner->device, inner);
+    wi_resource_init(&g->resource, &table, inner);
     g->host = host;
     *out = &g->resource;
     return WEIR_OK;
@@ -180,7 +179,6 @@ static weir_status kinds_make_stack(weir_runtime *runtime, int kind, wi_resource
         return status;
     }
     wi_resource_attach(stack, &host->ledger);
-    (void)wi_budget_attach(stack); /* every stack has one budget */
     wi_members_add(&runtime->members[kind], stack, &runtime->pending);
     *out = stack;
     return WEIR_OK;
@@ -271,11 +269,11 @@ weir_status wi_kinds_close_account(weir_client *client)
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
 
-static bool kinds_freed_there(wi_resource *base, const void *pointer)
+static bool kinds_freed_there(wi_base *base, const void *pointer)
 {
-    wi_resource_lock(base);
+    wi_base_lock(base);
     bool freed = base->table->was_freed && base->table->was_freed(base, pointer);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return freed;
 }
 
@@ -295,7 +293,7 @@ wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kin
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
 {
     weir_kind ignored;
-    wi_resource *device_base = runtime->resource->base;
+    wi_base *device_base = runtime->resource->base;
     if (wi_likely(device_base->table->owns(device_base, pointer)))
         return runtime->resource;
     wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);

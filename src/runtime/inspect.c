@@ -81,13 +81,13 @@ weir_status weir_layout_walk(weir_runtime *runtime, weir_layout_fn fn, void *use
 /* Calls fn for the gauges of such a base. Its lock is held. */
 static void inspect_each_split(weir_runtime *runtime, void (*fn)(weir_gauge *gauge))
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     if (!base->idle)
         return;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     fn(&base->idle->split);
     fn(&base->idle->split_segments);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
 }
 
 weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out)
@@ -97,15 +97,15 @@ weir_status weir_memory_stats_info(weir_runtime *runtime, weir_memory_stats *out
         return weir_fail(WEIR_ERR_INVALID, "weir_memory_stats_info: NULL, or member struct_size is not set");
     WI_VISIT(runtime);
     weir_memory_stats stats = {.struct_size = sizeof stats};
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
-    wi_resource_lock(base); /* reads both at one moment */
+    wi_base_lock(base); /* reads both at one moment */
     wi_ledger_gauges(&runtime->ledger, &stats);
     if (base->idle) {
         stats.inactive_split_bytes = base->idle->split;
         stats.inactive_split = base->idle->split_segments;
     }
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     wi_copy_out(out, out->struct_size, &stats, sizeof stats);
     return WEIR_OK;
 }

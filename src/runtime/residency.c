@@ -74,10 +74,10 @@ bool wi_residence_take(wi_residence *r, weir_residency_state from, weir_residenc
 /* Whether a client that is suspended can be used all the same. Only frees change the one or the other meanwhile. */
 static bool residence_shows(const wi_residence *r)
 {
-    wi_resource *base = r->copies.client->runtime->resource->base;
-    wi_resource_lock(base);
+    wi_base *base = r->copies.client->runtime->resource->base;
+    wi_base_lock(base);
     bool all = atomic_load(&r->away.shown) == r->away.bytes;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return all;
 }
 
@@ -230,10 +230,10 @@ weir_status wi_residence_wait_streams(weir_client *client, uint64_t deadline)
     gathering g = {.account = &client->account};
     points p = {0};
     for (int i = 0; i < 2 && stacks[i]; i++) {
-        wi_resource *base = stacks[i]->base;
-        wi_resource_lock(base);
+        wi_base *base = stacks[i]->base;
+        wi_base_lock(base);
         base->table->each(base, residency_gather, &g);
-        wi_resource_unlock(base);
+        wi_base_unlock(base);
     }
     weir_status status = residency_points_of(runtime, &g.streams, &p);
     if (status == WEIR_OK)
@@ -302,7 +302,7 @@ static weir_status residency_check(weir_client *client, const char *call)
 {
     const weir_runtime *runtime = client->runtime;
     wi_resource *stack = runtime->resource;
-    if (stack->inner == stack->base && stack->base->table->away)
+    if (wi_is_plain(stack) && stack->base->table->away)
         return WEIR_OK;
     char text[WI_STACK_BYTES];
     return weir_fail(WEIR_ERR_UNSUPPORTED,
@@ -415,7 +415,7 @@ static void residency_hide_all(wi_residence *r)
 static weir_status residency_take_all(const weir_client *client, wi_residence *r, const wi_event *events)
 {
     const weir_runtime *runtime = client->runtime;
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < r->away.piece_count && status == WEIR_OK; i++) {
         wi_piece *piece = &r->away.pieces[i];
@@ -446,10 +446,10 @@ static void residency_copies_done(const weir_client *client, wi_residence *r)
     if (!atomic_exchange(&r->adrift, false))
         return;
     for (int i = 0; i < 2 && stacks[i]; i++) {
-        wi_resource *base = stacks[i]->base;
-        wi_resource_lock(base);
+        wi_base *base = stacks[i]->base;
+        wi_base_lock(base);
         base->table->each(base, residency_let_go, r->away.account);
-        wi_resource_unlock(base);
+        wi_base_unlock(base);
     }
 }
 
@@ -480,17 +480,17 @@ bool wi_residency_found_done(weir_client *client)
 void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blocks)
 {
     const weir_runtime *runtime = client->runtime;
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     wi_event event;
     wi_kept_detail kept;
     wi_detail_keep(&kept);
     bool point = runtime->driver->record(runtime->device, r->stream, &event) == WEIR_OK;
     if (!point)
         atomic_store(&r->adrift, true);
-    wi_resource_lock(base);
+    wi_base_lock(base);
     for (size_t i = 0; blocks && i < r->away.block_count; i++)
         (void)!wi_stream_uses_moved(&r->away.blocks[i]->stream_uses, point ? &event : NULL);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     (void)!wi_elastic_away_moved(client, &r->pages, point ? &event : NULL);
     wi_detail_restore(&kept);
 }
@@ -584,7 +584,7 @@ static weir_status residency_prepare(weir_client *client, wi_residence *r, const
 static weir_status residency_suspend(weir_client *client, wi_residence *r, const char *folder, bool *gone)
 {
     weir_runtime *runtime = client->runtime;
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     uint64_t deadline = wi_residence_deadline(r->options.wait), left;
     weir_status status = residency_prepare(client, r, folder);
     if (status == WEIR_OK)
@@ -758,7 +758,7 @@ bool wi_residency_forget(weir_client *client, const char *low, const char *high,
  * addresses are not used again. */
 static void residency_leave_homes(const weir_client *client, wi_residence *r)
 {
-    wi_resource *base = client->runtime->resource->base;
+    wi_base *base = client->runtime->resource->base;
     wi_kept_detail kept;
     wi_detail_keep(&kept);
     if (base->table->away->sweep(base, &r->away) != WEIR_OK)
@@ -779,10 +779,10 @@ static weir_status residency_refuse_end(const weir_client *client, const wi_resi
 /* Whether blocks of the client are away. Looks under the lock, as frees on other threads change the list. */
 static bool residency_has_away(const weir_client *client, const wi_residence *r)
 {
-    wi_resource *base = client->runtime->resource->base;
-    wi_resource_lock(base);
+    wi_base *base = client->runtime->resource->base;
+    wi_base_lock(base);
     bool away = r->away.bytes > 0;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return away;
 }
 

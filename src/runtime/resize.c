@@ -3,19 +3,19 @@
 #include "memory/space/stream_uses.h"
 
 static weir_status resize_shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
-                                 weir_stream stream)
+                                 const wi_stream_facts *at)
 {
     wi_block *tail = NULL;
     wi_free_fence f;
-    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_resize", &f.native);
+    weir_status status = at->captured ? wi_streams_captured(runtime, at->stream, "weir_resize") : WEIR_OK;
     if (status == WEIR_OK)
-        status = wi_free_note_zeroing(runtime, block, stream);
+        status = wi_free_note_zeroing(runtime, block, at->stream);
     if (status == WEIR_OK)
-        status = wi_free_record_fence(runtime, block, stream, &f);
+        status = wi_free_record_fence(runtime, block, at, &f);
     if (status == WEIR_OK && block->graph && f.past == WI_UNPASSED)
         status = wi_graph_note(block, f.event);
     if (status == WEIR_OK)
-        status = wi_shrink(stack, block, bytes, f.native, &tail);
+        status = wi_shrink(stack, block, bytes, at->native, &tail);
     if (tail && !(tail->graph && wi_graph_keep(tail->graph, stack, tail)))
         wi_pending_add(&runtime->pending, stack, tail, f.past == WI_UNPASSED ? &f.event : NULL);
     return status;
@@ -55,19 +55,19 @@ static weir_status resize_check_slack(weir_runtime *runtime, const wi_block *blo
  * stream and the block has no uses on other streams that the zeros might have to follow. Else the zeros are there at
  * return. */
 static weir_status resize_scrub_growth(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t from,
-                                       weir_stream stream, void *native)
+                                       const wi_stream_facts *at)
 {
-    bool queued = stack == runtime->resource && native && stream.id == block->stream.id && !block->stream_uses;
-    if (queued && wi_alloc_captured(runtime, stream, native))
-        return wi_alloc_not_captured(runtime, block, stream);
+    bool queued = stack == runtime->resource && at->native && at->stream.id == block->stream.id && !block->stream_uses;
+    if (queued && wi_alloc_captured(runtime, at->stream, at->native))
+        return wi_alloc_not_captured(runtime, block, at->stream);
     weir_status status = queued ? WEIR_OK : resize_check_slack(runtime, block);
     return status == WEIR_OK ? wi_alloc_clear(runtime, stack, block, from, wi_alloc_scrubbed(block),
-                                              queued ? stream : WEIR_STREAM_HOST)
+                                              queued ? at->stream : WEIR_STREAM_HOST)
                              : status;
 }
 
 static weir_status resize_grow(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
-                               weir_stream stream, void *native)
+                               const wi_stream_facts *at)
 {
     uint64_t before = block->bytes, from = wi_alloc_scrubbed(block);
     wi_shortage ignored;
@@ -81,11 +81,11 @@ static weir_status resize_grow(weir_runtime *runtime, wi_resource *stack, wi_blo
                         "the block at %p cannot grow: what it had behind it may still be in use, and would have to "
                         "be zeroed first; allocate another block and copy",
                         block->pointer)
-            : resize_scrub_growth(runtime, stack, block, from, stream, native);
+            : resize_scrub_growth(runtime, stack, block, from, at);
     if (status != WEIR_OK)
         resize_undo_growth(runtime, stack, block, before);
-    else if (stream.id == block->stream.id)
-        wi_alloc_note_point(runtime, block, native);
+    else if (at->stream.id == block->stream.id)
+        wi_alloc_note_point(runtime, block, at->native);
     return status;
 }
 
@@ -97,10 +97,11 @@ static weir_status resize_block(weir_client *client, void *pointer, size_t bytes
                          : bytes == 0 ? "to zero bytes; free the block instead"
                                       : "no size a device could have");
     weir_runtime *runtime = client->runtime;
-    wi_resource *stack = wi_runtime_stack_of(runtime, pointer), *base = stack->base;
+    wi_resource *stack = wi_runtime_stack_of(runtime, pointer);
+    wi_base *base = stack->base;
     wi_block *block;
-    void *native;
-    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
+    wi_stream_facts at;
+    weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, &at);
     wi_tcache_flush(client);
     if (status == WEIR_OK)
         status = wi_elastic_refuse_page(runtime, stack, pointer, "weir_resize");
@@ -113,8 +114,8 @@ static weir_status resize_block(weir_client *client, void *pointer, size_t bytes
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
     status = block->away > 0 ? weir_fail(WEIR_ERR_BUSY, "the block at %p is away, as %s is suspended; resume it first",
                                          pointer, client->account.name)
-             : more          ? resize_grow(runtime, stack, block, bytes, stream, native)
-                             : resize_shrink(runtime, stack, block, bytes, stream);
+             : more          ? resize_grow(runtime, stack, block, bytes, &at)
+                             : resize_shrink(runtime, stack, block, bytes, &at);
     wi_unclaim(base, block);
     return status;
 }

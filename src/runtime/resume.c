@@ -29,7 +29,7 @@ void wi_residence_show_again(wi_away *away, wi_piece *piece, void *client)
 
 void wi_residency_sweep(weir_client *client)
 {
-    wi_resource *base = client->runtime->resource->base;
+    wi_base *base = client->runtime->resource->base;
     wi_residence *r = residence_of(client);
     wi_kept_detail kept;
     if (!r || !wi_residence_take_now(r, WEIR_SUSPENDED)) /* the thread that has the residence, or has it next, sweeps */
@@ -70,7 +70,7 @@ static uint64_t residency_claim(weir_client *client, uint64_t away)
 static weir_status residency_arrive(weir_client *client, wi_residence *r, void *native)
 {
     const weir_runtime *runtime = client->runtime;
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     wi_event event = {0};
     weir_status status = runtime->driver->record(runtime->device, r->stream, &event);
     if (status == WEIR_OK && !(native && wi_has_bug(WI_BUG_ARRIVE_LATE)))
@@ -94,7 +94,7 @@ static weir_status residency_bring_pages(weir_client *client, wi_residence *r)
 static weir_status residency_bring(weir_client *client, wi_residence *r, weir_stream stream, void *native)
 {
     const weir_runtime *runtime = client->runtime;
-    wi_ledger *ledger = runtime->resource->base->ledger;
+    wi_ledger *ledger = runtime->resource->base->resource.ledger;
     uint64_t away = r->away.coming;
     bool last = away == r->away.bytes;
     wi_placement p = {.bytes = away,
@@ -137,7 +137,7 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
 static weir_status residency_come(weir_client *client, wi_residence *r, weir_stream stream, void *native,
                                   uint64_t deadline)
 {
-    wi_resource *base = client->runtime->resource->base;
+    wi_base *base = client->runtime->resource->base;
     weir_status status =
         r->away.show && !wi_has_bug(WI_BUG_EXCHANGE_EARLY) ? wi_residence_wait_uses(client, r, deadline) : WEIR_OK;
     if (status == WEIR_OK)
@@ -160,7 +160,7 @@ static weir_status residency_come(weir_client *client, wi_residence *r, weir_str
 static weir_status residency_resume(weir_client *client, wi_residence *r, weir_stream stream, uint64_t wait)
 {
     weir_runtime *runtime = client->runtime;
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     uint64_t deadline = wi_residence_deadline(wait);
     void *native;
     weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_client_resume", &native);
@@ -178,10 +178,10 @@ static weir_status residency_resume(weir_client *client, wi_residence *r, weir_s
 /* Whether nothing is away any more. Looks under the lock, as frees on other threads change the list. */
 static bool residency_is_back(const weir_client *client, const wi_residence *r)
 {
-    wi_resource *base = client->runtime->resource->base;
-    wi_resource_lock(base);
+    wi_base *base = client->runtime->resource->base;
+    wi_base_lock(base);
     bool back = r->away.piece_count == 0;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return back;
 }
 

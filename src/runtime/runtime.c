@@ -82,16 +82,6 @@ static weir_status runtime_choose_stack(const weir_runtime_options *options, cha
     return status;
 }
 
-static weir_status make_stack(const wi_driver *driver, wi_device *device, const char *text, wi_resource **out)
-{
-    weir_status status = wi_stack_create(text, driver, device, out);
-    if (status != WEIR_OK || wi_budget_attach(*out))
-        return status;
-    wi_resource_destroy(*out);
-    *out = NULL;
-    return weir_fail(WEIR_ERR_INVALID, "the stack %s has two budgets; one is enough", text);
-}
-
 /* Opens the device, and makes its resource and streams. */
 static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_options *options)
 {
@@ -105,7 +95,7 @@ static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_optio
     if (status == WEIR_OK)
         status = wi_streams_make(&runtime->streams, runtime->driver, runtime->device, options->streams);
     if (status == WEIR_OK)
-        status = make_stack(runtime->driver, runtime->device, runtime->stack, &runtime->resource);
+        status = wi_stack_create(runtime->stack, runtime->driver, runtime->device, &runtime->resource);
     if (status != WEIR_OK) {
         wi_streams_unmake(&runtime->streams, runtime->driver, runtime->device);
         runtime->driver->close(runtime->device);
@@ -114,7 +104,6 @@ static weir_status runtime_start(weir_runtime *runtime, const weir_runtime_optio
     wi_ledger_init(&runtime->ledger, runtime->name, budget, runtime->resource->base->granule);
     wi_pending_init(&runtime->pending, runtime->driver, runtime->device);
     wi_resource_attach(runtime->resource, &runtime->ledger);
-    (void)wi_budget_attach(runtime->resource); /* every stack has one */
     wi_members_add(&runtime->members[WEIR_KIND_DEVICE], runtime->resource, &runtime->pending);
     wi_tcaches_init(runtime);
     return WEIR_OK;
@@ -508,7 +497,7 @@ uint64_t wi_runtime_budget(const weir_runtime *runtime)
 
 static weir_status runtime_set_budget(weir_runtime *runtime, uint64_t budget)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     (void)wi_runtime_reap(runtime);
     /* The accounts are checked before anything is trimmed, so that a refusal costs no cached memory. Other threads may
      * allocate between a trim and the next try, hence several. */

@@ -183,13 +183,14 @@ weir_status wi_elastic_refuse_page(const weir_runtime *runtime, const wi_resourc
 
 /* Frees a claimed block for thread caches; free.c. The first one frees it on the stream now. The second one frees it
  * behind the point of wi_streams_point, if the stream is gone or captured. On failure the block is still claimed. */
-weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
+weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
 /* wi_free_claimed; `told`: the stack's adaptors have been told of the free already. */
-weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream, bool told);
+weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at,
+                         bool told);
 /* Frees a list of blocks that were thread-cached on the stream, linked by pending_next. False: nothing has changed,
  * and the caller frees each one. */
-bool wi_free_cached(weir_runtime *runtime, wi_block *list, weir_stream stream);
+bool wi_free_cached(weir_runtime *runtime, wi_block *list, const wi_stream_facts *at);
 
 /* Reaps this runtime's deferred frees, and those of other runtimes in its ledger; returns the bytes. */
 uint64_t wi_runtime_reap(weir_runtime *runtime);

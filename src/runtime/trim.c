@@ -74,18 +74,18 @@ static void trim_add_segment(tally *t, const weir_span *spans, uint32_t count)
 
 static weir_status trim_report(weir_runtime *runtime, uint64_t released, weir_trim_report *out)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     wi_layout layout = {0};
     weir_trim_report r = {.struct_size = sizeof r, .released = released};
     tally t = {.report = &r};
-    wi_resource_lock(base);
+    wi_base_lock(base);
     wi_layout_add(&layout, base);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     wi_resource *pages = atomic_load(&runtime->elastic);
     if (pages) {
-        wi_resource_lock(pages->base);
+        wi_base_lock(pages->base);
         wi_layout_add(&layout, pages->base);
-        wi_resource_unlock(pages->base);
+        wi_base_unlock(pages->base);
     }
     weir_status status =
         layout.failed ? weir_fail(WEIR_ERR_SYSTEM, "no host memory to report on what a trim of %s left; it is trimmed",
@@ -117,14 +117,14 @@ static void trim_flush(weir_runtime *runtime)
 
 static uint64_t runtime_trim(weir_runtime *runtime, uint64_t keep)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     trim_flush(runtime);
     return base->table->trim(base, keep);
 }
 
 uint64_t wi_runtime_trim_idle(weir_runtime *runtime)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     trim_flush(runtime);
     return base->table->trim_idle ? base->table->trim_idle(base, false) : base->table->trim(base, WEIR_IDLE_KEPT);
 }

@@ -128,12 +128,12 @@ static uint64_t count_hits(const world *w)
  * rung. */
 static unsigned rung_of(world *w, const weir_block *block, bool kept)
 {
-    wi_resource *base = w->runtime->resource->base;
+    wi_base *base = w->runtime->resource->base;
     bool freed;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     const wi_block *found = base->table->find(base, block->pointer, &freed);
     unsigned rung = found && !kept ? found->rung : WEIR_RUNG_FIT;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return rung;
 }
 
@@ -345,17 +345,17 @@ void world_give_up(const weir_pressure *pressure, void *user)
  * what is not worth an extent. */
 static bool cuts(const world *w, const slot *b, uint64_t after)
 {
-    wi_resource *base = w->runtime->resource->base;
+    wi_base *base = w->runtime->resource->base;
     bool freed;
-    if ((world_features(w) & WEIR_FEATURE_GUARDS) || strcmp(base->table->name, "direct") == 0 ||
-        strcmp(base->table->name, "async") == 0)
+    if ((world_features(w) & WEIR_FEATURE_GUARDS) || strcmp(base->table->all.name, "direct") == 0 ||
+        strcmp(base->table->all.name, "async") == 0)
         return false;
     if (!base->stream_lists)
         return true;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     const wi_extent *extent = wi_extent_of(base->table->find(base, b->block.pointer, &freed));
     bool cut = !extent || extent->bytes - after > extent->region->most_slack;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return cut;
 }
 

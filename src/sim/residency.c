@@ -8,7 +8,7 @@
 static bool can_be_suspended(const world *w)
 {
     const wi_resource *stack = w->runtime->resource;
-    return stack->inner == stack->base && stack->base->table->away;
+    return wi_is_plain(stack) && stack->base->table->away;
 }
 
 bool world_knows_residency(const world_options *options)

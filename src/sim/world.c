@@ -165,10 +165,10 @@ world *world_create(const world_options *options)
         (void)ANSWER(w, "weir_pressure_register",
                      weir_pressure_register(w->runtime, 0, world_give_up, w, &(uint64_t){0}), WEIR_OK);
         oracle_attach(w->oracle, w->device);
-        if (strcmp(w->runtime->resource->base->table->name, "async") == 0)
+        if (strcmp(w->runtime->resource->base->table->all.name, "async") == 0)
             oracle_set_pooled(w->oracle);
-        if (wi_keeps_order(w->runtime->resource))
-            oracle_set_in_order(w->oracle, strcmp(w->runtime->resource->base->table->name, "segments") == 0);
+        if (w->runtime->resource->keeps_order)
+            oracle_set_in_order(w->oracle, strcmp(w->runtime->resource->base->table->all.name, "segments") == 0);
     }
     return w;
 }

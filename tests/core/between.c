@@ -10,13 +10,13 @@ enum { BUDGET = 1 << 20 };
 
 /* In the library's place ------------------------------------------------------------------------------------------- */
 
-static wi_resource *watched;
+static wi_base *watched;
 static weir_event said[16]; /* to the log, in this order */
 static unsigned said_count, changes, unsaid;
 
 static void change(const wi_ledger *ledger, weir_action action)
 {
-    if (!watched || watched->ledger != ledger)
+    if (!watched || watched->resource.ledger != ledger)
         return;
     changes++;
     unsaid += said_count == 0 || said[said_count - 1].action != action;

@@ -423,7 +423,7 @@ static void what_is_being_freed_stays(void **state)
         weir_runtime *runtime;
         uint64_t granule = begin(&runtime), bytes = granule / 2;
         weir_client *client = open_client(runtime, "one", 0, 0);
-        wi_resource *base = runtime->resource->base;
+        wi_base *base = runtime->resource->base;
         void *blocks[2];
         for (int i = 0; i < 2; i++) {
             blocks[i] = allocate(client, bytes, WEIR_STREAM_HOST, WEIR_CLASS_KV);

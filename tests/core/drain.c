@@ -77,7 +77,7 @@ static uint64_t drained(weir_runtime *runtime)
 /* What is freed and somebody's still, as it stands in the books: other looks finish some of it first. */
 static uint64_t unfinished(weir_runtime *runtime)
 {
-    const wi_resource *base = runtime->resource->base;
+    const wi_base *base = runtime->resource->base;
     return runtime->ledger.pending + runtime->ledger.thread_cached +
            (base->stream_lists ? wi_stream_lists_bytes(base->stream_lists) : 0);
 }

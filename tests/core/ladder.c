@@ -16,12 +16,12 @@ enum { BUDGET = 1 << 20 };
 static void (*before_look)(void *user); /* once, before the look with this number: */
 static unsigned looks_left;
 static void *before_look_user;
-static wi_resource *watched; /* the base whose books change with the ledger's */
+static wi_base *watched; /* the base whose books change with the ledger's */
 static unsigned steps, apart;
 
 static void in_one_step(const wi_ledger *ledger)
 {
-    if (!watched || watched->ledger != ledger)
+    if (!watched || watched->resource.ledger != ledger)
         return;
     steps++;
     if (pthread_mutex_trylock(&watched->lock) == 0) {
@@ -30,8 +30,8 @@ static void in_one_step(const wi_ledger *ledger)
     }
 }
 
-uint64_t __real_wi_pending_reap(wi_pending *pending, const wi_resource *base);
-uint64_t __wrap_wi_pending_reap(wi_pending *pending, const wi_resource *base);
+uint64_t __real_wi_pending_reap(wi_pending *pending, const wi_base *base);
+uint64_t __wrap_wi_pending_reap(wi_pending *pending, const wi_base *base);
 /* Another thread takes all that has passed, and is told how much that was. */
 static void look(wi_pending *pending)
 {
@@ -43,15 +43,15 @@ static void look(wi_pending *pending)
     (void)__real_wi_pending_reap(pending, NULL);
 }
 
-uint64_t __wrap_wi_pending_reap(wi_pending *pending, const wi_resource *base)
+uint64_t __wrap_wi_pending_reap(wi_pending *pending, const wi_base *base)
 {
     look(pending);
     return __real_wi_pending_reap(pending, base);
 }
 
-bool __real_wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline);
-bool __wrap_wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline);
-bool __wrap_wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline)
+bool __real_wi_pending_wait(wi_pending *pending, const wi_base *base, const wi_account *account, uint64_t deadline);
+bool __wrap_wi_pending_wait(wi_pending *pending, const wi_base *base, const wi_account *account, uint64_t deadline);
+bool __wrap_wi_pending_wait(wi_pending *pending, const wi_base *base, const wi_account *account, uint64_t deadline)
 {
     look(pending);
     return __real_wi_pending_wait(pending, base, account, deadline);

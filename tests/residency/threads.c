@@ -339,11 +339,11 @@ static void two_threads_suspend_the_same_client(void **state)
 static _Thread_local bool stands;
 static gate found_claimed = GATE;
 
-weir_status __real_wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
+weir_status __real_wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
                             wi_block **out);
-weir_status __wrap_wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
+weir_status __wrap_wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
                             wi_block **out);
-weir_status __wrap_wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
+weir_status __wrap_wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
                             wi_block **out)
 {
     weir_status status = __real_wi_claim(base, account, pointer, generation, out);

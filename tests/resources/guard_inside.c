@@ -7,7 +7,7 @@
 
 /* A base over an array, which places blocks where the test says. */
 typedef struct size_index {
-    wi_resource resource;
+    wi_base base;
     wi_block blocks[8];
     size_t count;
     uint64_t next; /* where the next one begins */
@@ -78,18 +78,66 @@ static weir_status shelf_release(wi_resource *resource, wi_block *block)
 
 static void shelf_destroy(wi_resource *resource)
 {
-    pthread_mutex_destroy(&resource->lock);
+    wi_base_end(wi_base_of(resource));
     free(resource);
 }
 
-static const wi_resource_table shelf_table = {.name = "shelf",
-                                              .measure = shelf_measure,
-                                              .allocate = shelf_allocate,
-                                              .discard = shelf_discard,
-                                              .publish = shelf_publish,
-                                              .retire = shelf_retire,
-                                              .release = shelf_release,
-                                              .destroy = shelf_destroy};
+static uint64_t shelf_charge(wi_base *base, uint64_t bytes)
+{
+    (void)base;
+    return wi_round_up(bytes, WI_UNIT);
+}
+
+static wi_block *shelf_find(wi_base *base, const void *pointer, bool *freed)
+{
+    (void)base, (void)pointer;
+    *freed = false;
+    return NULL;
+}
+
+static void shelf_each(wi_base *base, void (*fn)(wi_block *block, void *user), void *user)
+{
+    (void)base, (void)fn, (void)user;
+}
+
+static void shelf_walk(wi_base *base, struct wi_layout *layout)
+{
+    (void)base, (void)layout;
+}
+
+static bool shelf_owns(wi_base *base, const void *pointer)
+{
+    const size_index *s = (const size_index *)base;
+    return (const char *)pointer >= s->bytes && (const char *)pointer < s->bytes + sizeof s->bytes;
+}
+
+static uint64_t shelf_trim(wi_base *base, uint64_t keep)
+{
+    (void)base, (void)keep;
+    return 0;
+}
+
+static void shelf_look(wi_base *base, weir_class memory_class, uint64_t charged, uint64_t alignment,
+                       wi_shortage *shortage)
+{
+    (void)base, (void)memory_class, (void)charged, (void)alignment, (void)shortage;
+}
+
+static const wi_base_table shelf_table = {.all.name = "shelf",
+                                          .all.measure = shelf_measure,
+                                          .all.allocate = shelf_allocate,
+                                          .all.discard = shelf_discard,
+                                          .all.publish = shelf_publish,
+                                          .all.retire = shelf_retire,
+                                          .all.release = shelf_release,
+                                          .all.destroy = shelf_destroy,
+                                          .charge = shelf_charge,
+                                          .find = shelf_find,
+                                          .each = shelf_each,
+                                          .walk = shelf_walk,
+                                          .owns = shelf_owns,
+                                          .trim = shelf_trim,
+                                          .look = shelf_look};
 
 /* The host's copies and fills, or none. */
 static bool broken;
@@ -133,8 +181,8 @@ static wi_resource *make_with(size_index **out, const wi_arguments *arguments)
     driver.stream_synchronize = synchronize;
     broken = false;
     size_index *s = calloc(1, sizeof *s);
-    wi_resource_init(&s->resource, &shelf_table, &driver, NULL, NULL);
-    ok(wi_guard_create(&s->resource, arguments, &guard));
+    wi_base_init(&s->base, &shelf_table, &driver, NULL);
+    ok(wi_guard_create(&s->base.resource, arguments, &guard));
     atomic_store(&discarded, 0);
     atomic_store(&released, 0);
     *out = s;

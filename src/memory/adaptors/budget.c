@@ -1,16 +1,26 @@
-/* The adaptor "budget": claims bytes in the ledger before memory is looked for, and climbs the reclaim ladder before a
- * refusal. */
+/* The stage at which every request has the budget enforced: the device's memory limit, each client's maximum, and what others
+ * are guaranteed. Bytes are claimed in the ledger before memory is looked for. A request that would be over budget, or finds no
+ * place, climbs the reclaim ladder before it is refused.
+ *
+ * The doors through which bytes are claimed:
+ *   budget_allocate     blocks, pages of elastic blocks, and memory that comes back with a resume; also out of a reservation
+ *   budget_grow         the growth of a block in place
+ *   wi_budget_reserve   reservations, and what elastic blocks are promised or commit
+ *   wi_ledger_place     in the ledger, called by the base (space/stream_order.c): a block for which the base has a free place,
+ *                       in one step with the claim. alloc_at_once (runtime/alloc.c) tries this first where the budget alone
+ *                       stands around the base. A request that would be over budget there comes here
+ * Each of them asks ledger_fits (ledger/ledger.c), the only test of a claim. Thread caches and capture pools claim nothing:
+ * what they keep stays charged. The base's physical memory is held under the same budget (wi_ledger_hold), and a guarantee is
+ * tested when it is set (wi_ledger_set_limits).
+ *
+ * The adaptor "budget" is the place of this stage in a stack. Adaptors around it see a request once, before bytes are claimed.
+ * Adaptors within see the tries of the ladder, with the bytes claimed. A text form without a budget gets one around it. */
 #include "memory/adaptors/budget.h"
 #include "base/system.h"
 #include "base/values.h"
 #include "base/probes.h"
 #include "memory/elastic.h"
 #include "memory/ledger/members.h"
-
-typedef struct budget {
-    wi_resource resource;
-    wi_resource *top; /* of the stack: adaptors around the budget may keep freed blocks, too */
-} budget;
 
 /* The ladder ------------------------------------------------------------------------------------------------------- */
 
@@ -25,7 +35,7 @@ enum { MOST_LOOKS = 64, LOOKS_AT_ONCE = 2 };
 /* The progress of a request up the reclaim ladder. A rung is tried once, or as long as it helps; the rungs share one
  * deadline. */
 typedef struct ladder {
-    budget *budget;
+    wi_resource *stack; /* from its top: adaptors around the budget may keep freed blocks, too */
     wi_account *account;
     const wi_request *request;
     wi_placement *placement; /* where the block is being placed; NULL: bytes are being claimed */
@@ -42,13 +52,13 @@ typedef struct ladder {
 
 static wi_ledger *budget_ledger(const ladder *l)
 {
-    return l->budget->resource.ledger;
+    return l->stack->ledger;
 }
 
 /* Work of a captured stream runs when the graph is launched, so that nothing can be waited for now. */
 static bool budget_captured(const ladder *l)
 {
-    const wi_resource *r = &l->budget->resource;
+    const wi_resource *r = l->stack;
     return l->native && r->driver->stream_capturing(r->device, l->native);
 }
 
@@ -93,15 +103,14 @@ static bool rung_reap(ladder *l)
 
 static bool rung_release_kept(ladder *l)
 {
-    return wi_release_kept(l->budget->top) > 0;
+    return wi_release_kept(l->stack) > 0;
 }
 
 /* From now on the base moves and creates chunks at any cost. */
 static bool rung_last_resort(ladder *l)
 {
     wi_placement *p = l->placement;
-    if (!p || p->growth == WI_GROWTH_LAST_RESORT ||
-        !(l->budget->resource.base->table->features & WEIR_FEATURE_MOVES_MEMORY))
+    if (!p || p->growth == WI_GROWTH_LAST_RESORT || !(l->stack->base->table->all.features & WEIR_FEATURE_MOVES_MEMORY))
         return false;
     p->growth = WI_GROWTH_LAST_RESORT;
     return true;
@@ -111,7 +120,7 @@ static bool rung_last_resort(ladder *l)
 static bool rung_stream_wait(ladder *l)
 {
     wi_placement *p = l->placement;
-    wi_resource *base = l->budget->resource.base;
+    wi_base *base = l->stack->base;
     if (!p || p->allow_stream_wait || !l->native || p->captured || p->thread_bound || budget_captured(l) ||
         !base->table->follow)
         return false;
@@ -224,40 +233,38 @@ static void budget_blame(const ladder *l, wi_shortage *shortage)
         shortage->cause = WEIR_CAUSE_PENDING;
 }
 
-static ladder budget_begin(budget *b, wi_account *account, const wi_request *request, bool may_wait)
+static ladder budget_begin(const wi_base *base, wi_account *account, const wi_request *request, bool may_wait)
 {
-    return (ladder){.budget = b,
+    return (ladder){.stack = base->top,
                     .account = account,
                     .request = request,
                     .may_wait = may_wait,
-                    .freed = wi_ledger_freed(b->resource.ledger),
+                    .freed = wi_ledger_freed(base->resource.ledger),
                     .turn = wi_pressure_begin};
 }
 
 /* Claims the bytes, climbing the ladder. alignment 0: the bytes may lie in several pieces. */
 static weir_status budget_claim(ladder *l, uint64_t alignment)
 {
-    wi_resource *resource = &l->budget->resource, *base = resource->base;
+    wi_base *base = l->stack->base;
+    wi_ledger *ledger = budget_ledger(l);
     const wi_request *request = l->request;
     bool could = false;
-    while (!wi_ledger_claim(resource->ledger, l->account, request->charged, &could)) {
-        if (!wi_ledger_is_open(resource->ledger, l->account))
+    while (!wi_ledger_claim(ledger, l->account, request->charged, &could)) {
+        if (!wi_ledger_is_open(ledger, l->account))
             return weir_fail(WEIR_ERR_INVALID, "the client %s was closed meanwhile", l->account->name);
         wi_window(WI_WINDOW_CLAIM_FAILED);
         if (budget_climb(l, could))
             continue;
-        bool pending =
-            could &&
-            budget_any_pending(
-                resource
-                    ->ledger); /* otherwise other accounts have the bytes, some of them thread-cached for a moment */
+        /* If nothing is pending, other accounts have the bytes, some of them thread-cached for a moment. */
+        bool pending = could && budget_any_pending(ledger);
         wi_shortage shortage = {.cause = pending ? WEIR_CAUSE_PENDING : WEIR_CAUSE_NONE, .largest = UINT64_MAX};
         wi_request whole = *request; /* includes the bytes claimed for the request before */
         whole.bytes += request->claimed;
         whole.charged += request->claimed;
         if (alignment > 0)
             base->table->look(base, request->memory_class, whole.charged, alignment, &shortage);
-        return wi_ledger_claim_or_refuse(resource->ledger, l->account, &whole, &shortage);
+        return wi_ledger_claim_or_refuse(ledger, l->account, &whole, &shortage);
     }
     return WEIR_OK;
 }
@@ -282,12 +289,12 @@ static weir_status budget_obtain(ladder *l, const wi_placement *p)
     return WEIR_OK;
 }
 
-static void budget_return_bytes(const budget *b, const wi_placement *p)
+static void budget_return_bytes(wi_ledger *ledger, const wi_placement *p)
 {
     if (p->reservation)
         atomic_fetch_add(&p->reservation->left, p->charged);
     else
-        wi_ledger_cancel(b->resource.ledger, p->account, p->charged);
+        wi_ledger_cancel(ledger, p->account, p->charged);
 }
 
 /* What a refusal tells of: a page's is of its whole commit. */
@@ -301,13 +308,12 @@ static wi_request budget_request(const wi_placement *p)
 
 static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    budget *b = (budget *)resource;
     wi_request request = budget_request(p);
     uint64_t claimed = p->page ? request.claimed : p->reservation ? 0 : p->charged;
     wi_shortage_begin(shortage, p->account, claimed);
     if (p->held) /* a capture pool's block: the account was charged before */
         return wi_allocate(resource->inner, p, out, shortage);
-    ladder l = budget_begin(b, p->account, &request, p->may_wait);
+    ladder l = budget_begin(resource->base, p->account, &request, p->may_wait);
     l.native = p->native;
     l.highest = p->rung;
     weir_status status = budget_obtain(&l, p);
@@ -323,7 +329,7 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
         l.largest = shortage->largest;
         if (status == WEIR_ERR_OUT_OF_MEMORY && shortage->cause != WEIR_CAUSE_ADDRESS_RANGE && budget_climb(&l, true))
             continue; /* no rung makes a region longer */
-        budget_return_bytes(b, p);
+        budget_return_bytes(resource->ledger, p);
         if (status == WEIR_ERR_OUT_OF_MEMORY)
             budget_blame(&l, shortage);
         return status == WEIR_ERR_OUT_OF_MEMORY ? budget_refuse(&l, shortage) : status;
@@ -333,17 +339,17 @@ static weir_status budget_allocate(wi_resource *resource, wi_placement *p, wi_bl
 static void budget_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
     wi_discard(resource->inner, block, p);
-    budget_return_bytes((budget *)resource, p);
+    budget_return_bytes(resource->ledger, p);
 }
 
 static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
                                wi_shortage *shortage)
 {
-    wi_resource *base = resource->base;
+    wi_base *base = resource->base;
     uint64_t charge = base->table->charge(base, block->before + bytes + block->after);
     uint64_t more = charge > block->charged ? charge - block->charged : 0;
     wi_request request = {bytes - block->bytes, more, block->memory_class, block->stream, block->tag, 0, 0};
-    ladder l = budget_begin((budget *)resource, block->account, &request, may_wait);
+    ladder l = budget_begin(base, block->account, &request, may_wait);
     weir_status status = budget_claim(&l, WI_UNIT);
     if (status != WEIR_OK)
         return status;
@@ -364,7 +370,6 @@ static weir_status budget_grow(wi_resource *resource, wi_block *block, uint64_t 
 
 static void budget_destroy(wi_resource *resource)
 {
-    pthread_mutex_destroy(&resource->lock);
     free(resource);
 }
 
@@ -378,37 +383,19 @@ static const wi_resource_table table = {
     .destroy = budget_destroy,
 };
 
-static wi_resource *budget_find(wi_resource *top)
-{
-    while (top && top->table != &table)
-        top = top->inner;
-    return top;
-}
-
 weir_status wi_budget_create(wi_resource *inner, wi_resource **out)
 {
-    budget *b = calloc(1, sizeof *b);
-    if (!b)
+    wi_resource *resource = calloc(1, sizeof *resource);
+    if (!resource)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a budget");
-    wi_resource_init(&b->resource, &table, inner->driver, inner->device, inner);
-    *out = &b->resource;
+    wi_resource_init(resource, &table, inner);
+    *out = resource;
     return WEIR_OK;
 }
 
-bool wi_budget_attach(wi_resource *top)
-{
-    wi_resource *found = budget_find(top);
-    if (!found || budget_find(found->inner))
-        return false;
-    ((budget *)found)->top = top;
-    return true;
-}
-
-weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool placed,
+weir_status wi_budget_reserve(wi_resource *stack, wi_account *account, const wi_request *request, bool placed,
                               bool may_wait)
 {
-    wi_resource *found = budget_find(top);
-    wi_assert(found); /* every runtime's stack has one */
-    ladder l = budget_begin((budget *)found, account, request, may_wait);
+    ladder l = budget_begin(stack->base, account, request, may_wait);
     return budget_claim(&l, placed ? WI_UNIT : 0);
 }

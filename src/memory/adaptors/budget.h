@@ -1,12 +1,11 @@
-/* The adaptor "budget": enforces the ledger's limits, without counters of its own. */
+/* The stage that claims bytes for requests; budget.c says where else bytes are claimed. The counters are the ledger's. */
 #ifndef WI_BUDGET_H
 #define WI_BUDGET_H
 
 #include "memory/resource.h"
 
+/* The adaptor "budget". A stack has exactly one budget. */
 weir_status wi_budget_create(wi_resource *inner, wi_resource **out);
-/* Tells the budget of a stack about the adaptors around it. False: the stack has no budget, or two. */
-bool wi_budget_attach(wi_resource *top);
 
 /* A reservation: bytes claimed in one step, which later allocations use up. `left` is promised, and in no block yet. */
 typedef struct wi_reservation {
@@ -17,7 +16,7 @@ typedef struct wi_reservation {
 
 /* Claims request->charged; climbs the ladder if that fails. `placed`: for blocks of this stack, so that a refusal tells what
  * has to be held for them as well. */
-weir_status wi_budget_reserve(wi_resource *top, wi_account *account, const wi_request *request, bool placed,
+weir_status wi_budget_reserve(wi_resource *stack, wi_account *account, const wi_request *request, bool placed,
                               bool may_wait);
 
 #endif

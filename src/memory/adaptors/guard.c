@@ -94,19 +94,19 @@ static wi_guard *guard_of(wi_resource *resource)
 
 static void guard_lock(wi_guard *guard)
 {
-    pthread_mutex_lock(&guard->resource.lock);
+    pthread_mutex_lock(&guard->lock);
 }
 
 static void guard_unlock(wi_guard *guard)
 {
-    wi_assert(pthread_mutex_trylock(&guard->resource.lock) != 0); /* it is held */
-    pthread_mutex_unlock(&guard->resource.lock);
+    wi_assert(pthread_mutex_trylock(&guard->lock) != 0); /* it is held */
+    pthread_mutex_unlock(&guard->lock);
 }
 
 void wi_guard_pin(wi_guard *guard, wi_guarded *record)
 {
     while (record->pinned)
-        pthread_cond_wait(&guard->changed, &guard->resource.lock);
+        pthread_cond_wait(&guard->changed, &guard->lock);
     record->pinned = true;
 }
 
@@ -415,7 +415,7 @@ static uint64_t guard_release_kept(wi_resource *resource)
     guard_give_up(guard, 0);
     guard_lock(guard);
     while (guard->leaving > 0 && !wi_alone)
-        pthread_cond_wait(&guard->changed, &guard->resource.lock);
+        pthread_cond_wait(&guard->changed, &guard->lock);
     uint64_t bytes = guard->given_up - before;
     guard_unlock(guard);
     return bytes;
@@ -491,10 +491,10 @@ static weir_status guard_shrink(wi_resource *resource, wi_block *block, uint64_t
     if (status == WEIR_OK && !record->blank)
         status = guard_repaint_in_order(guard, record, bytes, native);
     if (status == WEIR_OK) {
-        wi_resource_lock(resource->base);
+        wi_base_lock(resource->base);
         wi_ledger_resize(resource->ledger, block, bytes, block->charged, true);
         block->bytes = bytes;
-        wi_resource_unlock(resource->base);
+        wi_base_unlock(resource->base);
         wi_nvtx_resize(resource, block);
     }
     guard_lock(guard);
@@ -533,7 +533,7 @@ static void guard_destroy(wi_resource *resource)
         free(guard->set[i]);
     free(guard->set);
     pthread_cond_destroy(&guard->changed);
-    pthread_mutex_destroy(&resource->lock);
+    pthread_mutex_destroy(&guard->lock);
     free(guard);
 }
 
@@ -601,7 +601,7 @@ static weir_status guard_check_inner(const wi_guard *guard, wi_resource *inner)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "the resource %s cannot leave addresses unmapped behind a block; use guard(unmapped, mapped), "
                          "or a guard without it",
-                         inner->base->table->name);
+                         inner->base->table->all.name);
     return WEIR_OK;
 }
 
@@ -620,7 +620,8 @@ weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, w
         free(guard);
         return status;
     }
-    wi_resource_init(&guard->resource, &table, inner->driver, inner->device, inner);
+    wi_resource_init(&guard->resource, &table, inner);
+    pthread_mutex_init(&guard->lock, NULL);
     pthread_cond_init(&guard->changed, NULL);
     *out = &guard->resource;
     return WEIR_OK;

@@ -42,7 +42,8 @@ typedef struct wi_guarded {
 } wi_guarded;
 
 typedef struct wi_guard {
-    wi_resource resource; /* the lock also protects the members below */
+    wi_resource resource;
+    pthread_mutex_t lock; /* of the members below */
     pthread_cond_t changed;
     uint64_t zone, quarantine;
     uint8_t poison;

@@ -146,7 +146,7 @@ static wi_guarded *guard_next(wi_guard *guard, const char *start)
         if (record->start <= start || record->blank || !there) {
             i++;
         } else if (record->pinned) { /* the lock was released: the record may be gone, and the set has changed */
-            pthread_cond_wait(&guard->changed, &guard->resource.lock);
+            pthread_cond_wait(&guard->changed, &guard->lock);
             i = 0;
         } else {
             record->pinned = true;
@@ -164,15 +164,15 @@ weir_status wi_guard_check(wi_guard *guard)
     for (wi_guarded *record; status == WEIR_OK;) {
         wi_damage damages[2];
         wi_guard_news news = {.count = 0};
-        pthread_mutex_lock(&guard->resource.lock);
+        pthread_mutex_lock(&guard->lock);
         record = guard_next(guard, start);
         bool kept = record && record->state == WI_GUARDED_KEPT;
-        pthread_mutex_unlock(&guard->resource.lock);
+        pthread_mutex_unlock(&guard->lock);
         if (!record)
             break;
         start = record->start;
         status = wi_guard_examine(guard, record, kept, damages);
-        pthread_mutex_lock(&guard->resource.lock);
+        pthread_mutex_lock(&guard->lock);
         for (int i = 0; i < 2 && status == WEIR_OK; i++) {
             if (damages[i].bytes == 0)
                 continue;
@@ -182,7 +182,7 @@ weir_status wi_guard_check(wi_guard *guard)
             wi_guard_note(guard, record, &damages[i], NULL, &news);
         }
         wi_guard_unpin(guard, record);
-        pthread_mutex_unlock(&guard->resource.lock);
+        pthread_mutex_unlock(&guard->lock);
         wi_guard_tell(&news);
     }
     return status == WEIR_OK && first[0] ? weir_fail(WEIR_ERR_CORRUPT, "%s", first) : status;
@@ -217,12 +217,12 @@ static weir_status guard_hand_out(weir_status made, void *to, size_t capacity, s
 
 void wi_guard_reports(wi_guard *guard, weir_guard_report *reports, size_t capacity, size_t *count)
 {
-    pthread_mutex_lock(&guard->resource.lock);
+    pthread_mutex_lock(&guard->lock);
     guard_copy_array(reports, capacity, guard->reports, wi_min(guard->reported, WI_GUARD_KEPT_REPORTS),
                      sizeof guard->reports[0]);
     if (count)
         *count = guard->reported;
-    pthread_mutex_unlock(&guard->resource.lock);
+    pthread_mutex_unlock(&guard->lock);
 }
 
 /* Live blocks ------------------------------------------------------------------------------------------------------ */
@@ -238,7 +238,7 @@ static weir_status guard_gather(wi_guard *guard, const weir_client *client, weir
 {
     weir_status status = WEIR_OK;
     *count = 0;
-    pthread_mutex_lock(&guard->resource.lock);
+    pthread_mutex_lock(&guard->lock);
     *out = calloc(guard->count + 1, sizeof **out);
     if (!*out)
         status = weir_fail(WEIR_ERR_SYSTEM, "no host memory for a list of %zu blocks", guard->count);
@@ -255,7 +255,7 @@ static weir_status guard_gather(wi_guard *guard, const weir_client *client, weir
         snprintf(leak->name, sizeof leak->name, "%s", record->client_name);
         snprintf(leak->tag, sizeof leak->tag, "%s", record->tag);
     }
-    pthread_mutex_unlock(&guard->resource.lock);
+    pthread_mutex_unlock(&guard->lock);
     if (status == WEIR_OK)
         qsort(*out, *count, sizeof **out, by_generation);
     return status;

@@ -120,7 +120,6 @@ static void log_describe(const wi_resource *resource, char *text, size_t capacit
 
 static void log_destroy(wi_resource *resource)
 {
-    pthread_mutex_destroy(&resource->lock);
     free(resource);
 }
 
@@ -149,7 +148,7 @@ weir_status wi_log_create(wi_resource *inner, const wi_arguments *arguments, wi_
     logging *l = calloc(1, sizeof *l);
     if (!l)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a log");
-    wi_resource_init(&l->resource, &table, inner->driver, inner->device, inner);
+    wi_resource_init(&l->resource, &table, inner);
     snprintf(l->csv, sizeof l->csv, "%s", csv ? csv : "");
     snprintf(l->binary, sizeof l->binary, "%s", binary ? binary : "");
     *out = &l->resource;

@@ -99,7 +99,7 @@ static const char *keep_words(const own_adaptor *a)
 /* A refusal is a shortage to the budget above, which climbs the ladder, and reports it if nothing helps. */
 static weir_status own_adaptor_refuse(own_adaptor *a, const wi_placement *p, weir_status status, wi_shortage *shortage)
 {
-    wi_resource *base = a->resource.base;
+    wi_base *base = a->resource.base;
     if (status != WEIR_ERR_OUT_OF_MEMORY &&
         status != WEIR_ERR_NO_ROOM) /* WEIR_ERR_NO_ROOM has a meaning of its own between resources */
         return status;
@@ -219,7 +219,6 @@ static void own_adaptor_destroy(wi_resource *resource)
     own_adaptor *a = own_adaptor_of(resource);
     if (a->own->destroy)
         a->own->destroy(a->state);
-    pthread_mutex_destroy(&resource->lock);
     free(a);
 }
 
@@ -268,11 +267,10 @@ weir_status wi_own_adaptor_create(const weir_adaptor_table *own, wi_resource *in
     a->own = own;
     a->table = own_adaptor_table;
     a->table.name = own->name;
-    wi_resource_init(&a->resource, &a->table, inner->driver, inner->device, inner);
+    wi_resource_init(&a->resource, &a->table, inner);
     join_arguments(arguments, a->arguments, sizeof a->arguments);
     weir_status status = own_adaptor_make_state(a);
     if (status != WEIR_OK) {
-        pthread_mutex_destroy(&a->resource.lock);
         free(a);
         return status;
     }

@@ -312,22 +312,33 @@ void wi_ledger_cancel(wi_ledger *ledger, wi_account *account, uint64_t bytes)
     ledger_leave(ledger);
 }
 
-static void gauge_active(wi_ledger *ledger, uint64_t bytes, bool more)
+static inline void gauge_active(wi_ledger *ledger, uint64_t bytes, bool more)
 {
-    (more ? wi_gauge_up : wi_gauge_down)(&ledger->gauges.active_bytes, bytes);
-    (more ? wi_gauge_up : wi_gauge_down)(&ledger->gauges.active, 1);
+    weir_memory_stats *g = &ledger->gauges;
+    if (more) {
+        wi_gauge_up(&g->active_bytes, bytes);
+        wi_gauge_up(&g->active, 1);
+    } else {
+        wi_gauge_down(&g->active_bytes, bytes);
+        wi_gauge_down(&g->active, 1);
+    }
 }
 
 /* GAUGE_AGAIN: a pending block is live again. Freed bytes stay active until gauge_active takes them off. */
 typedef enum gauge_what { GAUGE_NEW, GAUGE_AGAIN, GAUGE_FREED } gauge_what;
 
-static void gauge_block(wi_ledger *ledger, const wi_block *block, gauge_what what)
+static inline void gauge_block(wi_ledger *ledger, const wi_block *block, gauge_what what)
 {
     weir_memory_stats *g = &ledger->gauges;
-    void (*turn)(weir_gauge *, uint64_t) = what == GAUGE_FREED ? wi_gauge_down : wi_gauge_up;
-    turn(&g->allocated_bytes, block->charged);
-    turn(&g->requested_bytes, block->bytes);
-    turn(&g->allocation, 1);
+    if (what == GAUGE_FREED) {
+        wi_gauge_down(&g->allocated_bytes, block->charged);
+        wi_gauge_down(&g->requested_bytes, block->bytes);
+        wi_gauge_down(&g->allocation, 1);
+    } else {
+        wi_gauge_up(&g->allocated_bytes, block->charged);
+        wi_gauge_up(&g->requested_bytes, block->bytes);
+        wi_gauge_up(&g->allocation, 1);
+    }
     if (what == GAUGE_NEW)
         gauge_active(ledger, block->charged, true);
 }

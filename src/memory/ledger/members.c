@@ -128,13 +128,13 @@ void wi_members_lock(wi_ledger *ledger)
 {
     pthread_mutex_lock(&ledger->members_lock);
     for (wi_member *member = ledger->first_member; member; member = member->next)
-        wi_resource_lock(member->base);
+        wi_base_lock(member->base);
 }
 
 void wi_members_unlock(wi_ledger *ledger)
 {
     for (wi_member *member = ledger->last_member; member; member = member->previous)
-        wi_resource_unlock(member->base);
+        wi_base_unlock(member->base);
     pthread_mutex_unlock(&ledger->members_lock);
 }
 

@@ -11,7 +11,7 @@
 
 typedef struct wi_member {
     wi_ledger *ledger;
-    wi_resource *base;
+    wi_base *base;
     wi_pending *pending; /* the deferred frees of its blocks, shared with other bases of its runtime */
     unsigned users;      /* threads that use the record now */
     struct wi_member *previous, *next;

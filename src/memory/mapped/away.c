@@ -242,12 +242,12 @@ static int away_by_address(const void *a, const void *b)
     return (low > other) - (low < other);
 }
 
-static weir_status away_choose(wi_resource *base, wi_away *away)
+static weir_status away_choose(wi_base *base, wi_away *away)
 {
     wi_mapped *m = away_mapped(base);
     weir_status status = WEIR_OK;
     away->receipt->stays = 0;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     for (wi_chunk *chunk = m->entered; chunk && status == WEIR_OK; chunk = chunk->behind)
         status = away_choose_chunk(m, away, chunk);
     if (status != WEIR_OK) {
@@ -261,15 +261,15 @@ static weir_status away_choose(wi_resource *base, wi_away *away)
         away->next = m->aways;
         m->aways = away;
     }
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return status;
 }
 
-static uint64_t away_stamp(wi_resource *base, const wi_away *away, const char *low, const char *high)
+static uint64_t away_stamp(wi_base *base, const wi_away *away, const char *low, const char *high)
 {
     wi_mapped *m = away_mapped(base);
     uint64_t stamp = 0;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     for (int i = 0; i < WI_REGIONS; i++) {
         wi_region *region = &m->regions[i];
         if (!wi_region_holds(region, low))
@@ -280,18 +280,18 @@ static uint64_t away_stamp(wi_resource *base, const wi_away *away, const char *l
             if (e->kind == WI_USED && wi_load(e->block.account) == away->account && (away->show || away_keeps(away, e)))
                 stamp = away_stamp_block(stamp, e);
     }
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return stamp;
 }
 
 /* Leaving ---------------------------------------------------------------------------------------------------------- */
 
-static weir_status away_take(wi_resource *base, wi_piece *p)
+static weir_status away_take(wi_base *base, wi_piece *p)
 {
-    wi_resource_lock(base);
+    wi_base_lock(base);
     weir_status status = wi_chunks_take_away(away_mapped(base), p->chunk);
     p->taken = status == WEIR_OK;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return status;
 }
 
@@ -349,7 +349,7 @@ static void away_account(wi_mapped *m, wi_away *away)
         uint64_t bytes = away_taken(away, (const wi_extent *)away->blocks[i]);
         if (bytes == 0)
             continue;
-        wi_ledger_leave(m->resource.ledger, away->blocks[i], bytes);
+        wi_ledger_leave(m->base.resource.ledger, away->blocks[i], bytes);
         away->bytes += bytes;
         m->away_bytes += bytes;
     }
@@ -404,17 +404,17 @@ static void away_settle(wi_mapped *m, wi_away *away)
         wi_away_unlink(m, away);
 }
 
-static void away_leave(wi_resource *base, wi_away *away)
+static void away_leave(wi_base *base, wi_away *away)
 {
-    wi_resource_lock(base);
+    wi_base_lock(base);
     away_settle(away_mapped(base), away);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
 }
 
-static bool away_undo(wi_resource *base, wi_away *away)
+static bool away_undo(wi_base *base, wi_away *away)
 {
     wi_mapped *m = away_mapped(base);
-    wi_resource_lock(base);
+    wi_base_lock(base);
     for (size_t i = 0; i < away->piece_count; i++) {
         wi_piece *p = &away->pieces[i];
         if (p->taken && !p->shown && wi_chunks_put_back(m, p->chunk) == WEIR_OK)
@@ -422,7 +422,7 @@ static bool away_undo(wi_resource *base, wi_away *away)
     }
     away_settle(m, away);
     bool undone = away->piece_count == 0;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return undone;
 }
 

@@ -74,7 +74,7 @@ static bool away_cut(wi_mapped *m, const wi_away *away, wi_extent *extent)
     return true;
 }
 
-void wi_away_free(wi_resource *base, wi_block *block)
+void wi_away_free(wi_base *base, wi_block *block)
 {
     wi_mapped *m = away_mapped(base);
     wi_extent *extent = (wi_extent *)block;
@@ -123,33 +123,33 @@ static wi_piece *away_left_over(const wi_away *away)
     return NULL;
 }
 
-weir_status wi_away_sweep(wi_resource *base, wi_away *away)
+weir_status wi_away_sweep(wi_base *base, wi_away *away)
 {
     wi_mapped *m = away_mapped(base);
     weir_status status = WEIR_OK;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     for (wi_piece *p; status == WEIR_OK && (p = away_left_over(away));) {
         wi_piece left = *p; /* frees by other threads move those in the list */
-        wi_resource_unlock(base);
+        wi_base_unlock(base);
         status = away->hide(away, &left, away->user);
-        wi_resource_lock(base);
+        wi_base_lock(base);
         p = away_piece_at(away, left.region, piece_start(&left));
         p->shown = left.shown;
         p->adrift = left.adrift;
         if (!left.shown && !left.adrift && away_dissolve(m, p))
             away_remove(m, away, p);
     }
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return status;
 }
 
-void wi_away_forget(wi_resource *base, wi_away *away)
+void wi_away_forget(wi_base *base, wi_away *away)
 {
-    wi_resource_lock(base);
+    wi_base_lock(base);
     wi_assert(away->bytes == 0);
     away->piece_count = 0;
     wi_away_unlink(away_mapped(base), away);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
 }
 
 /* Coming back ------------------------------------------------------------------------------------------------------ */
@@ -197,19 +197,19 @@ static void away_select(wi_away *away)
     }
 }
 
-weir_status wi_away_recover(wi_resource *base, wi_away *away)
+weir_status wi_away_recover(wi_base *base, wi_away *away)
 {
     bool all = false;
     weir_status status = WEIR_OK;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     while (status == WEIR_OK && !all) {
         status = away_claim_again(away, &all);
         if (status != WEIR_OK || all)
             continue;
         wi_away_let_go(away);
-        wi_resource_unlock(base);
+        wi_base_unlock(base);
         sched_yield();
-        wi_resource_lock(base);
+        wi_base_lock(base);
     }
     away->run_count = 0;
     for (size_t i = 0; i < away->piece_count && status == WEIR_OK; i++)
@@ -218,7 +218,7 @@ weir_status wi_away_recover(wi_resource *base, wi_away *away)
         away_select(away);
     else
         wi_away_let_go(away);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return status;
 }
 
@@ -240,9 +240,9 @@ static weir_status away_fill(wi_mapped *m, wi_away *away, wi_piece *p)
     uint64_t first, count, last = WI_CLEAN;
     unsigned waits = 0;
     if (p->shown) {
-        wi_resource_unlock(&m->resource);
+        wi_base_unlock(&m->base);
         weir_status status = away->hide(away, p, away->user);
-        wi_resource_lock(&m->resource);
+        wi_base_lock(&m->base);
         if (status != WEIR_OK)
             return status;
     }
@@ -261,12 +261,12 @@ static weir_status away_fill(wi_mapped *m, wi_away *away, wi_piece *p)
     return WEIR_OK;
 }
 
-weir_status wi_away_allocate(wi_resource *base, wi_placement *placement, wi_shortage *shortage)
+weir_status wi_away_allocate(wi_base *base, wi_placement *placement, wi_shortage *shortage)
 {
     wi_mapped *m = away_mapped(base);
     wi_away *away = placement->away;
     weir_status status = WEIR_OK;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     (void)wi_stream_lists_renew(&m->stream_lists);
     for (size_t i = 0; i < away->piece_count && status == WEIR_OK; i++) {
         wi_piece *p = &away->pieces[i];
@@ -275,9 +275,9 @@ weir_status wi_away_allocate(wi_resource *base, wi_placement *placement, wi_shor
         status = away_fill(m, away, p);
         if (status != WEIR_OK)
             break;
-        wi_resource_unlock(base);
+        wi_base_unlock(base);
         status = away->arrived(away, p, away->user);
-        wi_resource_lock(base);
+        wi_base_lock(base);
         p->arrived = status == WEIR_OK;
     }
     if (status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) {
@@ -287,7 +287,7 @@ weir_status wi_away_allocate(wi_resource *base, wi_placement *placement, wi_shor
         status = WEIR_ERR_OUT_OF_MEMORY;
     }
     m->device_has = UINT64_MAX;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return status;
 }
 
@@ -310,7 +310,7 @@ static void away_settle_back(wi_mapped *m, wi_away *away)
             continue;
         m->away_bytes -= bytes;
         away->bytes -= bytes;
-        wi_ledger_return(m->resource.ledger, away->blocks[i], bytes, away->stream);
+        wi_ledger_return(m->base.resource.ledger, away->blocks[i], bytes, away->stream);
     }
     for (size_t i = 0; i < away->piece_count; i++) {
         if (away->pieces[i].coming)
@@ -325,24 +325,24 @@ static void away_settle_back(wi_mapped *m, wi_away *away)
         wi_away_unlink(m, away);
 }
 
-weir_status wi_away_arrive(wi_resource *base, wi_away *away, const wi_event *event)
+weir_status wi_away_arrive(wi_base *base, wi_away *away, const wi_event *event)
 {
     wi_mapped *m = away_mapped(base);
     weir_status status = WEIR_OK;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     for (size_t i = 0; event && i < away->block_count && status == WEIR_OK; i++)
         status = wi_stream_uses_moved(&away->blocks[i]->stream_uses, event);
     if (status == WEIR_OK)
         away_settle_back(m, away);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return status;
 }
 
-void wi_away_recall(wi_resource *base, wi_away *away, bool idle)
+void wi_away_recall(wi_base *base, wi_away *away, bool idle)
 {
     wi_mapped *m = away_mapped(base);
     uint64_t ignored;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     for (size_t i = 0; i < away->piece_count; i++) {
         wi_piece *p = &away->pieces[i];
         p->adrift = !idle && (p->adrift || p->coming);
@@ -357,11 +357,11 @@ void wi_away_recall(wi_resource *base, wi_away *away, bool idle)
         }
         if (!p->whole || p->shown || away_missing(p, &ignored) < p->count)
             continue;
-        wi_resource_unlock(base); /* the blocks are claimed, so that the list stays as it is */
+        wi_base_unlock(base); /* the blocks are claimed, so that the list stays as it is */
         away->show_again(away, p, away->user);
-        wi_resource_lock(base);
+        wi_base_lock(base);
     }
     wi_away_mark(away);
     wi_away_let_go(away);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
 }

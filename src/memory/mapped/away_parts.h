@@ -5,7 +5,7 @@
 #include "memory/away.h"
 #include "memory/mapped/mapped.h"
 
-static inline wi_mapped *away_mapped(wi_resource *base)
+static inline wi_mapped *away_mapped(wi_base *base)
 {
     return (wi_mapped *)base;
 }
@@ -74,11 +74,11 @@ void wi_away_mark(wi_away *away);
 void wi_away_unlink(wi_mapped *m, wi_away *away);
 
 /* Functions of the table, in away_back.c. */
-void wi_away_free(wi_resource *base, wi_block *block);
-weir_status wi_away_sweep(wi_resource *base, wi_away *away);
-void wi_away_forget(wi_resource *base, wi_away *away);
-weir_status wi_away_recover(wi_resource *base, wi_away *away);
-weir_status wi_away_arrive(wi_resource *base, wi_away *away, const wi_event *event);
-void wi_away_recall(wi_resource *base, wi_away *away, bool idle);
+void wi_away_free(wi_base *base, wi_block *block);
+weir_status wi_away_sweep(wi_base *base, wi_away *away);
+void wi_away_forget(wi_base *base, wi_away *away);
+weir_status wi_away_recover(wi_base *base, wi_away *away);
+weir_status wi_away_arrive(wi_base *base, wi_away *away, const wi_event *event);
+void wi_away_recall(wi_base *base, wi_away *away, bool idle);
 
 #endif

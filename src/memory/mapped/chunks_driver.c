@@ -22,12 +22,12 @@ static inline char *chunk_address(const wi_chunk *chunk)
 void wi_chunks_go_to_driver(wi_mapped *mapped)
 {
     mapped->working++;
-    pthread_mutex_unlock(&mapped->resource.lock);
+    pthread_mutex_unlock(&mapped->base.lock);
 }
 
 void wi_chunks_come_back(wi_mapped *mapped)
 {
-    pthread_mutex_lock(&mapped->resource.lock);
+    pthread_mutex_lock(&mapped->base.lock);
     mapped->working--;
     pthread_cond_broadcast(&mapped->returned);
 }
@@ -40,7 +40,7 @@ bool wi_chunks_synchronize(wi_mapped *mapped, bool lost, unsigned *waits)
     if (mapped->working > 0 && wi_alone)
         return lost;
     if (mapped->working > 0)
-        pthread_cond_wait(&mapped->returned, &mapped->resource.lock);
+        pthread_cond_wait(&mapped->returned, &mapped->base.lock);
     return true;
 }
 
@@ -49,7 +49,8 @@ bool wi_chunks_synchronize(wi_mapped *mapped, bool lost, unsigned *waits)
 uint64_t wi_chunks_creatable(wi_mapped *mapped, uint64_t *held)
 {
     uint64_t ignored, allocations;
-    uint64_t room = wi_ledger_room(mapped->resource.ledger, held ? held : &ignored, &allocations) / mapped->granule;
+    uint64_t room =
+        wi_ledger_room(mapped->base.resource.ledger, held ? held : &ignored, &allocations) / mapped->granule;
     return wi_min(room, mapped->device_has);
 }
 
@@ -143,7 +144,7 @@ static void chunks_leave(wi_mapped *mapped, wi_chunk *b)
 static void chunks_vacate(wi_mapped *mapped, wi_chunk *b, wi_extent *busy, uint64_t *last)
 {
     chunks_leave(mapped, b);
-    wi_ledger_unmapped(mapped->resource.ledger, chunk_bytes(b, mapped));
+    wi_ledger_unmapped(mapped->base.resource.ledger, chunk_bytes(b, mapped));
     *last = wi_owners_mix(*last, busy->last);
     busy->last = WI_CLEAN;
     wi_region_set(busy->region, busy, WI_HOLE);
@@ -226,10 +227,10 @@ static weir_status chunks_begin(job *j)
     weir_status status = j->seized ? chunks_prepare_new(j, g->fresh) : chunks_no_memory();
     if (status == WEIR_OK)
         status = wi_extent_pool_reserve(&m->shared.pool, 2 * g->taken_count + WI_RECORDS_PER_CHANGE);
-    uint64_t got = status == WEIR_OK && fresh ? wi_ledger_hold(m->resource.ledger, fresh) : 0;
+    uint64_t got = status == WEIR_OK && fresh ? wi_ledger_hold(m->base.resource.ledger, fresh) : 0;
     if (status == WEIR_OK && got < fresh) {
         if (got)
-            wi_ledger_release(m->resource.ledger, got);
+            wi_ledger_release(m->base.resource.ledger, got);
         status = WEIR_ERR_BUSY;
     }
     if (status != WEIR_OK) {
@@ -273,7 +274,7 @@ wi_extent *wi_chunks_make_busy(const wi_map_plan *plan)
 
 static weir_status chunks_create_run(job *j, wi_chunk *first, size_t count)
 {
-    const wi_resource *r = &j->mapped->resource;
+    const wi_resource *r = &j->mapped->base.resource;
     wi_handle *handles = malloc(count * sizeof *handles);
     weir_status status =
         handles ? r->driver->create(r->device, chunk_bytes(first, j->mapped), count, handles) : chunks_no_memory();
@@ -323,7 +324,7 @@ static weir_status chunks_create_all(job *j)
 
 static weir_status chunks_unmap_all(job *j)
 {
-    const wi_resource *r = &j->mapped->resource;
+    const wi_resource *r = &j->mapped->base.resource;
     for (wi_chunk *b = j->plan->taken; b; b = b->chosen, j->vacated++) {
         weir_status status = r->driver->unmap(r->device, chunk_address(b), chunk_bytes(b, j->mapped), 1, &b->handle);
         j->calls++;
@@ -351,7 +352,7 @@ static void chunks_collect_unmapped(job *j)
 
 static weir_status chunks_map_run(job *j, wi_chunk *first, size_t count, uint64_t granule)
 {
-    const wi_resource *r = &j->mapped->resource;
+    const wi_resource *r = &j->mapped->base.resource;
     const wi_chunk *b = first;
     wi_handle *handles = malloc(count * sizeof *handles);
     if (!handles)
@@ -393,7 +394,7 @@ static void chunks_enter_mapped(job *j, cargo *c, uint64_t *granule)
         wi_chunk *b = c->first;
         c->first = b->next;
         chunks_enter(m, b, j->plan->region, *granule);
-        wi_ledger_mapped(m->resource.ledger, chunk_bytes(b, m));
+        wi_ledger_mapped(m->base.resource.ledger, chunk_bytes(b, m));
         *granule += b->count;
     }
     if (!c->first)
@@ -411,7 +412,7 @@ static weir_status chunks_learn_limit(job *j, uint64_t available)
 /* Fills the cargo: takes spare chunks, creates new ones, unmaps those to be moved. */
 static weir_status chunks_gather(job *j)
 {
-    const wi_resource *r = &j->mapped->resource;
+    const wi_resource *r = &j->mapped->base.resource;
     uint64_t available = 0, total;
     wi_chunks_go_to_driver(j->mapped);
     weir_status status = chunks_unmap_all(j);
@@ -427,7 +428,7 @@ static weir_status chunks_gather(job *j)
     if (j->created == 0)
         j->new = (cargo){.end = &j->new.first};
     chunks_collect_unmapped(j);
-    wi_ledger_release(j->mapped->resource.ledger, (j->plan->fresh - j->created) * j->mapped->granule);
+    wi_ledger_release(j->mapped->base.resource.ledger, (j->plan->fresh - j->created) * j->mapped->granule);
     return status;
 }
 
@@ -450,8 +451,8 @@ static void chunks_put_down(job *j)
     chunks_enter_mapped(j, &j->new, &granule);
     chunks_keep_spare(j->mapped, &j->moved);
     chunks_keep_spare(j->mapped, &j->new);
-    wi_ledger_worked(j->mapped->resource.ledger, j->calls, j->handles_created, j->vacated);
-    wi_ledger_segments(j->mapped->resource.ledger, j->handles_created, 0);
+    wi_ledger_worked(j->mapped->base.resource.ledger, j->calls, j->handles_created, j->vacated);
+    wi_ledger_segments(j->mapped->base.resource.ledger, j->handles_created, 0);
     free(j->seized);
 }
 
@@ -489,7 +490,7 @@ weir_status wi_chunks_grow(wi_mapped *mapped, const wi_map_plan *plan, wi_extent
 
 weir_status wi_chunks_take_away(wi_mapped *mapped, wi_chunk *chunk)
 {
-    wi_resource *r = &mapped->resource;
+    wi_resource *r = &mapped->base.resource;
     wi_chunks_go_to_driver(mapped);
     weir_status status =
         r->driver->unmap(r->device, chunk_address(chunk), chunk_bytes(chunk, mapped), 1, &chunk->handle);
@@ -502,7 +503,7 @@ weir_status wi_chunks_take_away(wi_mapped *mapped, wi_chunk *chunk)
 
 weir_status wi_chunks_put_back(wi_mapped *mapped, wi_chunk *chunk)
 {
-    wi_resource *r = &mapped->resource;
+    wi_resource *r = &mapped->base.resource;
     wi_chunks_go_to_driver(mapped);
     weir_status status = r->driver->map(r->device, chunk_address(chunk), chunk_bytes(chunk, mapped), 1, &chunk->handle);
     wi_chunks_come_back(mapped);
@@ -516,7 +517,7 @@ void wi_chunks_give_away(wi_mapped *mapped, wi_chunk *chunk, uint64_t last)
 {
     cargo c = {.last = last};
     c.end = &c.first;
-    wi_ledger_unmapped(mapped->resource.ledger, chunk_bytes(chunk, mapped));
+    wi_ledger_unmapped(mapped->base.resource.ledger, chunk_bytes(chunk, mapped));
     chunks_load(&c, chunk);
     chunks_keep_spare(mapped, &c);
 }
@@ -576,7 +577,7 @@ weir_status wi_chunks_fill(wi_mapped *mapped, wi_region *region, uint64_t first,
 static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint64_t first, uint64_t *calls,
                                  uint64_t *created)
 {
-    const wi_resource *r = &m->resource;
+    const wi_resource *r = &m->base.resource;
     wi_chunk *parts[2] = {b, rest};
     r->driver->destroy(r->device, chunk_bytes(b, m), 1, &b->handle);
     ++*calls;
@@ -606,7 +607,7 @@ static weir_status chunks_remake(wi_mapped *m, wi_chunk *b, wi_chunk *rest, uint
 
 weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
 {
-    wi_resource *r = &mapped->resource;
+    wi_resource *r = &mapped->base.resource;
     wi_chunk *rest = wi_chunk_new(), old = *chunk;
     wi_chunk kept = *chunk; /* is worked on instead of the chunk, which a walk may look at without waiting for this */
     weir_status status =
@@ -678,7 +679,7 @@ static bool chunks_enough(const wi_mapped *mapped, const wi_chunk *like, size_t 
 /* Takes destroyed chunks out of the ledger. Returns their bytes. */
 static uint64_t chunks_destroy(wi_mapped *mapped, batch *b)
 {
-    wi_resource *r = &mapped->resource;
+    wi_resource *r = &mapped->base.resource;
     uint64_t each = chunk_bytes(b->of[0], mapped), bytes = b->count * each;
     wi_chunks_go_to_driver(mapped);
     if (!b->dropped) {
@@ -745,7 +746,7 @@ static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
 
 static weir_status chunks_unmap_batch(wi_mapped *mapped, batch *b)
 {
-    const wi_resource *r = &mapped->resource;
+    const wi_resource *r = &mapped->base.resource;
     char *address = chunk_address(b->of[0]);
     uint64_t each = chunk_bytes(b->of[0], mapped);
     if (!r->driver->drop)
@@ -764,7 +765,7 @@ static uint64_t chunks_destroy_idle(wi_mapped *mapped, uint64_t wanted)
         return 0;
     wi_chunks_go_to_driver(mapped);
     weir_status status = chunks_unmap_batch(mapped, &b);
-    wi_ledger_driver_call(mapped->resource.ledger);
+    wi_ledger_driver_call(mapped->base.resource.ledger);
     wi_chunks_come_back(mapped);
     for (size_t i = 0; i < b.count; i++)
         if (status == WEIR_OK)

@@ -272,7 +272,7 @@ void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_
                                                                : held;
     if (bytes > longest - alignment)
         shortage->cause = WEIR_CAUSE_ADDRESS_RANGE;
-    wi_ledger_see(mapped->resource.ledger, shortage);
+    wi_ledger_see(mapped->base.resource.ledger, shortage);
 }
 
 /* Compaction ------------------------------------------------------------------------------------------------------- */

@@ -27,7 +27,7 @@ uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
 static void plan_earn(wi_mapped *m)
 {
     uint64_t held, allocations;
-    (void)wi_ledger_room(m->resource.ledger, &held, &allocations);
+    (void)wi_ledger_room(m->base.resource.ledger, &held, &allocations);
     wi_growth_earn(&m->policy, allocations);
 }
 

@@ -29,9 +29,9 @@ static void mapped_walk_extent(wi_layout *layout, const wi_extent *e, const wi_c
     }
 }
 
-void wi_mapped_walk(wi_resource *resource, wi_layout *layout)
+void wi_mapped_walk(wi_base *base, wi_layout *layout)
 {
-    const wi_mapped *mapped = (const wi_mapped *)resource;
+    const wi_mapped *mapped = (const wi_mapped *)base;
     for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
         const wi_chunk *current = NULL;
         for (const wi_extent *e = mapped->regions[region_number].first; e; e = e->next)
@@ -46,9 +46,9 @@ void wi_mapped_walk(wi_resource *resource, wi_layout *layout)
 
 /* Regions ---------------------------------------------------------------------------------------------------------- */
 
-static wi_mapped *mapped_of(wi_resource *resource)
+static wi_mapped *mapped_of(wi_base *base)
 {
-    return (wi_mapped *)resource;
+    return (wi_mapped *)base;
 }
 
 static wi_region *mapped_region_of(wi_mapped *mapped, const void *pointer)
@@ -61,22 +61,22 @@ static wi_region *mapped_region_of(wi_mapped *mapped, const void *pointer)
 
 static void mapped_lock(wi_mapped *mapped)
 {
-    wi_resource_lock(&mapped->resource);
+    wi_base_lock(&mapped->base);
 }
 
 static void mapped_unlock(wi_mapped *mapped)
 {
-    wi_resource_unlock(&mapped->resource);
+    wi_base_unlock(&mapped->base);
 }
 
-static void mapped_check(wi_resource *resource)
+static void mapped_check(wi_base *base)
 {
     for (int region_number = 0; region_number < WI_REGIONS; region_number++)
-        wi_region_check(&mapped_of(resource)->regions[region_number]);
+        wi_region_check(&mapped_of(base)->regions[region_number]);
     uint64_t away_bytes = 0;
-    for (const wi_away *away = mapped_of(resource)->aways; away; away = away->next)
+    for (const wi_away *away = mapped_of(base)->aways; away; away = away->next)
         away_bytes += away->bytes;
-    wi_assert(away_bytes == mapped_of(resource)->away_bytes);
+    wi_assert(away_bytes == mapped_of(base)->away_bytes);
 }
 
 /* Placing ---------------------------------------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static void mapped_check(wi_resource *resource)
  * again. */
 static weir_status mapped_map(wi_mapped *mapped, wi_region *region, wi_placement *p, wi_map_plan *g, wi_extent **busy)
 {
-    const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->resource, p), p->guard_page,
+    const wi_fit_request want = {p->charged, p->alignment, wi_ordered_list(&mapped->base, p), p->guard_page,
                                  p->growth == WI_GROWTH_SOFT_LIMIT};
     weir_status status = wi_map_plan_make(mapped, region, &want, g);
     if (status == WEIR_ERR_NO_ROOM && p->growth == WI_GROWTH_LAST_RESORT && !p->guard_page) {
@@ -138,7 +138,7 @@ static weir_status mapped_find_room(wi_mapped *mapped, wi_region *region, wi_pla
         weir_status status = wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE);
         if (status != WEIR_OK)
             return status;
-        const wi_stream_list *stream_list = wi_ordered_list(&mapped->resource, p);
+        const wi_stream_list *stream_list = wi_ordered_list(&mapped->base, p);
         wi_extent *extent = p->guard_page ? NULL : wi_region_best(region, stream_list, p->charged, p->alignment);
         if (extent) {
             *out = wi_ordered_use(extent, wi_extent_start(extent, p->alignment), p, 0);
@@ -179,7 +179,7 @@ static wi_block *mapped_find_behind(wi_mapped *mapped, wi_placement *p)
     unsigned count = wi_growth_regions(p, &regions_to_try);
     wi_block *block = NULL;
     for (unsigned i = 0; i < count && !block; i++)
-        block = wi_ordered_use_behind(&mapped->resource, &mapped->shared, regions_to_try[i], p, 0);
+        block = wi_ordered_use_behind(&mapped->base, &mapped->shared, regions_to_try[i], p, 0);
     return block;
 }
 
@@ -201,7 +201,7 @@ static bool mapped_may_wait(const wi_mapped *mapped, const wi_placement *p)
  * lock is released meanwhile. */
 static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
 {
-    wi_resource *resource = &mapped->resource;
+    wi_resource *resource = &mapped->base.resource;
     uint64_t start = wi_now();
     wi_event event;
     wi_growth_earn_wait(&mapped->policy, start);
@@ -209,11 +209,11 @@ static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uin
         *deadline = wi_growth_wait_until(&mapped->policy, start, wi_option_wait());
     if (start >= *deadline || !wi_stream_lists_oldest(&mapped->stream_lists, p->stream, &event))
         return false;
-    wi_resource_unlock(resource);
+    wi_base_unlock(wi_base_of(resource));
     bool waits = !resource->driver->stream_capturing(
         resource->device, p->native); /* not in a capture, declared or not, as its work runs later */
     weir_status status = waits ? resource->driver->wait(resource->device, event, *deadline) : WEIR_OK;
-    wi_resource_lock(resource);
+    wi_base_lock(wi_base_of(resource));
     wi_growth_pay_wait(&mapped->policy, wi_now() - start);
     return waits && status == WEIR_OK && wi_stream_lists_renew(&mapped->stream_lists) > 0;
 }
@@ -241,10 +241,10 @@ static weir_status mapped_find_with_waits(wi_mapped *mapped, wi_placement *p, wi
 
 static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_block **out, wi_shortage *shortage)
 {
-    wi_mapped *mapped = mapped_of(resource);
+    wi_mapped *mapped = mapped_of(wi_base_of(resource));
     const wi_region *region = &mapped->regions[wi_growth_region(p)];
     if (p->away)
-        return wi_away_allocate(resource, p, shortage);
+        return wi_away_allocate(&mapped->base, p, shortage);
     mapped_lock(mapped);
     weir_status status = mapped_find_with_waits(mapped, p, out);
     if (mapped_is_shortage(status) && p->allow_stream_wait && !p->guard_page && (*out = mapped_find_behind(mapped, p)))
@@ -255,7 +255,7 @@ static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_bl
         shortage->cause = p->charged > region->bytes - p->alignment ? WEIR_CAUSE_ADDRESS_RANGE
                           : status == WEIR_ERR_NO_ROOM              ? WEIR_CAUSE_FRAGMENTATION
                                                                     : WEIR_CAUSE_OTHER_PROCESS;
-        wi_place_look(mapped, wi_ordered_list(resource, p), p->charged, p->alignment, shortage);
+        wi_place_look(mapped, wi_ordered_list(&mapped->base, p), p->charged, p->alignment, shortage);
         status = WEIR_ERR_OUT_OF_MEMORY;
     }
     mapped->device_has = UINT64_MAX;
@@ -264,16 +264,15 @@ static weir_status mapped_allocate(wi_resource *resource, wi_placement *p, wi_bl
 }
 
 /* Most requests that thread caches do not serve end here. What the device was out of may be given back first. */
-static bool mapped_place(wi_resource *resource, wi_placement *p, weir_block *out)
+static bool mapped_place(wi_base *base, wi_placement *p, weir_block *out)
 {
-    wi_mapped *mapped = mapped_of(resource);
+    wi_mapped *mapped = mapped_of(base);
     bool placed = false;
     mapped_lock(mapped);
     if (!mapped->device_oom_seen && wi_extent_pool_has(&mapped->shared.pool, WI_RECORDS_PER_CHANGE)) {
         wi_region *region = &mapped->regions[wi_growth_region(p)];
-        wi_extent *extent = wi_region_best(region, wi_ordered_list(resource, p), p->charged, p->alignment);
-        placed =
-            extent && !wi_account_must_scrub(p->account, extent->last) && wi_ordered_place(resource, extent, p, out);
+        wi_extent *extent = wi_region_best(region, wi_ordered_list(base, p), p->charged, p->alignment);
+        placed = extent && !wi_account_must_scrub(p->account, extent->last) && wi_ordered_place(base, extent, p, out);
     }
     mapped_unlock(mapped);
     return placed;
@@ -281,15 +280,15 @@ static bool mapped_place(wi_resource *resource, wi_placement *p, weir_block *out
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t mapped_charge(wi_resource *resource, uint64_t bytes)
+static uint64_t mapped_charge(wi_base *base, uint64_t bytes)
 {
-    (void)resource;
+    (void)base;
     return wi_round_up(bytes, WI_UNIT);
 }
 
 static void mapped_measure(wi_resource *resource, wi_placement *p)
 {
-    p->charged = mapped_charge(resource, p->before + p->bytes + p->after);
+    p->charged = mapped_charge(wi_base_of(resource), p->before + p->bytes + p->after);
 }
 
 static weir_status mapped_map_behind(wi_mapped *mapped, wi_extent *extent, uint64_t more, wi_extent **busy)
@@ -329,8 +328,8 @@ static weir_status mapped_extend(wi_mapped *mapped, wi_extent *extent, uint64_t 
 static weir_status mapped_grow(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait,
                                wi_shortage *shortage)
 {
-    wi_mapped *mapped = mapped_of(resource);
-    uint64_t charged = mapped_charge(resource, block->before + bytes + block->after);
+    wi_mapped *mapped = mapped_of(wi_base_of(resource));
+    uint64_t charged = mapped_charge(&mapped->base, block->before + bytes + block->after);
     weir_status status = WEIR_OK;
     (void)may_wait;
     (void)shortage;
@@ -338,7 +337,7 @@ static weir_status mapped_grow(wi_resource *resource, wi_block *block, uint64_t 
     if (charged > block->charged)
         status = mapped_extend(mapped, wi_extent_of(block), charged - block->charged);
     if (status == WEIR_OK)
-        wi_ordered_grown(resource, block, bytes, charged);
+        wi_ordered_grown(&mapped->base, block, bytes, charged);
     mapped->device_has = UINT64_MAX;
     mapped_unlock(mapped);
     return status;
@@ -346,9 +345,9 @@ static weir_status mapped_grow(wi_resource *resource, wi_block *block, uint64_t 
 
 /* Giving back, looking, ending ------------------------------------------------------------------------------------- */
 
-static uint64_t mapped_trim(wi_resource *resource, uint64_t keep)
+static uint64_t mapped_trim(wi_base *base, uint64_t keep)
 {
-    wi_mapped *mapped = mapped_of(resource);
+    wi_mapped *mapped = mapped_of(base);
     mapped_lock(mapped);
     (void)wi_stream_lists_renew(&mapped->stream_lists);
     uint64_t released = wi_chunks_trim(mapped, keep);
@@ -356,18 +355,18 @@ static uint64_t mapped_trim(wi_resource *resource, uint64_t keep)
     return released;
 }
 
-static uint64_t mapped_idle(wi_resource *resource)
+static uint64_t mapped_idle(wi_base *base)
 {
-    wi_mapped *mapped = mapped_of(resource);
+    wi_mapped *mapped = mapped_of(base);
     mapped_lock(mapped);
     uint64_t bytes = wi_chunks_obtainable(mapped, true) * mapped->granule;
     mapped_unlock(mapped);
     return bytes;
 }
 
-static uint64_t mapped_trim_idle(wi_resource *resource, bool if_squeezed)
+static uint64_t mapped_trim_idle(wi_base *base, bool if_squeezed)
 {
-    wi_mapped *mapped = mapped_of(resource);
+    wi_mapped *mapped = mapped_of(base);
     mapped_lock(mapped);
     (void)wi_stream_lists_renew(&mapped->stream_lists);
     mapped->device_oom_seen |= !if_squeezed;
@@ -376,46 +375,46 @@ static uint64_t mapped_trim_idle(wi_resource *resource, bool if_squeezed)
     return released;
 }
 
-static void mapped_look(wi_resource *resource, weir_class memory_class, uint64_t charged, uint64_t alignment,
+static void mapped_look(wi_base *base, weir_class memory_class, uint64_t charged, uint64_t alignment,
                         wi_shortage *shortage)
 {
-    wi_mapped *mapped = mapped_of(resource);
+    wi_mapped *mapped = mapped_of(base);
     mapped_lock(mapped);
     (void)memory_class; /* any class may use any region at last */
     wi_place_look(mapped, WI_ANY_STREAM_LIST, charged, alignment, shortage);
     mapped_unlock(mapped);
 }
 
-static bool mapped_owns(wi_resource *resource, const void *pointer)
+static bool mapped_owns(wi_base *base, const void *pointer)
 {
-    return mapped_region_of(mapped_of(resource), pointer) != NULL;
+    return mapped_region_of(mapped_of(base), pointer) != NULL;
 }
 
-static wi_block *mapped_find(wi_resource *resource, const void *pointer, bool *freed)
+static wi_block *mapped_find(wi_base *base, const void *pointer, bool *freed)
 {
-    wi_region *region = mapped_region_of(mapped_of(resource), pointer);
+    wi_region *region = mapped_region_of(mapped_of(base), pointer);
     wi_extent *extent = wi_region_find(region, (uint64_t)((const char *)pointer - region->base), freed);
     return extent ? &extent->block : NULL;
 }
 
-static wi_block *mapped_peek(wi_resource *resource, const void *pointer)
+static wi_block *mapped_peek(wi_base *base, const void *pointer)
 {
-    wi_region *region = mapped_region_of(mapped_of(resource), pointer);
+    wi_region *region = mapped_region_of(mapped_of(base), pointer);
     wi_extent *extent = region ? wi_region_peek(region, (uint64_t)((const char *)pointer - region->base)) : NULL;
     return extent ? &extent->block : NULL;
 }
 
-static void mapped_each(wi_resource *resource, void (*fn)(wi_block *block, void *user), void *user)
+static void mapped_each(wi_base *base, void (*fn)(wi_block *block, void *user), void *user)
 {
     for (int region_number = 0; region_number < WI_REGIONS; region_number++)
-        for (wi_extent *e = mapped_of(resource)->regions[region_number].first; e; e = e->next)
+        for (wi_extent *e = mapped_of(base)->regions[region_number].first; e; e = e->next)
             if (e->kind == WI_USED && wi_block_is_charged(&e->block))
                 fn(&e->block, user);
 }
 
 static void mapped_unreserve_regions(wi_mapped *mapped)
 {
-    wi_resource *r = &mapped->resource;
+    wi_resource *r = &mapped->base.resource;
     for (int region_number = 0; region_number < WI_REGIONS; region_number++) {
         wi_region *region = &mapped->regions[region_number];
         char *base = region->base;
@@ -427,28 +426,29 @@ static void mapped_unreserve_regions(wi_mapped *mapped)
 
 static void mapped_destroy(wi_resource *resource)
 {
-    wi_mapped *mapped = mapped_of(resource);
+    wi_mapped *mapped = mapped_of(wi_base_of(resource));
     wi_stream_lists_drain(&mapped->stream_lists);
-    (void)mapped_trim(resource, 0);
+    (void)mapped_trim(&mapped->base, 0);
     mapped_unreserve_regions(mapped);
     wi_stream_lists_destroy(&mapped->stream_lists);
     wi_extent_pool_destroy(&mapped->shared.pool);
     pthread_cond_destroy(&mapped->returned);
-    pthread_mutex_destroy(&mapped->resource.lock);
+    wi_base_end(&mapped->base);
     free(mapped);
 }
 
-static const wi_resource_table table = {
-    .name = "mapped",
+static const wi_base_table table = {
+    .all.name = "mapped",
     .places_guard_pages = true,
-    .features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
-                WEIR_FEATURE_MOVES_MEMORY | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE | WEIR_FEATURE_TRIMS,
+    .all.features = WEIR_FEATURE_TRACKS_USES | WEIR_FEATURE_ZEROES | WEIR_FEATURE_SHRINKS | WEIR_FEATURE_GROWS |
+                    WEIR_FEATURE_MOVES_MEMORY | WEIR_FEATURE_STREAM_ORDERED | WEIR_FEATURE_CAPTURABLE |
+                    WEIR_FEATURE_TRIMS,
     WI_ORDERED,
-    .measure = mapped_measure,
-    .allocate = mapped_allocate,
+    .all.measure = mapped_measure,
+    .all.allocate = mapped_allocate,
     .place = mapped_place,
-    .grow = mapped_grow,
-    .destroy = mapped_destroy,
+    .all.grow = mapped_grow,
+    .all.destroy = mapped_destroy,
     .charge = mapped_charge,
     .find = mapped_find,
     .peek = mapped_peek,
@@ -467,7 +467,7 @@ static const wi_resource_table table = {
  * to the process as one region has. */
 static weir_status mapped_reserve_all(wi_mapped *mapped, uint64_t bytes, bool spare)
 {
-    wi_resource *r = &mapped->resource;
+    wi_resource *r = &mapped->base.resource;
     void *left = NULL, *base;
     weir_status status = spare ? r->driver->reserve(r->device, bytes, &left) : WEIR_OK;
     mapped->range_bytes = bytes;
@@ -507,7 +507,7 @@ static weir_status mapped_no_addresses(weir_status status)
  * alike, or as the option `range` says. */
 static weir_status mapped_reserve_regions(wi_mapped *mapped)
 {
-    wi_resource *r = &mapped->resource;
+    wi_resource *r = &mapped->base.resource;
     uint64_t available, total, bytes = wi_round_up(wi_min(wi_option_range(), 4096 * WI_GIB), WI_GIB);
     weir_status status = r->driver->memory(r->device, &available, &total);
     if (status != WEIR_OK)
@@ -528,18 +528,18 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     wi_mapped *mapped = calloc(1, sizeof *mapped);
     if (!mapped)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
-    wi_resource_init(&mapped->resource, &table, driver, device, NULL);
-    mapped->granule = mapped->resource.granule = driver->granule(device);
-    wi_stream_lists_init(&mapped->stream_lists, &mapped->resource, &mapped->shared.stream_lists);
-    mapped->resource.idle = &mapped->shared.idle;
+    wi_base_init(&mapped->base, &table, driver, device);
+    mapped->granule = mapped->base.granule = driver->granule(device);
+    wi_stream_lists_init(&mapped->stream_lists, &mapped->base, &mapped->shared.stream_lists);
+    mapped->base.idle = &mapped->shared.idle;
     mapped->device_has = UINT64_MAX;
     wi_growth_begin(&mapped->policy, wi_option_reuse_wait(), wi_now());
     pthread_cond_init(&mapped->returned, NULL);
     weir_status status = mapped_reserve_regions(mapped);
     if (status != WEIR_OK) {
-        mapped_destroy(&mapped->resource);
+        mapped_destroy(&mapped->base.resource);
         return status;
     }
-    *out = &mapped->resource;
+    *out = &mapped->base.resource;
     return WEIR_OK;
 }

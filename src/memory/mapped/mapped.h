@@ -16,7 +16,7 @@
 weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_resource **out);
 
 typedef struct wi_mapped {
-    wi_resource resource;
+    wi_base base;
     /* under the resource's lock: */
     pthread_cond_t returned;
     size_t working; /* threads in a driver call; what they work on is busy or in no list */
@@ -132,7 +132,7 @@ void wi_place_look(wi_mapped *mapped, const wi_stream_list *stream_list, uint64_
                    wi_shortage *shortage);
 
 /* Writes every chunk and what lies in it; mapped.c. */
-void wi_mapped_walk(wi_resource *resource, struct wi_layout *layout);
+void wi_mapped_walk(wi_base *base, struct wi_layout *layout);
 
 /* Chunks; chunks_driver.c. With the lock held, which is released while the driver works. */
 

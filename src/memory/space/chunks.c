@@ -84,9 +84,9 @@ static void chunk_change(wi_chunk *chunk, uint64_t bytes, bool in_use)
         chunk_enlist(chunk);
 }
 
-void wi_chunk_use(wi_region *region, uint64_t offset, uint64_t bytes, bool in_use)
+/* Where the bytes lie on several chunks, or not all of them on one. Apart, as most blocks lie on one chunk. */
+static __attribute__((noinline)) void chunk_use_each(wi_region *region, uint64_t offset, uint64_t end, bool in_use)
 {
-    uint64_t end = offset + bytes;
     while (offset < end) {
         wi_chunk *chunk = region->chunks[offset / region->granule];
         uint64_t behind = chunk ? chunk->first + chunk->count : offset / region->granule + 1;
@@ -97,4 +97,13 @@ void wi_chunk_use(wi_region *region, uint64_t offset, uint64_t bytes, bool in_us
             chunk_change(chunk, next - offset, in_use);
         offset = next;
     }
+}
+
+void wi_chunk_use(wi_region *region, uint64_t offset, uint64_t bytes, bool in_use)
+{
+    wi_chunk *chunk = bytes > 0 ? region->chunks[offset / region->granule] : NULL;
+    if (wi_likely(chunk) && wi_likely(offset + bytes <= (chunk->first + chunk->count) * region->granule))
+        chunk_change(chunk, bytes, in_use);
+    else
+        chunk_use_each(region, offset, offset + bytes, in_use);
 }

@@ -13,7 +13,8 @@ uint64_t wi_new_generations(void)
 uint64_t wi_new_generation(void)
 {
     static _Thread_local uint64_t last;
-    return wi_next_generation(&last);
+    uint64_t *mine = (uint64_t *)(uintptr_t)wi_opaque((uintptr_t)&last); /* finds the thread's variable once */
+    return wi_next_generation(mine);
 }
 
 void wi_block_begin(wi_block *block, const wi_placement *placement, void *start, uint64_t previous)
@@ -80,7 +81,7 @@ static weir_status claim_check(const wi_block *block, const wi_account *account,
 }
 
 /* Finds a live block. Refusals are about the block whose word is *word. The lock is held. */
-static weir_status claim_find(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation,
+static weir_status claim_find(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
                               wi_block **out, uint64_t *word)
 {
     if (!base->table->owns(base, pointer) && base->table->was_freed && base->table->was_freed(base, pointer))
@@ -95,7 +96,7 @@ static weir_status claim_find(wi_resource *base, const wi_account *account, void
 }
 
 /* The fast path without a lock: claims a live block that is not tracked. NULL: the caller takes the lock. */
-static wi_block *claim_fast(wi_resource *base, const wi_account *account, const void *pointer, uint64_t generation)
+static wi_block *claim_fast(wi_base *base, const wi_account *account, const void *pointer, uint64_t generation)
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
@@ -105,7 +106,7 @@ static wi_block *claim_fast(wi_resource *base, const wi_account *account, const 
     return good && wi_block_claim(block, word, WI_CLAIMED) ? block : NULL;
 }
 
-weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
+weir_status wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
 {
     uint64_t word;
     wi_block *block = claim_fast(base, account, pointer, generation);
@@ -113,7 +114,7 @@ weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer
         *out = block;
         return WEIR_OK;
     }
-    wi_resource_lock(base);
+    wi_base_lock(base);
     weir_status status = claim_find(base, account, pointer, generation, &block, &word);
     if (status == WEIR_OK && wi_stream_uses_held(block->stream_uses))
         status = weir_fail(WEIR_ERR_BUSY, "the block at %p is used by %s", pointer,
@@ -122,29 +123,29 @@ weir_status wi_claim(wi_resource *base, const wi_account *account, void *pointer
         status = claim_lost(pointer);
     if (status == WEIR_OK)
         *out = block;
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return status;
 }
 
-void wi_unclaim(wi_resource *base, wi_block *block)
+void wi_unclaim(wi_base *base, wi_block *block)
 {
-    wi_resource_lock(base);
+    wi_base_lock(base);
     wi_block_turn(block, WI_LIVE);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
 }
 
-weir_status wi_visit(wi_resource *base, void *pointer, uint64_t generation,
-                     weir_status (*fn)(wi_block *block, void *user), void *user)
+weir_status wi_visit(wi_base *base, void *pointer, uint64_t generation, weir_status (*fn)(wi_block *block, void *user),
+                     void *user)
 {
     wi_block *block = NULL;
     uint64_t word;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     weir_status status = claim_find(base, NULL, pointer, generation, &block, &word);
     if (status == WEIR_OK && !wi_block_track(block, word)) /* a tracked block is claimed only under this lock */
         status = claim_lost(pointer);
     if (status == WEIR_OK)
         status = fn(block, user);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
     return status;
 }
 
@@ -158,28 +159,28 @@ static uint64_t claim_tag_word(uint64_t word, uint64_t owner_tag)
 }
 
 /* Finds the block; *locked: this took the base's lock, which is still held. */
-static wi_block *claim_find_to_tag(wi_resource *base, const void *pointer, bool *locked)
+static wi_block *claim_find_to_tag(wi_base *base, const void *pointer, bool *locked)
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
     bool freed;
     *locked = !block;
     if (block)
         return block;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     return base->table->owns(base, pointer) ? base->table->find(base, pointer, &freed) : NULL;
 }
 
-void wi_owner_tag(wi_resource *base, const void *pointer, uint64_t owner_tag)
+void wi_owner_tag(wi_base *base, const void *pointer, uint64_t owner_tag)
 {
     bool locked;
     wi_block *block = claim_find_to_tag(base, pointer, &locked);
     if (block)
         wi_store(block->owner_tag, claim_tag_word(atomic_load_explicit(&block->word, memory_order_relaxed), owner_tag));
     if (locked)
-        wi_resource_unlock(base);
+        wi_base_unlock(base);
 }
 
-bool wi_owner_tag_is(wi_resource *base, const void *pointer, uint64_t owner_tag)
+bool wi_owner_tag_is(wi_base *base, const void *pointer, uint64_t owner_tag)
 {
     bool locked;
     const wi_block *block = claim_find_to_tag(base, pointer, &locked);
@@ -187,7 +188,7 @@ bool wi_owner_tag_is(wi_resource *base, const void *pointer, uint64_t owner_tag)
     bool is =
         block && wi_load(block->pointer) == pointer && wi_load(block->owner_tag) == claim_tag_word(word, owner_tag);
     if (locked)
-        wi_resource_unlock(base);
+        wi_base_unlock(base);
     return is;
 }
 
@@ -209,10 +210,10 @@ wi_block wi_look_at(const wi_block *block)
     return seen;
 }
 
-static void claim_add_point(const wi_resource *base, wi_event event, wi_points *points)
+static void claim_add_point(const wi_base *base, wi_event event, wi_points *points)
 {
     uint32_t i = 0;
-    if (!event.stream || base->driver->passed(base->device, event))
+    if (!event.stream || base->resource.driver->passed(base->resource.device, event))
         return;
     while (i < points->count && points->events[i].stream != event.stream)
         i++;
@@ -225,7 +226,7 @@ static void claim_add_point(const wi_resource *base, wi_event event, wi_points *
 
 /* Adds the points that a write to the block would wait for. Skips claimed blocks, and blocks that a capture pool
  * keeps, as other threads may change the uses. A tracked live block cannot be claimed while the lock is held. */
-static void claim_add_points(const wi_resource *base, const wi_block *block, wi_points *points)
+static void claim_add_points(const wi_base *base, const wi_block *block, wi_points *points)
 {
     wi_event event;
     uint64_t state = atomic_load_explicit(&block->word, memory_order_acquire) & (WI_TRACKED | 7);
@@ -239,11 +240,11 @@ static void claim_add_points(const wi_resource *base, const wi_block *block, wi_
         claim_add_point(base, event, points);
 }
 
-void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out, wi_points *waits)
+void wi_inspect(wi_base *base, const void *pointer, weir_block_details *out, wi_points *waits)
 {
     *waits = (wi_points){.count = 0};
     bool freed;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     const wi_block *found = base->table->find(base, pointer, &freed);
     wi_block block = found ? wi_look_at(found) : (wi_block){.word = WI_BLANK};
     out->state = WEIR_BLOCK_FREE;
@@ -259,7 +260,7 @@ void wi_inspect(wi_resource *base, const void *pointer, weir_block_details *out,
         memcpy(out->tag, block.tag, strlen(block.tag) + 1);
         claim_add_points(base, found, waits);
     }
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
 }
 
 typedef struct search {
@@ -277,12 +278,12 @@ static void claim_compare(wi_block *block, void *user)
         *s->largest = seen;
 }
 
-void wi_largest_block(wi_resource *base, const wi_account *account, wi_block *out)
+void wi_largest_block(wi_base *base, const wi_account *account, wi_block *out)
 {
     *out = (wi_block){.tag = ""};
-    wi_resource_lock(base);
+    wi_base_lock(base);
     base->table->each(base, claim_compare, &(search){account, out});
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
 }
 
 /* Reuse ------------------------------------------------------------------------------------------------------------ */
@@ -306,7 +307,7 @@ static void reuse_renew(wi_block *block, const wi_placement *p)
     atomic_store_explicit(&block->word, wi_new_generation() << WI_GENERATION_SHIFT | WI_PENDING, memory_order_release);
 }
 
-weir_status wi_reuse(wi_resource *base, wi_placement *p, wi_block **out)
+weir_status wi_reuse(wi_base *base, wi_placement *p, wi_block **out)
 {
     wi_block *block = p->held;
     weir_status status = WEIR_OK;
@@ -314,14 +315,14 @@ weir_status wi_reuse(wi_resource *base, wi_placement *p, wi_block **out)
     wi_assert(block->charged == p->charged || (base->table->join && block->charged > p->charged));
     p->rest = NULL;
     if (block->charged > p->charged)
-        status = base->table->shrink(base, block, p->bytes, p->native, &p->rest);
+        status = base->table->all.shrink(&base->resource, block, p->bytes, p->native, &p->rest);
     if (status != WEIR_OK)
         return status;
-    wi_ledger_let_go(base->ledger, block, p->memory_class);
-    wi_resource_lock(base);
+    wi_ledger_let_go(base->resource.ledger, block, p->memory_class);
+    wi_base_lock(base);
     reuse_renew(block, p);
-    wi_resource_unlock(base);
-    wi_nvtx_resize(base, block);
+    wi_base_unlock(base);
+    wi_nvtx_resize(&base->resource, block);
     *out = block;
     return WEIR_OK;
 }

@@ -133,7 +133,7 @@ static bool pending_waits_for_stream_alone(const wi_pending *pending, const wi_b
  * before the addresses serve again. On failure, release does it later. The lock is held, and released meanwhile. */
 static void pending_hand_over(wi_pending *pending, wi_block *block, void *native)
 {
-    wi_resource *base = block->stack->base;
+    wi_base *base = block->stack->base;
     unsigned side = pending_begin_release(pending);
     pthread_mutex_unlock(&pending->lock);
     (void)!base->table->hand_over(base, block, native);
@@ -159,13 +159,13 @@ void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, w
     pthread_mutex_unlock(&pending->lock);
 }
 
-static bool pending_is_of(const wi_block *block, const wi_resource *base)
+static bool pending_is_of(const wi_block *block, const wi_base *base)
 {
     return !base || block->stack->base == base;
 }
 
 /* Until so many blocks were met that the device is not past. */
-static uint64_t pending_reap(wi_pending *pending, const wi_resource *base, size_t misses, bool refused)
+static uint64_t pending_reap(wi_pending *pending, const wi_base *base, size_t misses, bool refused)
 {
     wi_event ignored;
     wi_block *done = NULL, **end = &done;
@@ -190,12 +190,12 @@ static uint64_t pending_reap(wi_pending *pending, const wi_resource *base, size_
     return bytes;
 }
 
-uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base)
+uint64_t wi_pending_reap(wi_pending *pending, const wi_base *base)
 {
     return pending_reap(pending, base, SIZE_MAX, true);
 }
 
-uint64_t wi_pending_reap_oldest(wi_pending *pending, const wi_resource *base)
+uint64_t wi_pending_reap_oldest(wi_pending *pending, const wi_base *base)
 {
     enum { MISSES = 64 };
     return atomic_load_explicit(&pending->count, memory_order_relaxed) > 0 ? pending_reap(pending, base, MISSES, false)
@@ -249,7 +249,7 @@ void wi_pending_finish(wi_pending *pending)
     pthread_mutex_unlock(&pending->lock);
 }
 
-bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline)
+bool wi_pending_wait(wi_pending *pending, const wi_base *base, const wi_account *account, uint64_t deadline)
 {
     wi_event event;
     bool past = true, found = false;

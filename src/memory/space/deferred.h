@@ -48,10 +48,10 @@ bool wi_pending_take(wi_pending *pending, wi_block *block);
 void wi_pending_put_back(wi_pending *pending, wi_resource *stack, wi_block *block, const wi_event *event);
 
 /* Reaps: releases the blocks of the base (NULL: of every base) that the device is past. Returns their bytes. */
-uint64_t wi_pending_reap(wi_pending *pending, const wi_resource *base);
+uint64_t wi_pending_reap(wi_pending *pending, const wi_base *base);
 /* The same for an allocation that may want more memory: looks at the oldest only, gives up after a few that the device is
  * not past, and leaves alone what the driver has refused. Costs nothing while nothing is pending. */
-uint64_t wi_pending_reap_oldest(wi_pending *pending, const wi_resource *base);
+uint64_t wi_pending_reap_oldest(wi_pending *pending, const wi_base *base);
 /* Waits until another thread has released its blocks; false: every releasing thread is waiting here. */
 bool wi_pending_drain(wi_pending *pending);
 /* Waits for the threads that release blocks now, but not for threads that begin later. Does nothing in a thread that is
@@ -59,6 +59,6 @@ bool wi_pending_drain(wi_pending *pending);
 void wi_pending_finish(wi_pending *pending);
 /* Waits for the oldest block (of the base, or of any; of `account`, or of anyone) until the clock reads `deadline`;
  * false if there is none but what the driver has refused to take back, or it cannot wait. */
-bool wi_pending_wait(wi_pending *pending, const wi_resource *base, const wi_account *account, uint64_t deadline);
+bool wi_pending_wait(wi_pending *pending, const wi_base *base, const wi_account *account, uint64_t deadline);
 
 #endif

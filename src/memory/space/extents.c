@@ -464,11 +464,12 @@ wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, 
 /* Ends the block of an extent. The slot records the start of a freed block. */
 static void region_end_block(wi_region *region, wi_extent *extent)
 {
+    static const wi_block blank;
     wi_region_set_slot(region, extent->offset, region->slots[extent->offset / WI_UNIT] | WI_SLOT_FREED);
     wi_region_note_start(region, extent->offset, false);
     if (extent->block.stream_uses)
         wi_stream_uses_free(extent->block.stream_uses);
-    wi_block_set(&extent->block, &(wi_block){0});
+    wi_block_set(&extent->block, &blank);
 }
 
 void wi_region_unite(wi_region *region, wi_extent *extent)

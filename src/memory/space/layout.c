@@ -106,7 +106,7 @@ void wi_layout_extent(wi_layout *layout, const wi_extent *e, uint64_t from, uint
         layout->spans[layout->span_count - 1].stream = e->stream_list->stream;
 }
 
-void wi_layout_add(wi_layout *layout, wi_resource *base)
+void wi_layout_add(wi_layout *layout, wi_base *base)
 {
     base->table->walk(base, layout);
 }

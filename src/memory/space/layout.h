@@ -24,7 +24,7 @@ void wi_layout_block(wi_layout *layout, const wi_block *block, const void *addre
 void wi_layout_extent(wi_layout *layout, const wi_extent *extent, uint64_t from, uint64_t bytes);
 
 /* Writes all memory of the base. Its lock is held. */
-void wi_layout_add(wi_layout *layout, wi_resource *base);
+void wi_layout_add(wi_layout *layout, wi_base *base);
 void wi_layout_clear(wi_layout *layout);
 
 #endif

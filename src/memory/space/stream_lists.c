@@ -9,29 +9,29 @@
  * few nanoseconds: one event that is recorded and queried takes 0.3 microseconds on an H200 (docs/benchmarks.md). */
 enum { FREES_PER_EPOCH = 64 };
 
-void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_resource *resource, unsigned *count)
+void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_base *base, unsigned *count)
 {
-    stream_lists->resource = resource; /* the large tables are calloc's zeros, touched only as they are used */
+    stream_lists->base = base; /* the large tables are calloc's zeros, touched only as they are used */
     stream_lists->count = count;
     stream_lists->late.gone = true;
     stream_lists->late.open = 1;
     stream_lists->gone = &stream_lists->late;
-    resource->stream_lists = stream_lists;
+    base->stream_lists = stream_lists;
 }
 
 static void stream_list_lock(const wi_stream_lists *stream_lists)
 {
-    wi_resource_lock(stream_lists->resource);
+    wi_base_lock(stream_lists->base);
 }
 
 static void stream_list_unlock(const wi_stream_lists *stream_lists)
 {
-    wi_resource_unlock(stream_lists->resource);
+    wi_base_unlock(stream_lists->base);
 }
 
 static bool stream_list_event_passed(const wi_stream_lists *stream_lists, wi_event event)
 {
-    return stream_lists->resource->driver->passed(stream_lists->resource->device, event);
+    return stream_lists->base->resource.driver->passed(stream_lists->base->resource.device, event);
 }
 
 static void stream_list_free_all(wi_stream_list *stream_list, const wi_stream_list *end)
@@ -77,7 +77,7 @@ bool wi_stream_lists_has(const wi_stream_lists *stream_lists, weir_stream stream
 
 void wi_stream_lists_trace(const wi_stream_lists *stream_lists, const wi_extent *extent, weir_stream other)
 {
-    wi_ledger *ledger = stream_lists->resource->ledger;
+    wi_ledger *ledger = stream_lists->base->resource.ledger;
     if (wi_unlikely(wi_recording(ledger)))
         wi_record(ledger,
                   (weir_event){.action = WEIR_ACTION_REAP,
@@ -147,7 +147,8 @@ static void stream_list_close_epoch(wi_stream_lists *stream_lists, wi_stream_lis
     void *native = stream_list->native;
     wi_epoch mark = stream_list_begin_epoch(stream_list);
     stream_list_unlock(stream_lists);
-    weir_status status = stream_lists->resource->driver->record(stream_lists->resource->device, native, &mark.event);
+    weir_status status =
+        stream_lists->base->resource.driver->record(stream_lists->base->resource.device, native, &mark.event);
     stream_list_lock(stream_lists);
     stream_list_end_epoch(stream_list, &mark,
                           status == WEIR_OK && !stream_list->gone && stream_list->stream.id == stream.id);
@@ -325,7 +326,7 @@ static bool stream_list_any_wants_bound(const wi_stream_lists *stream_lists)
 
 bool wi_stream_lists_bound(wi_stream_lists *stream_lists)
 {
-    const wi_resource *r = stream_lists->resource;
+    const wi_resource *r = &stream_lists->base->resource;
     wi_event event;
     if (!r->driver->record_all || stream_lists->bounding || !stream_list_any_wants_bound(stream_lists))
         return false;
@@ -348,7 +349,7 @@ bool wi_stream_lists_bound(wi_stream_lists *stream_lists)
 
 void wi_stream_lists_drain(wi_stream_lists *stream_lists)
 {
-    const wi_resource *r = stream_lists->resource;
+    const wi_resource *r = &stream_lists->base->resource;
     (void)wi_stream_lists_bound(stream_lists);
     if (stream_list_any_wants_bound(stream_lists) && r->driver->synchronize)
         (void)r->driver->synchronize(r->device);

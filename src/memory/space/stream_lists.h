@@ -50,7 +50,7 @@ struct wi_stream_list {
 };
 
 typedef struct wi_stream_lists {
-    wi_resource *resource;                         /* whose lock it is */
+    wi_base *base;                                 /* whose lock it is */
     uint64_t released;                             /* bytes released to every stream up to now */
     unsigned *count;                               /* lists that have a stream */
     unsigned used;                                 /* places from there on never had a list */
@@ -68,7 +68,7 @@ static inline uint64_t wi_stream_list_number(weir_stream stream)
     return stream.id & (UINT64_MAX >> 16);
 }
 
-void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_resource *resource, unsigned *count);
+void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_base *base, unsigned *count);
 void wi_stream_lists_destroy(wi_stream_lists *stream_lists); /* nothing is free in any */
 
 /* The stream's stream list; NULL when it has none. */

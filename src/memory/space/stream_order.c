@@ -8,9 +8,9 @@
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
 /* A capture's work runs later, on an unknown stream, so that no stream's order helps it. */
-const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_placement *p)
+const wi_stream_list *wi_ordered_list(const wi_base *base, const wi_placement *p)
 {
-    return p->captured ? NULL : wi_stream_lists_find(resource->stream_lists, p->stream);
+    return p->captured ? NULL : wi_stream_lists_find(base->stream_lists, p->stream);
 }
 
 /* Which lenders the memory has: another client, another stream. */
@@ -51,9 +51,9 @@ static wi_block *ordered_make(void *user)
     return block;
 }
 
-bool wi_ordered_place(wi_resource *resource, wi_extent *extent, wi_placement *p, weir_block *out)
+bool wi_ordered_place(wi_base *base, wi_extent *extent, wi_placement *p, weir_block *out)
 {
-    return wi_ledger_place(resource->ledger, p->account, p->charged, ordered_make, &(placing){extent, p, out});
+    return wi_ledger_place(base->resource.ledger, p->account, p->charged, ordered_make, &(placing){extent, p, out});
 }
 
 static void ordered_unuse(wi_block *block, uint64_t last, wi_stream_list *stream_list)
@@ -64,21 +64,23 @@ static void ordered_unuse(wi_block *block, uint64_t last, wi_stream_list *stream
 
 void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placement *p)
 {
-    wi_resource_lock(resource);
-    wi_stream_list *stream_list = wi_stream_lists_find(resource->stream_lists, p->stream);
+    wi_base *base = wi_base_of(resource);
+    wi_base_lock(base);
+    wi_stream_list *stream_list = wi_stream_lists_find(base->stream_lists, p->stream);
     if (!stream_list && p->ordered) /* the list's stream has ended */
-        stream_list = &resource->stream_lists->late;
+        stream_list = &base->stream_lists->late;
     if (stream_list) /* an extent of another stream may lie there */
         wi_stream_lists_returned(stream_list, block->charged);
     ordered_unuse(block, block->previous, stream_list);
-    wi_resource_unlock(resource);
+    wi_base_unlock(base);
 }
 
 void wi_ordered_publish(wi_resource *resource, wi_block *block)
 {
-    wi_resource_lock(resource);
+    wi_base *base = wi_base_of(resource);
+    wi_base_lock(base);
     wi_ledger_commit(resource->ledger, block);
-    wi_resource_unlock(resource);
+    wi_base_unlock(base);
 }
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
@@ -88,13 +90,13 @@ static void ordered_free(wi_block *block, wi_stream_list *stream_list)
     ordered_unuse(block, block->untouched ? block->previous : wi_account_owner(block->account), stream_list);
 }
 
-bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native)
+bool wi_ordered_follow(wi_base *base, weir_stream stream, void *native)
 {
-    if (wi_stream_lists_has(resource->stream_lists, stream))
+    if (wi_stream_lists_has(base->stream_lists, stream))
         return true;
-    wi_resource_lock(resource);
-    bool there = wi_stream_lists_get(resource->stream_lists, stream, native) != NULL;
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    bool there = wi_stream_lists_get(base->stream_lists, stream, native) != NULL;
+    wi_base_unlock(base);
     return there;
 }
 
@@ -111,38 +113,39 @@ static void ordered_free_on(wi_stream_lists *stream_lists, wi_block *block, weir
  * the base. The ledger comes first: bytes that it counts as live or pending must still exist. */
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
+    wi_base *base = wi_base_of(resource);
     bool planted = wi_has_bug(WI_BUG_UNMAP_UNDER_USE);
     if (planted)
         past = WI_PASSED;
-    wi_resource_lock(resource);
+    wi_base_lock(base);
     if (wi_unlikely(block->away > 0)) /* no work touches it; weir/residency.h */
         past = WI_PASSED;
     wi_ledger_retire(resource->ledger, block, stream, past);
     wi_block_turn(block, WI_PENDING);
     if (wi_unlikely(block->away > 0))
-        resource->table->away->free(resource, block);
+        base->table->away->free(base, block);
     else if (past == WI_PASSED)
         ordered_free(block, NULL);
     else if (past == WI_IN_ORDER)
-        ordered_free_on(resource->stream_lists, block, stream, native);
-    wi_resource_unlock(resource);
+        ordered_free_on(base->stream_lists, block, stream, native);
+    wi_base_unlock(base);
     if (planted)
-        (void)resource->table->trim(resource, 0);
+        (void)base->table->trim(base, 0);
     return past != WI_UNPASSED;
 }
 
 enum { RETIRED_AT_ONCE = 32 };
 
-void wi_ordered_retire_list(wi_resource *resource, wi_block *list, weir_stream stream, void *native)
+void wi_ordered_retire_list(wi_base *base, wi_block *list, weir_stream stream, void *native)
 {
-    wi_stream_lists *stream_lists = resource->stream_lists;
+    wi_stream_lists *stream_lists = base->stream_lists;
     while (list) {
         size_t count = 0;
         uint64_t bytes = 0;
         for (const wi_block *block = list; block && count < RETIRED_AT_ONCE; block = block->pending_next)
             count++;
-        wi_resource_lock(resource);
-        wi_ledger_retire_list(resource->ledger, list, count, stream);
+        wi_base_lock(base);
+        wi_ledger_retire_list(base->resource.ledger, list, count, stream);
         wi_stream_list *stream_list = wi_stream_lists_get_late(stream_lists, stream, native);
         for (size_t i = 0; i < count; i++) {
             wi_block *block = list;
@@ -152,67 +155,68 @@ void wi_ordered_retire_list(wi_resource *resource, wi_block *list, weir_stream s
             ordered_free(block, stream_list);
         }
         wi_stream_lists_freed(stream_lists, stream_list, bytes, count);
-        wi_resource_unlock(resource);
+        wi_base_unlock(base);
     }
 }
 
 weir_status wi_ordered_release(wi_resource *resource, wi_block *block)
 {
-    wi_resource_lock(resource);
+    wi_base *base = wi_base_of(resource);
+    wi_base_lock(base);
     wi_ledger_reap(resource->ledger, block);
     ordered_free(block, NULL);
-    wi_resource_unlock(resource);
+    wi_base_unlock(base);
     return WEIR_OK;
 }
 
 /* Passing ---------------------------------------------------------------------------------------------------------- */
 
-uint64_t wi_ordered_pass(wi_resource *resource, uint64_t *left)
+uint64_t wi_ordered_pass(wi_base *base, uint64_t *left)
 {
-    wi_resource_lock(resource);
-    uint64_t bytes = wi_stream_lists_renew(resource->stream_lists);
-    *left = wi_stream_lists_bytes(resource->stream_lists);
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    uint64_t bytes = wi_stream_lists_renew(base->stream_lists);
+    *left = wi_stream_lists_bytes(base->stream_lists);
+    wi_base_unlock(base);
     return bytes;
 }
 
-uint64_t wi_ordered_released(wi_resource *resource)
+uint64_t wi_ordered_released(wi_base *base)
 {
-    wi_resource_lock(resource);
-    uint64_t bytes = resource->stream_lists->released;
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    uint64_t bytes = base->stream_lists->released;
+    wi_base_unlock(base);
     return bytes;
 }
 
-bool wi_ordered_await(wi_resource *resource, uint64_t deadline)
+bool wi_ordered_await(wi_base *base, uint64_t deadline)
 {
     wi_event oldest;
-    wi_resource_lock(resource);
-    bool any = wi_stream_lists_oldest(resource->stream_lists, WEIR_STREAM_HOST, &oldest);
-    wi_resource_unlock(resource);
-    return any && resource->driver->wait(resource->device, oldest, deadline) == WEIR_OK;
+    wi_base_lock(base);
+    bool any = wi_stream_lists_oldest(base->stream_lists, WEIR_STREAM_HOST, &oldest);
+    wi_base_unlock(base);
+    return any && base->resource.driver->wait(base->resource.device, oldest, deadline) == WEIR_OK;
 }
 
-void wi_ordered_forget(wi_resource *resource, weir_stream stream)
+void wi_ordered_forget(wi_base *base, weir_stream stream)
 {
-    wi_resource_lock(resource);
-    (void)wi_stream_lists_forget(resource->stream_lists, stream);
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    (void)wi_stream_lists_forget(base->stream_lists, stream);
+    wi_base_unlock(base);
 }
 
-bool wi_ordered_bound(wi_resource *resource)
+bool wi_ordered_bound(wi_base *base)
 {
-    wi_resource_lock(resource);
-    bool bound = wi_stream_lists_bound(resource->stream_lists);
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    bool bound = wi_stream_lists_bound(base->stream_lists);
+    wi_base_unlock(base);
     return bound;
 }
 
-void wi_ordered_abandon(wi_resource *resource, weir_stream stream)
+void wi_ordered_abandon(wi_base *base, weir_stream stream)
 {
-    wi_resource_lock(resource);
-    wi_stream_lists_abandon(resource->stream_lists, stream);
-    wi_resource_unlock(resource);
+    wi_base_lock(base);
+    wi_stream_lists_abandon(base->stream_lists, stream);
+    wi_base_unlock(base);
 }
 
 /* Resizing --------------------------------------------------------------------------------------------------------- */
@@ -237,12 +241,13 @@ static wi_block *ordered_cut_tail(wi_extent *extent, uint64_t charged, wi_stream
 /* Shrinks a block. A tail that is too small for an extent stays as slack. */
 weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail)
 {
+    wi_base *base = wi_base_of(resource);
     wi_extent *extent = wi_extent_of(block);
-    uint64_t charged = resource->table->charge(resource, block->before + bytes + block->after);
+    uint64_t charged = base->table->charge(base, block->before + bytes + block->after);
     wi_stream_uses *stream_uses = NULL;
     (void)native;
     *tail = NULL;
-    wi_resource_lock(resource);
+    wi_base_lock(base);
     bool less = charged < block->charged, cut = less && extent->bytes - charged > extent->region->most_slack;
     weir_status status = wi_extent_pool_reserve(&extent->region->shared->pool, WI_RECORDS_PER_CHANGE);
     if (status == WEIR_OK && cut)
@@ -257,21 +262,21 @@ weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t b
         }
         wi_block_measure(block, bytes, charged);
     }
-    wi_resource_unlock(resource);
+    wi_base_unlock(base);
     return status;
 }
 
 /* Joins two pending blocks, if no unused bytes lie between them. */
-bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next)
+bool wi_ordered_join(wi_base *base, wi_block *block, wi_block *next)
 {
     wi_extent *extent = wi_extent_of(block);
-    wi_resource_lock(resource);
+    wi_base_lock(base);
     bool adjoin = extent->next == wi_extent_of(next) && extent->bytes == block->charged;
     if (adjoin) {
         wi_block_measure(block, block->charged + next->charged, block->charged + next->charged);
         wi_region_unite(extent->region, extent);
     }
-    wi_resource_unlock(resource);
+    wi_base_unlock(base);
     return adjoin;
 }
 
@@ -299,9 +304,9 @@ weir_status wi_ordered_no_room(const wi_extent *extent)
                      extent->block.pointer);
 }
 
-void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged)
+void wi_ordered_grown(wi_base *base, wi_block *block, uint64_t bytes, uint64_t charged)
 {
-    wi_ledger_resize(resource->ledger, block, bytes, charged, true);
+    wi_ledger_resize(base->resource.ledger, block, bytes, charged, true);
     wi_block_measure(block, bytes, charged);
 }
 
@@ -438,13 +443,13 @@ static wi_event *ordered_points(const run *r, const wi_placement *p, size_t *cou
 }
 
 /* Makes the request's stream wait for them. The lock is released meanwhile; the run is busy. */
-static weir_status ordered_wait_for(wi_resource *resource, const wi_placement *p, const wi_event *points, size_t count)
+static weir_status ordered_wait_for(wi_base *base, const wi_placement *p, const wi_event *points, size_t count)
 {
     weir_status status = WEIR_OK;
-    wi_resource_unlock(resource);
+    wi_base_unlock(base);
     for (size_t i = 0; i < count && status == WEIR_OK; i++)
-        status = resource->driver->order(resource->device, p->native, points[i]);
-    wi_resource_lock(resource);
+        status = base->resource.driver->order(base->resource.device, p->native, points[i]);
+    wi_base_lock(base);
     return status;
 }
 
@@ -462,32 +467,31 @@ static wi_extent *ordered_unite(const wi_stream_lists *stream_lists, const run *
     return r->first;
 }
 
-static wi_block *ordered_take(wi_resource *resource, run *r, wi_placement *p, uint64_t slack)
+static wi_block *ordered_take(wi_base *base, run *r, wi_placement *p, uint64_t slack)
 {
     size_t count;
     slack = wi_min(slack, r->first->region->most_slack);
     ordered_seize(r, p, slack);
     wi_event *points = ordered_points(r, p, &count);
-    bool ordered = points && ordered_wait_for(resource, p, points, count) == WEIR_OK;
+    bool ordered = points && ordered_wait_for(base, p, points, count) == WEIR_OK;
     free(points);
     if (!ordered) {
         ordered_put_back(r);
         return NULL;
     }
     wi_climbed(p, count > 0 ? WEIR_RUNG_ORDER : WEIR_RUNG_FIT);
-    wi_block *block = wi_ordered_use(ordered_unite(resource->stream_lists, r, p), r->start, p, slack);
+    wi_block *block = wi_ordered_use(ordered_unite(base->stream_lists, r, p), r->start, p, slack);
     p->ordered = true;
     wi_store(block->ordered, true);
     return block;
 }
 
-wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsigned number, wi_placement *p,
-                                uint64_t slack)
+wi_block *wi_ordered_use_behind(wi_base *base, wi_shared *shared, unsigned number, wi_placement *p, uint64_t slack)
 {
     run r;
     if (wi_extent_pool_reserve(&shared->pool, WI_RECORDS_PER_CHANGE) != WEIR_OK)
         return NULL;
-    bool found = ordered_find_one(resource->stream_lists, shared, number, p, &r) ||
-                 ordered_find_several(resource->stream_lists, number, p, &r);
-    return found ? ordered_take(resource, &r, p, slack) : NULL;
+    bool found = ordered_find_one(base->stream_lists, shared, number, p, &r) ||
+                 ordered_find_several(base->stream_lists, number, p, &r);
+    return found ? ordered_take(base, &r, p, slack) : NULL;
 }

@@ -1,8 +1,8 @@
 /* Stream order: what the bases "mapped" and "segments" share, whose blocks are extents and whose frees follow the
  * order of streams.
  *
- * Such a base sets resource->stream_lists, and resizes through table->charge. The functions are those of
- * wi_resource_table; a table takes all of them with WI_ORDERED. */
+ * Such a base sets base->stream_lists, and resizes through table->charge. The functions are those of
+ * wi_base_table; a table takes all of them with WI_ORDERED. */
 #ifndef WI_STREAM_ORDER_H
 #define WI_STREAM_ORDER_H
 
@@ -22,36 +22,36 @@ static inline wi_extent *wi_extent_of(wi_block *block)
 void wi_ordered_discard(wi_resource *resource, wi_block *block, const wi_placement *placement);
 void wi_ordered_publish(wi_resource *resource, wi_block *block);
 bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
-void wi_ordered_retire_list(wi_resource *resource, wi_block *list, weir_stream stream, void *native);
+void wi_ordered_retire_list(wi_base *base, wi_block *list, weir_stream stream, void *native);
 weir_status wi_ordered_release(wi_resource *resource, wi_block *block);
 weir_status wi_ordered_shrink(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
-bool wi_ordered_join(wi_resource *resource, wi_block *block, wi_block *next);
-bool wi_ordered_follow(wi_resource *resource, weir_stream stream, void *native);
-uint64_t wi_ordered_pass(wi_resource *resource, uint64_t *left);
-uint64_t wi_ordered_released(wi_resource *resource);
-bool wi_ordered_await(wi_resource *resource, uint64_t deadline);
-void wi_ordered_forget(wi_resource *resource, weir_stream stream);
-bool wi_ordered_bound(wi_resource *resource);
-void wi_ordered_abandon(wi_resource *resource, weir_stream stream);
+bool wi_ordered_join(wi_base *base, wi_block *block, wi_block *next);
+bool wi_ordered_follow(wi_base *base, weir_stream stream, void *native);
+uint64_t wi_ordered_pass(wi_base *base, uint64_t *left);
+uint64_t wi_ordered_released(wi_base *base);
+bool wi_ordered_await(wi_base *base, uint64_t deadline);
+void wi_ordered_forget(wi_base *base, weir_stream stream);
+bool wi_ordered_bound(wi_base *base);
+void wi_ordered_abandon(wi_base *base, weir_stream stream);
 
 #define WI_ORDERED                                                                                                     \
-    .discard = wi_ordered_discard, .publish = wi_ordered_publish, .retire = wi_ordered_retire,                         \
-    .retire_list = wi_ordered_retire_list, .release = wi_ordered_release, .shrink = wi_ordered_shrink,                 \
+    .all.discard = wi_ordered_discard, .all.publish = wi_ordered_publish, .all.retire = wi_ordered_retire,             \
+    .retire_list = wi_ordered_retire_list, .all.release = wi_ordered_release, .all.shrink = wi_ordered_shrink,         \
     .follow = wi_ordered_follow, .pass = wi_ordered_pass, .released = wi_ordered_released, .await = wi_ordered_await,  \
     .forget = wi_ordered_forget, .bound = wi_ordered_bound, .abandon = wi_ordered_abandon, .join = wi_ordered_join
 
 /* With the lock held: */
 
 /* The stream list whose memory the request may use; NULL: none. */
-const wi_stream_list *wi_ordered_list(const wi_resource *resource, const wi_placement *placement);
+const wi_stream_list *wi_ordered_list(const wi_base *base, const wi_placement *placement);
 /* Places the measured request in a free or busy extent. At most `slack` bytes, where the region allows it, stay behind
  * the block. */
 wi_block *wi_ordered_use(wi_extent *extent, uint64_t start, wi_placement *placement, uint64_t slack);
 /* The same in one step with the ledger, whose limits may forbid it: false, and nothing has changed. */
-bool wi_ordered_place(wi_resource *resource, wi_extent *extent, wi_placement *placement, weir_block *out);
+bool wi_ordered_place(wi_base *base, wi_extent *extent, wi_placement *placement, weir_block *out);
 /* Places it in memory of other streams, in the regions of that number; its stream is made to wait for them. NULL:
  * there is none. The lock is released while the driver works. */
-wi_block *wi_ordered_use_behind(wi_resource *resource, wi_shared *shared, unsigned number, wi_placement *placement,
+wi_block *wi_ordered_use_behind(wi_base *base, wi_shared *shared, unsigned number, wi_placement *placement,
                                 uint64_t slack);
 /* Makes `more` bytes of free memory behind a used extent busy. NULL: fewer bytes are free, or a stream list holds
  * them. */
@@ -59,6 +59,6 @@ wi_extent *wi_ordered_take_behind(wi_extent *extent, uint64_t more);
 /* WEIR_ERR_NO_ROOM, and why the extent cannot grow in place. */
 weir_status wi_ordered_no_room(const wi_extent *extent);
 /* Writes the growth of a block into it and the ledger. */
-void wi_ordered_grown(wi_resource *resource, wi_block *block, uint64_t bytes, uint64_t charged);
+void wi_ordered_grown(wi_base *base, wi_block *block, uint64_t bytes, uint64_t charged);
 
 #endif

@@ -93,7 +93,7 @@ static weir_status allocator_ended(const weir_onnxruntime *bridge)
 }
 
 /* Where the blocks of a table lie; NULL: nowhere yet, or in a pool that knows itself which runs were taken. */
-static wi_resource *base_of(const wi_ort_table *table)
+static wi_base *base_of(const wi_ort_table *table)
 {
     weir_onnxruntime *bridge = table->bridge;
     const wi_resource *stack = table->kind == WEIR_KIND_PINNED ? atomic_load(&bridge->runtime->kinds[WEIR_KIND_PINNED])
@@ -110,7 +110,7 @@ static uint64_t taker_of(const wi_ort_table *table)
 static void *handed_out(const wi_ort_table *table, void *pointer)
 {
     weir_onnxruntime *bridge = table->bridge;
-    wi_resource *base = base_of(table);
+    wi_base *base = base_of(table);
     if (base)
         wi_owner_tag(base, pointer, taker_of(table));
     atomic_fetch_add_explicit(&bridge->live, 1, memory_order_relaxed);
@@ -212,7 +212,7 @@ void wi_ort_report(weir_onnxruntime *bridge, const void *pointer, weir_status st
 static weir_status check_handed_out(const wi_ort_table *table, const void *pointer)
 {
     weir_onnxruntime *bridge = table->bridge;
-    wi_resource *base = base_of(table);
+    wi_base *base = base_of(table);
     weir_block_details d = {.struct_size = sizeof d};
     if (table->kind == WEIR_KIND_DEVICE && bridge->runs.member)
         return WEIR_OK;

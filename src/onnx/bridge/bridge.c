@@ -41,7 +41,7 @@ static weir_status check_source(const weir_onnxruntime_options *o, const char *c
     const weir_runtime *runtime = weir_client_runtime(o->client);
     if (o->blocks)
         return check_blocks(o, call);
-    const wi_resource *base = runtime->resource->base;
+    const wi_base *base = runtime->resource->base;
     char text[WI_STACK_BYTES];
     return check_granule(call, wi_runtime_resource(runtime, text, sizeof text),
                          base->table->charge(runtime->resource->base, 1));

@@ -21,7 +21,6 @@ static weir_status elastic_make_stack(weir_runtime *runtime, wi_resource **out)
         return status;
     }
     wi_resource_attach(stack, &runtime->ledger);
-    (void)wi_budget_attach(stack); /* every stack has one budget */
     wi_members_add(&runtime->elastic_member, stack, &runtime->pending);
     *out = stack;
     return WEIR_OK;
@@ -131,10 +130,10 @@ weir_status wi_elastics_check_none(const weir_client *client)
     pthread_mutex_lock(&runtime->clients_lock);
     const weir_elastic *e = client->elastics;
     if (e && e->range) {
-        wi_resource_lock(e->range->base);
+        wi_base_lock(e->range->base);
         tag = e->range->tag;
         live = e->range->live * e->range->page;
-        wi_resource_unlock(e->range->base);
+        wi_base_unlock(e->range->base);
         bytes = e->range->page * e->range->count;
     } else if (e) { /* being made */
         tag = "";
@@ -162,7 +161,7 @@ static weir_status elastic_check_options(weir_elastic_options *o)
     return WEIR_OK;
 }
 
-static uint64_t elastic_page_bytes(const wi_resource *base, uint64_t wanted)
+static uint64_t elastic_page_bytes(const wi_base *base, uint64_t wanted)
 {
     uint64_t page = base->granule;
     while (page < wanted)
@@ -343,7 +342,7 @@ weir_status weir_elastic_info(weir_elastic *elastic, weir_elastic_stats *out)
         return weir_fail(WEIR_ERR_INVALID, "weir_elastic_info: NULL, or member struct_size is not set");
     const wi_elastic_range *range = elastic->range;
     (void)wi_runtime_reap(elastic->client->runtime);
-    wi_resource_lock(range->base);
+    wi_base_lock(range->base);
     weir_elastic_stats s = {.struct_size = sizeof s,
                             .base = wi_elastic_at(range, 0),
                             .bytes = range->page * range->count,
@@ -355,7 +354,7 @@ weir_status weir_elastic_info(weir_elastic *elastic, weir_elastic_stats *out)
                             .commits = range->commits,
                             .releases = range->releases,
                             .refused = atomic_load(&elastic->refused)};
-    wi_resource_unlock(range->base);
+    wi_base_unlock(range->base);
     wi_copy_out(out, out->struct_size, &s, sizeof s);
     return WEIR_OK;
 }
@@ -396,12 +395,12 @@ static bool checked_is_new(const checked *c, const wi_elastic_range *range, uint
 static uint64_t elastic_next_unused(const wi_elastic_range *range, uint64_t *index)
 {
     uint64_t count = 0;
-    wi_resource_lock(range->base);
+    wi_base_lock(range->base);
     while (*index < range->count && wi_elastic_look(range, *index, NULL) != WI_PAGE_UNUSED)
         ++*index;
     while (*index + count < range->count && wi_elastic_look(range, *index + count, NULL) == WI_PAGE_UNUSED)
         count++;
-    wi_resource_unlock(range->base);
+    wi_base_unlock(range->base);
     return count;
 }
 

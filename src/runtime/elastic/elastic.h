@@ -18,7 +18,7 @@ struct weir_elastic {
  * it are claimed. */
 weir_status wi_elastic_claim(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end);
 /* Undoes wi_elastic_claim. */
-void wi_elastic_unclaim(wi_resource *base, wi_block *list);
+void wi_elastic_unclaim(wi_base *base, wi_block *list);
 /* Frees claimed pages. No work uses the pages any more, except declared uses. */
 void wi_elastic_free_claimed(weir_runtime *runtime, wi_block *list);
 

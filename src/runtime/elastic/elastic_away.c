@@ -48,7 +48,7 @@ static weir_status pages_list_range(const wi_elastic_range *range, wi_away *page
     wi_event event;
     if (pages->stay & WEIR_CLASS_BIT(range->memory_class))
         return WEIR_OK;
-    wi_resource_lock(range->base);
+    wi_base_lock(range->base);
     for (uint64_t i = 0; i < range->count && status == WEIR_OK; i++) {
         const wi_block *block = wi_elastic_live(range, i);
         char *low = wi_elastic_at(range, i);
@@ -63,7 +63,7 @@ static weir_status pages_list_range(const wi_elastic_range *range, wi_away *page
         if (status == WEIR_OK && (i == 0 || !pages_extend(pages, low, range->page)))
             status = pages_add(pages, low, low + range->page, kept);
     }
-    wi_resource_unlock(range->base);
+    wi_base_unlock(range->base);
     return status;
 }
 
@@ -120,7 +120,7 @@ static weir_elastic *pages_owner(weir_client *client, const char *address, size_
 weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages)
 {
     wi_block *list = NULL, **end = &list;
-    wi_resource *base = NULL;
+    wi_base *base = NULL;
     weir_status status = WEIR_OK;
     size_t offset = 0;
     for (size_t i = 0; i < pages->piece_count && status == WEIR_OK; i++) {
@@ -160,10 +160,10 @@ static void pages_each(weir_client *client, const wi_away *pages,
         const weir_elastic *e = pages_owner(client, p->low, &offset);
         if (!e)
             continue;
-        wi_resource_lock(e->range->base);
+        wi_base_lock(e->range->base);
         for (uint64_t at = offset; at < offset + (uint64_t)(p->high - p->low); at += e->range->page)
             fn(e->range, at / e->range->page, user);
-        wi_resource_unlock(e->range->base);
+        wi_base_unlock(e->range->base);
     }
 }
 

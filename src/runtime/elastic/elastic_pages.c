@@ -40,9 +40,9 @@ typedef struct commit {
 
 static wi_elastic_state commit_look(const commit *c, uint64_t index)
 {
-    wi_resource_lock(c->range->base);
+    wi_base_lock(c->range->base);
     wi_elastic_state state = wi_elastic_look(c->range, index, c);
-    wi_resource_unlock(c->range->base);
+    wi_base_unlock(c->range->base);
     return state;
 }
 
@@ -50,13 +50,13 @@ static wi_elastic_state commit_look(const commit *c, uint64_t index)
 static bool commit_count(commit *c)
 {
     c->missing = c->unused = 0;
-    wi_resource_lock(c->range->base);
+    wi_base_lock(c->range->base);
     for (uint64_t i = c->pages.first; i < c->pages.end; i++) {
         wi_elastic_state state = wi_elastic_look(c->range, i, c);
         c->missing += state != WI_PAGE_THERE;
         c->unused += state == WI_PAGE_UNUSED;
     }
-    wi_resource_unlock(c->range->base);
+    wi_base_unlock(c->range->base);
     c->asked = wi_max(c->asked, c->missing * c->range->page + c->claim.total - atomic_load(&c->claim.left));
     return c->missing == 0;
 }
@@ -129,7 +129,7 @@ static weir_status commit_waited(const commit *c, uint64_t index, wi_elastic_sta
 {
     wi_shortage shortage = {.cause = WEIR_CAUSE_PENDING};
     wi_request request = commit_request(c, c->asked);
-    wi_resource *base = c->range->base;
+    wi_base *base = c->range->base;
     uint64_t made = c->claim.total - atomic_load(&c->claim.left);
     base->table->look(base, c->range->memory_class, request.charged, WI_UNIT, &shortage);
     shortage.largest += made;
@@ -161,12 +161,12 @@ static bool commit_take_back(commit *c, uint64_t index)
     if (!c->at.native)
         return false;
     pthread_mutex_lock(&pending->lock);
-    wi_resource_lock(c->range->base);
+    wi_base_lock(c->range->base);
     wi_block *block = wi_elastic_pending(c->range, index);
     bool taken = block && commit_follows(c, block) && wi_pending_take(pending, block);
     if (taken)
         wi_elastic_renew(block, c->stream, c);
-    wi_resource_unlock(c->range->base);
+    wi_base_unlock(c->range->base);
     pthread_mutex_unlock(&pending->lock);
     if (taken)
         commit_keep(c, block);
@@ -184,9 +184,9 @@ static void commit_put_back(commit *c, wi_block *block)
     if (!recorded)
         (void)runtime->driver->stream_synchronize(runtime->device, c->at.native);
     pthread_mutex_lock(&pending->lock);
-    wi_resource_lock(c->range->base);
+    wi_base_lock(c->range->base);
     wi_elastic_renew(block, c->stream, NULL);
-    wi_resource_unlock(c->range->base);
+    wi_base_unlock(c->range->base);
     wi_pending_put_back(pending, c->stack, block, recorded ? &event : NULL);
     pthread_mutex_unlock(&pending->lock);
 }
@@ -232,14 +232,14 @@ enum { LONGEST_PAUSE = 8 * 1000 * 1000 };
 /* Waits for a page in that state, or for a pause. */
 static void commit_pause(commit *c, uint64_t index, wi_elastic_state state)
 {
-    wi_resource *base = c->range->base;
+    wi_base *base = c->range->base;
     uint64_t until = wi_min(c->deadline, wi_now() + LONGEST_PAUSE);
     if (state == WI_PAGE_PENDING && wi_pending_wait(&c->runtime->pending, base, NULL, until))
         return;
-    wi_resource_lock(base);
+    wi_base_lock(base);
     if (wi_elastic_look(c->range, index, c) == state)
         (void)wi_elastic_wait(base, until);
-    wi_resource_unlock(base);
+    wi_base_unlock(base);
 }
 
 /* Waits once for a page that is pending or another thread's. Pages from `index` on are given up first, so that no two
@@ -247,13 +247,13 @@ static void commit_pause(commit *c, uint64_t index, wi_elastic_state state)
  * other thread may be waiting for the callback. */
 static weir_status commit_wait(commit *c, uint64_t index)
 {
-    wi_resource *base = c->range->base;
+    wi_base *base = c->range->base;
     commit_drop(c, index, false);
     if (c->deadline == 0)
         c->deadline = wi_now() + wi_option_wait();
     bool late = wi_pressures_inside() || wi_now() >= c->deadline;
     (void)wi_pending_reap(&c->runtime->pending, base);
-    (void)base->table->release_kept(base);
+    (void)base->table->all.release_kept(&base->resource);
     wi_elastic_state state = commit_look(c, index);
     if (state != WI_PAGE_PENDING && state != WI_PAGE_BUSY)
         return WEIR_OK;
@@ -335,7 +335,7 @@ static weir_status commit_run(commit *c)
         status = wi_streams_look(&runtime->streams, c->stream, runtime->name, &c->at);
     if (status != WEIR_OK)
         return status;
-    if (c->at.native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, c->stream))
+    if (wi_stream_is_captured(runtime, &c->at))
         return wi_streams_captured(runtime, c->stream, "weir_elastic_commit");
     wi_tcache_flush(c->elastic->client);
     bool queued = false;
@@ -382,7 +382,7 @@ weir_status weir_elastic_commit(weir_elastic *elastic, size_t offset, size_t byt
 
 /* Release ---------------------------------------------------------------------------------------------------------- */
 
-void wi_elastic_unclaim(wi_resource *base, wi_block *list)
+void wi_elastic_unclaim(wi_base *base, wi_block *list)
 {
     for (wi_block *block = list, *next; block; block = next) {
         next = block->pending_next;
@@ -395,7 +395,7 @@ void wi_elastic_unclaim(wi_resource *base, wi_block *list)
 static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_block ***end)
 {
     const char *used = NULL;
-    wi_resource_lock(range->base);
+    wi_base_lock(range->base);
     for (uint64_t i = pages.first; i < pages.end && !used; i++) {
         wi_block *block = wi_elastic_live(range, i);
         if (!block)
@@ -407,7 +407,7 @@ static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_blo
         **end = block;
         *end = &block->pending_next;
     }
-    wi_resource_unlock(range->base);
+    wi_base_unlock(range->base);
     if (!used)
         return WEIR_OK;
     return weir_fail(WEIR_ERR_BUSY, "a page of \"%s\" is used by %s", range->tag, used);
@@ -428,15 +428,10 @@ weir_status wi_elastic_claim(const weir_elastic *elastic, size_t offset, size_t 
 /* The point on the stream behind which the pages can be given back. */
 static weir_status release_fence(weir_runtime *runtime, weir_stream stream, wi_stream_facts *at, wi_event *event)
 {
-    *event = (wi_event){0};
     weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, at);
     if (status == WEIR_OK && at->captured)
         status = wi_streams_captured(runtime, stream, "weir_elastic_release");
-    if (status == WEIR_OK && at->native)
-        status = runtime->driver->record(runtime->device, at->native, event);
-    if (status == WEIR_OK && !wi_streams_knows(&runtime->streams, stream)) /* the event may be another stream's */
-        status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &at->native);
-    return status;
+    return status == WEIR_OK ? wi_streams_record(runtime, at, event) : status;
 }
 
 static void release_free(weir_runtime *runtime, wi_block *list, weir_stream stream, void *native, wi_event event)

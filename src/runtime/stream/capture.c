@@ -29,6 +29,11 @@ bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_devic
     return declared || (native && driver->stream_capturing(device, native));
 }
 
+bool wi_stream_is_captured(const weir_runtime *runtime, const wi_stream_facts *at)
+{
+    return at->captured || (at->native && runtime->driver->stream_capturing(runtime->device, at->native));
+}
+
 weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out)
 {
     weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, out);
@@ -90,9 +95,9 @@ weir_status wi_streams_point(weir_runtime *runtime, weir_stream stream, wi_event
     if (ended)
         return streams_point_of_ended(runtime, out);
     wi_stream_facts at;
-    weir_status status = wi_streams_find(streams, stream, &at)
-                             ? runtime->driver->record(runtime->device, at.native, out)
-                             : wi_streams_look(streams, stream, runtime->name, &at);
+    wi_streams_facts(streams, stream, &at);
+    weir_status status = wi_stream_is_usable(&at) ? runtime->driver->record(runtime->device, at.native, out)
+                                                  : wi_streams_refuse(streams, &at, runtime->name);
     /* Meanwhile another thread may have begun a capture of the stream or released it. The event may then be of another
      * stream. */
     if (status == WEIR_OK ? wi_streams_knows(streams, stream) : status != WEIR_ERR_STREAM_MISUSE)

@@ -63,9 +63,9 @@ weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_ru
 
 static bool capture_pool_is_past(const wi_block *block)
 {
-    const wi_resource *base = block->stack->base;
+    const wi_base *base = block->stack->base;
     wi_event ignored;
-    return wi_stream_uses_passed(block->stream_uses, base->driver, base->device, &ignored);
+    return wi_stream_uses_passed(block->stream_uses, base->resource.driver, base->resource.device, &ignored);
 }
 
 /* Whether two kept blocks serve the same requests. */
@@ -77,14 +77,14 @@ static bool capture_pool_same_order(const wi_block *block, const wi_block *other
 /* Coalesces a kept block with the one behind it, whose record is gone then. False: they cannot be joined. */
 static bool capture_pool_join(wi_block *block, wi_block *next)
 {
-    wi_resource *base = block->stack->base;
+    wi_base *base = block->stack->base;
     const wi_block was = wi_block_copy(next);
     if ((char *)block->pointer + block->charged != was.pointer || !base->table->join ||
         !capture_pool_same_order(block, next) || !capture_pool_is_past(block) || !capture_pool_is_past(next) ||
         !base->table->join(base, block, next))
         return false;
-    wi_ledger_let_go(base->ledger, &was, block->memory_class);
-    wi_ledger_keep(base->ledger, &was);
+    wi_ledger_let_go(base->resource.ledger, &was, block->memory_class);
+    wi_ledger_keep(base->resource.ledger, &was);
     return true;
 }
 
@@ -137,7 +137,7 @@ static bool capture_pool_suits(const wi_block *block, const wi_placement *p, boo
 }
 
 /* Best fit: takes the smallest block that is large enough and that the device is past. NULL: there is none. */
-static wi_block *capture_pool_best(weir_capture_pool *graph, const wi_resource *base, const wi_placement *p)
+static wi_block *capture_pool_best(weir_capture_pool *graph, const wi_base *base, const wi_placement *p)
 {
     wi_block **best = NULL;
     for (wi_block **link = &graph->first; *link; link = &(*link)->pending_next)
@@ -241,24 +241,18 @@ static weir_status capture_pool_note_zeros(weir_runtime *runtime, wi_block *bloc
 /* A free on a stream outside of the capture is noted as a use of the block, behind which the pool may use the block
  * again. A free in the pool's own capture needs no event: the launches of the graph are in order. Nor does the free, on
  * the block's stream, of a block whose request named the pool: the next use of the block on the stream comes behind. */
-static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_block *block, weir_stream stream,
-                                          void **native)
+static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_block *block, const wi_stream_facts *at)
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
     wi_event event;
-    weir_status status = wi_streams_resolve(&runtime->streams, stream, runtime->name, native);
+    weir_status status = wi_streams_check(&runtime->streams, at, runtime->name);
     if (status == WEIR_OK)
         status = capture_pool_note_zeros(runtime, block);
-    if (status != WEIR_OK || !*native || (block->graph_named && stream.id == block->stream.id))
+    if (status != WEIR_OK || !at->native || at->graph == graph ||
+        (block->graph_named && at->stream.id == block->stream.id))
         return status;
-    weir_capture_pool *captured = wi_streams_graph(&runtime->streams, stream);
-    if (captured)
-        wi_graph_drop(captured);
-    if (captured == graph)
-        return WEIR_OK;
-    status = wi_streams_resolve_recorded(runtime, stream, "weir_free", native);
-    if (status == WEIR_OK)
-        status = runtime->driver->record(runtime->device, *native, &event);
+    status = at->captured ? wi_streams_captured(runtime, at->stream, "weir_free")
+                          : runtime->driver->record(runtime->device, at->native, &event);
     if (status != WEIR_OK || runtime->driver->passed(runtime->device, event))
         return status;
     return wi_graph_note(block, event);
@@ -294,16 +288,15 @@ static bool capture_pool_is_closed(weir_capture_pool *graph)
     return closed;
 }
 
-weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream)
+weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, const wi_stream_facts *at)
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
-    void *native = NULL;
     bool open = !capture_pool_is_closed(graph);
-    weir_status status = open ? capture_pool_note_free(graph, block, stream, &native) : WEIR_OK;
+    weir_status status = open ? capture_pool_note_free(graph, block, at) : WEIR_OK;
     if (status == WEIR_OK && open)
-        wi_freeing(stack, block, stream);
-    if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, stream, native))
-        status = wi_free_told(runtime, stack, block, stream, open);
+        wi_freeing(stack, block, at->stream);
+    if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, at->stream, at->native))
+        status = wi_free_told(runtime, stack, block, at, open);
     return status;
 }
 

@@ -17,6 +17,8 @@
 
 #include <weir/stream.h>
 
+struct wi_stream_facts;
+
 /* Reference count of the pool's record. */
 void wi_graph_hold(weir_capture_pool *graph);
 void wi_graph_drop(weir_capture_pool *graph);
@@ -31,7 +33,8 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
 /* The claimed block belongs to the pool from now on, unless the pool was closed. `named`: as wi_placement.graph_named. */
 void wi_graph_adopt(weir_capture_pool *graph, wi_block *block, bool named);
 /* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
-weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, weir_stream stream);
+weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block,
+                          const struct wi_stream_facts *at);
 /* The claimed block is in use until the event. Called before the block is shrunk, so that its tail has the use as
  * well. */
 weir_status wi_graph_note(wi_block *block, wi_event event);

@@ -210,52 +210,65 @@ bool wi_streams_stays(wi_streams *streams, weir_stream stream)
     return stays;
 }
 
-/* False: the door is closed. */
-static bool streams_facts(wi_streams *streams, weir_stream stream, wi_stream_facts *out, uint64_t *thread)
-{
-    pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    bool open = !place || !place->closed;
-    *thread = place ? place->thread : 0;
-    *out = place ? (wi_stream_facts){place->stream, place->captured, place->thread != 0} : (wi_stream_facts){0};
-    pthread_mutex_unlock(&streams->lock);
-    return open;
-}
-
 /* The driver takes a per-thread stream for the calling thread's own. */
 static bool streams_is_mine(uint64_t thread)
 {
     return thread == 0 || thread == wi_thread_number();
 }
 
-bool wi_streams_find(wi_streams *streams, weir_stream stream, wi_stream_facts *out)
+/* The facts of the stream in a place. The lock is held. */
+static wi_stream_facts streams_facts_of(const wi_stream_place *place, weir_stream stream)
 {
-    uint64_t thread;
-    (void)streams_facts(streams, stream, out, &thread);
-    return stream.id == 0 || (out->native && streams_is_mine(thread));
+    return (wi_stream_facts){.stream = stream,
+                             .native = place->stream,
+                             .graph = place->graph,
+                             .captured = place->captured,
+                             .one_threads = place->thread != 0,
+                             .another_threads = !streams_is_mine(place->thread),
+                             .closed = place->closed};
 }
 
-weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out)
+/* Under the lock, and apart, so that the quick way saves no registers. */
+static __attribute__((noinline)) void streams_facts_locked(wi_streams *streams, weir_stream stream,
+                                                           wi_stream_facts *out)
 {
-    *out = (wi_stream_facts){0};
-    if (stream.id == 0 || (out->native = streams_seen(streams, stream)))
-        return WEIR_OK;
-    uint64_t thread;
-    bool closed = !streams_facts(streams, stream, out, &thread);
-    if (closed || !out->native) {
-        out->native = NULL;
-        return weir_fail(WEIR_ERR_STREAM_MISUSE, "stream %llx is %s; acquire or register one with the runtime %s",
-                         (unsigned long long)stream.id,
-                         closed                             ? "being released or unregistered by another thread"
-                         : stream.id >> 48 == streams->pool ? "released or unregistered"
-                                                            : "another runtime's, or none",
-                         runtime);
-    }
-    if (streams_is_mine(thread))
-        return WEIR_OK;
-    return weir_fail(WEIR_ERR_STREAM_MISUSE,
-                     "stream %llx of %s is another thread's default stream; ask weir_stream_default on this one",
-                     (unsigned long long)stream.id, runtime);
+    pthread_mutex_lock(&streams->lock);
+    const wi_stream_place *place = wi_streams_place(streams, stream);
+    if (place)
+        *out = streams_facts_of(place, stream);
+    pthread_mutex_unlock(&streams->lock);
+}
+
+void wi_streams_facts(wi_streams *streams, weir_stream stream, wi_stream_facts *out)
+{
+    *out = (wi_stream_facts){.stream = stream};
+    if (stream.id != 0 && !(out->native = streams_seen(streams, stream)))
+        streams_facts_locked(streams, stream, out);
+}
+
+weir_status wi_streams_refuse(const wi_streams *streams, const wi_stream_facts *at, const char *runtime)
+{
+    weir_stream stream = at->stream;
+    if (at->native && !at->closed)
+        return weir_fail(WEIR_ERR_STREAM_MISUSE,
+                         "stream %llx of %s is another thread's default stream; ask weir_stream_default on this one",
+                         (unsigned long long)stream.id, runtime);
+    return weir_fail(WEIR_ERR_STREAM_MISUSE, "stream %llx is %s; acquire or register one with the runtime %s",
+                     (unsigned long long)stream.id,
+                     at->closed                         ? "being released or unregistered by another thread"
+                     : stream.id >> 48 == streams->pool ? "released or unregistered"
+                                                        : "another runtime's, or none",
+                     runtime);
+}
+
+weir_status wi_streams_record(weir_runtime *runtime, const wi_stream_facts *at, wi_event *out)
+{
+    *out = (wi_event){0};
+    weir_status status = at->native ? runtime->driver->record(runtime->device, at->native, out) : WEIR_OK;
+    wi_stream_facts now = {.stream = at->stream};
+    if (status == WEIR_OK && !wi_streams_knows(&runtime->streams, at->stream))
+        status = wi_streams_refuse(&runtime->streams, &now, runtime->name);
+    return status;
 }
 
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out)
@@ -273,7 +286,7 @@ static bool streams_come_in(wi_streams *streams, weir_stream stream, wi_stream_f
     bool open = place && !place->closed && streams_is_mine(place->thread);
     if (open) {
         place->inside++;
-        *out = (wi_stream_facts){place->stream, place->captured, place->thread != 0};
+        *out = streams_facts_of(place, stream);
     }
     pthread_mutex_unlock(&streams->lock);
     return open;
@@ -282,7 +295,7 @@ static bool streams_come_in(wi_streams *streams, weir_stream stream, wi_stream_f
 static weir_status streams_begin(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out)
 {
     weir_status status = WEIR_OK;
-    *out = (wi_stream_facts){0};
+    *out = (wi_stream_facts){.stream = stream};
     while (stream.id != 0 && status == WEIR_OK && !streams_come_in(streams, stream, out))
         status = wi_streams_look(streams, stream, runtime, out); /* says why; or its door has been opened again */
     return status;
@@ -504,14 +517,14 @@ weir_status weir_stream_release(weir_stream stream)
 
 void wi_streams_forget(weir_runtime *runtime, weir_stream stream)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     if (base->table->forget)
         base->table->forget(base, stream);
 }
 
 void wi_streams_abandon(weir_runtime *runtime, weir_stream stream)
 {
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     if (base->table->abandon)
         base->table->abandon(base, stream);
 }
@@ -522,8 +535,9 @@ weir_status wi_streams_flush(weir_runtime *runtime, weir_stream stream, const ch
 {
     wi_streams *streams = &runtime->streams;
     wi_stream_facts at;
-    if (!wi_streams_find(streams, stream, &at))
-        return wi_streams_look(streams, stream, runtime->name, &at); /* it says why */
+    wi_streams_facts(streams, stream, &at);
+    if (!wi_stream_is_usable(&at))
+        return wi_streams_refuse(streams, &at, runtime->name);
     if (wi_streams_capturing(streams, runtime->driver, runtime->device, stream))
         return wi_streams_captured(runtime, stream, call);
     return runtime->driver->stream_synchronize(runtime->device, at.native);

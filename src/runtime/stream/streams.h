@@ -76,18 +76,44 @@ void wi_streams_unmake(wi_streams *streams, const wi_driver *driver, wi_device *
 /* Undoes wi_streams_init, and destroys idle streams. No other thread uses the table any more. */
 void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device *device);
 
-/* What is known of a stream without asking the driver. */
+/* What is known of a stream without asking the driver, at one moment. A request looks its stream up once and hands the facts
+ * down. Another thread may end or capture the stream meanwhile. Steps that must see this look again: under the lock
+ * (wi_streams_begin, wi_streams_stays, wi_streams_graph), or behind queued work (wi_streams_record, wi_streams_wants_point). */
 typedef struct wi_stream_facts {
-    void *native;     /* the driver's stream; NULL for WEIR_STREAM_HOST */
-    bool captured;    /* as was declared */
-    bool one_threads; /* a per-thread default stream: no other thread can record an event on it */
+    weir_stream stream;
+    void *native;                          /* the driver's stream; NULL for WEIR_STREAM_HOST and an unknown stream */
+    const struct weir_capture_pool *graph; /* the capture pool that its capture allocates from, or NULL. The facts do
+                                            * not hold the pool, so the pointer is only to be compared */
+    bool captured;                         /* as was declared */
+    bool one_threads;                      /* a per-thread default stream: no other thread can record an event on it */
+    bool another_threads;                  /* the per-thread default stream of another thread than the calling one */
+    bool closed;                           /* it is being released or unregistered */
 } wi_stream_facts;
 
-/* WEIR_ERR_STREAM_MISUSE for an unknown stream, or the per-thread stream of another thread. */
-weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime, wi_stream_facts *out);
-/* The same for weir's own work in the stream's order, which goes on while the door is closed. False: the stream is unknown, or
- * another thread's. No detail is set. */
-bool wi_streams_find(wi_streams *streams, weir_stream stream, wi_stream_facts *out);
+/* Fills in the facts of any stream, known or not. */
+void wi_streams_facts(wi_streams *streams, weir_stream stream, wi_stream_facts *out);
+/* Whether weir's own work can go on the stream, whose door may be closed: the stream is known, and not another thread's. */
+static inline bool wi_stream_is_usable(const wi_stream_facts *at)
+{
+    return at->stream.id == 0 || (at->native && !at->another_threads);
+}
+/* Why a call cannot name the stream: WEIR_ERR_STREAM_MISUSE. */
+weir_status wi_streams_refuse(const wi_streams *streams, const wi_stream_facts *at, const char *runtime);
+/* WEIR_ERR_STREAM_MISUSE for an unknown stream, one whose door is closed, or the per-thread stream of another thread. */
+static inline weir_status wi_streams_check(const wi_streams *streams, const wi_stream_facts *at, const char *runtime)
+{
+    return wi_likely(wi_stream_is_usable(at) && !at->closed) ? WEIR_OK : wi_streams_refuse(streams, at, runtime);
+}
+/* wi_streams_facts and wi_streams_check. */
+static inline weir_status wi_streams_look(wi_streams *streams, weir_stream stream, const char *runtime,
+                                          wi_stream_facts *out)
+{
+    wi_streams_facts(streams, stream, out);
+    return wi_streams_check(streams, out, runtime);
+}
+/* Records the point behind the work that is queued on the stream; nothing for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE when the
+ * stream has ended since the facts were filled in, as the event may be another stream's. */
+weir_status wi_streams_record(weir_runtime *runtime, const wi_stream_facts *at, wi_event *out);
 /* The driver's stream behind an id; NULL for WEIR_STREAM_HOST. WEIR_ERR_STREAM_MISUSE for an unknown one. */
 weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const char *runtime, void **out);
 /* wi_streams_resolve for a call that puts work on the stream: the end of the stream waits until it is done, which calls
@@ -110,6 +136,8 @@ bool wi_streams_wants_point(wi_streams *streams, weir_stream stream);
  * blocks. */
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream);
 bool wi_streams_declared(wi_streams *streams, weir_stream stream); /* only the former: no driver call */
+/* wi_streams_capturing, where the request has just looked the stream up: asks the driver alone. */
+bool wi_stream_is_captured(const weir_runtime *runtime, const wi_stream_facts *at);
 /* wi_streams_resolve for a `call` that must know when the stream's work is done. WEIR_ERR_STREAM_MISUSE also while the
  * stream is being captured. */
 weir_status wi_streams_resolve_now(weir_runtime *runtime, weir_stream stream, const char *call, void **out);

@@ -108,7 +108,7 @@ static void uses_close_tickets(weir_launch *launch, const wi_event *event)
 {
     for (size_t i = 0; i < launch->count; i++) {
         visit v = {.use = &launch->uses[i], .event = event};
-        wi_resource *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
+        wi_base *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
         weir_status status = wi_visit(base, v.use->block.pointer, v.use->block.generation, uses_close_ticket, &v);
         wi_assert(status == WEIR_OK);
         (void)status;
@@ -159,12 +159,13 @@ static weir_status uses_check_tracking(const wi_resource *stack)
     return weir_fail(WEIR_ERR_STREAM_MISUSE,
                      "the resource %s of %s cannot track uses: work on other streams than the block's own is not "
                      "protected; order it yourself or choose another resource",
-                     stack->base->table->name, stack->ledger->device);
+                     stack->base->table->all.name, stack->ledger->device);
 }
 
 static weir_status uses_order_behind_zeroing(weir_runtime *runtime, weir_stream stream, const weir_block *block)
 {
-    wi_resource *stack = wi_runtime_stack_of(runtime, block->pointer), *base = stack->base;
+    wi_resource *stack = wi_runtime_stack_of(runtime, block->pointer);
+    wi_base *base = stack->base;
     zeroing z = {.launch = stream};
     weir_status status = uses_check_tracking(stack);
     if (status != WEIR_OK)
@@ -222,7 +223,7 @@ static weir_status uses_open_tickets(weir_launch *launch, size_t count, waits *w
         status = uses_order_behind_zeroing(launch->runtime, launch->stream, &v.use->block);
         if (status != WEIR_OK)
             break;
-        wi_resource *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
+        wi_base *base = wi_runtime_stack_of(launch->runtime, v.use->block.pointer)->base;
         status = wi_visit(base, v.use->block.pointer, v.use->block.generation, uses_open_ticket, &v);
         launch->count += status == WEIR_OK;
     }

@@ -278,13 +278,13 @@ static bool wait_for_others(weir_runtime *runtime, const weir_client *client, co
 
 /* The free that the cache has deferred. The stream may be gone or captured by now; whoever ended or captured it was
  * told then. */
-static weir_status refill_free_now(weir_runtime *runtime, wi_block *block)
+static weir_status refill_free_now(weir_runtime *runtime, wi_block *block, const wi_stream_facts *at)
 {
     wi_kept_detail kept;
     wi_detail_keep(&kept);
-    weir_status status = wi_free_claimed(runtime, runtime->resource, block, block->stream);
+    weir_status status = wi_free_claimed(runtime, runtime->resource, block, at);
     if (status == WEIR_ERR_STREAM_MISUSE)
-        status = wi_free_behind(runtime, runtime->resource, block, block->stream);
+        status = wi_free_behind(runtime, runtime->resource, block, at->stream);
     wi_detail_restore(&kept);
     return status;
 }
@@ -297,13 +297,13 @@ static void keep_refused(wi_tcaches *caches, wi_block *block)
     pthread_mutex_unlock(&all_caches_lock);
 }
 
-static uint64_t free_each(weir_runtime *runtime, wi_block *list)
+static uint64_t free_each(weir_runtime *runtime, wi_block *list, const wi_stream_facts *at)
 {
     uint64_t bytes = 0;
     for (wi_block *block = list, *next; block; block = next) {
         uint64_t charged = block->charged;
         next = block->pending_next;
-        if (refill_free_now(runtime, block) == WEIR_OK)
+        if (refill_free_now(runtime, block, at) == WEIR_OK)
             bytes += charged;
         else
             keep_refused(&runtime->caches, block);
@@ -323,14 +323,17 @@ static wi_block *cut_run(wi_block *list, uint64_t *bytes)
     return rest;
 }
 
+/* One look at the stream is enough for a run: who ends or captures the stream meanwhile waits for this turn. */
 static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_turn *turn)
 {
     uint64_t bytes = 0, more;
     wi_kept_detail kept;
+    wi_stream_facts at;
     wi_detail_keep(&kept);
     for (wi_block *run = list, *rest; run; run = rest) {
         rest = cut_run(run, &more);
-        bytes += wi_free_cached(runtime, run, run->stream) ? more : free_each(runtime, run);
+        wi_streams_facts(&runtime->streams, run->stream, &at);
+        bytes += wi_free_cached(runtime, run, &at) ? more : free_each(runtime, run, &at);
     }
     wi_detail_restore(&kept);
     if (list)
@@ -417,7 +420,8 @@ static wi_tcache_thread *this_thread(void)
     return wi_tcache_mine = mine;
 }
 
-/* With both locks held. */
+/* With both locks held. The stream is looked up again under them: a cache that was made after the stream ended or its capture
+ * began would never be flushed for that. */
 static wi_tcache *tcache_make(wi_tcache_thread *mine, weir_client *client, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
@@ -566,9 +570,10 @@ bool wi_tcache_alloc_slow(weir_client *client, uint64_t bytes, weir_stream strea
 bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation, weir_stream stream)
 {
     weir_runtime *runtime = client->runtime;
-    wi_resource *base = runtime->resource->base;
+    wi_base *base = runtime->resource->base;
     wi_block *list = NULL, *block = NULL;
     wi_tcache_turn turn = {0};
+    wi_stream_facts at;
     if (!runtime->caches.usable || wi_recording(&runtime->ledger) != 0 || !(block = base->table->peek(base, pointer)))
         return false;
     uint64_t charged = wi_load(block->charged);
@@ -580,7 +585,8 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
         return false;
     if (is_declined(client, stream, charged))
         return false;
-    if (wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream))
+    wi_streams_facts(&runtime->streams, stream, &at);
+    if (wi_stream_is_captured(runtime, &at))
         return false;
     bool ready = tcache_prepare(client, stream, charged, &list, &turn);
     (void)free_all(runtime, list, &turn);
@@ -708,7 +714,7 @@ void wi_tcaches_init(weir_runtime *runtime)
     const wi_resource *top = runtime->resource;
     uint64_t room = runtime->ledger.budget / BUDGET_PARTS;
     room = wi_min(wi_option_thread_cache(), wi_min(wi_max(room, least_room), most_room));
-    bool usable = room > 0 && top->inner == top->base && top->base->table->peek;
+    bool usable = room > 0 && wi_is_plain(top) && top->base->table->peek;
     runtime->caches = (wi_tcaches){.usable = usable, .room = room};
     pthread_cond_init(&runtime->caches.turn_over, NULL);
     if (runtime->caches.usable)

@@ -143,7 +143,7 @@ struct wi_tcache {
     weir_stream stream;
     weir_runtime *runtime;
     const atomic_uint *recording; /* the ledger's */
-    wi_resource *base;
+    wi_base *base;
     wi_account *account;
     const char *no_tag;
     uint64_t room;  /* bytes that may still be cached */
