@@ -25,12 +25,15 @@ typedef enum weir_rung {
     WEIR_RUNG_SPARE = 3,         /* a spare chunk was mapped */
     WEIR_RUNG_CREATE = 4,        /* physical memory was taken from the driver */
     WEIR_RUNG_REMAP = 5,         /* chunks were moved from under free memory */
-    WEIR_RUNG_RELIEVED = 6,      /* after an adaptor had given up what it kept back */
+    WEIR_RUNG_KEPT_RELEASED = 6, /* after an adaptor had given up what it kept back */
     WEIR_RUNG_ORDER = 7,         /* memory freed on another stream, behind which the request's stream was ordered */
     WEIR_RUNG_PRESSURE = 8,      /* after a pressure callback had made room; weir/pressure.h */
     WEIR_RUNG_WAIT = 9,          /* after waiting for pending frees */
     WEIR_RUNG_COUNT = 10
 } weir_rung;
+
+/* The name of version 0.2: an error of the compiler that has the new one. */
+#define WEIR_RUNG_RELIEVED WEIR_RUNG_RELIEVED_is_now_WEIR_RUNG_KEPT_RELEASED
 
 enum { WEIR_RUNG_MOST = 16 }; /* places in statistics, so that rungs can be added */
 

@@ -24,7 +24,7 @@ static const char *const causes[WEIR_CAUSE_COUNT] = {
     "device", "other process", "address range", "reservation",   "adaptor",
 };
 static const char *const rungs[WEIR_RUNG_COUNT] = {"fit",   "thread_cached", "completed", "spare",    "create",
-                                                   "remap", "relieved",      "order",     "pressure", "wait"};
+                                                   "remap", "kept_released", "order",     "pressure", "wait"};
 static const char *const spans[WEIR_SPAN_COUNT] = {"live",    "pending", "thread_cached", "promised", "free",
                                                    "ordered", "kept",    "spare",         "busy"};
 static const char *const actions[WEIR_ACTION_COUNT] = {

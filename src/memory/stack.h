@@ -2,7 +2,7 @@
 #ifndef WI_STACK_H
 #define WI_STACK_H
 
-#include "memory/space/deferred.h"
+#include "memory/space/pending.h"
 
 enum { WI_ARGUMENTS = 8, WI_ARGUMENT_BYTES = 200 };
 

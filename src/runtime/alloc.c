@@ -109,7 +109,8 @@ static weir_status alloc_find_place(weir_client *client, wi_resource *stack, wi_
 {
     wi_shortage ignored;
     wi_shortage_begin(&ignored, NULL, 0);
-    weir_status status = p->graph && !p->reservation ? wi_graph_allocate(p->graph, stack, p, out) : WEIR_ERR_NO_ROOM;
+    weir_status status =
+        p->graph && !p->reservation ? wi_capture_pool_allocate(p->graph, stack, p, out) : WEIR_ERR_NO_ROOM;
     if (status != WEIR_ERR_NO_ROOM)
         return status;
     return p->charged > WI_TCACHE_SMALL && stack == client->runtime->resource ? alloc_find_large(client, stack, p, out)
@@ -160,7 +161,7 @@ static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_place
     wi_alloc_note_point(runtime, block, placement->native);
     *out = (weir_block){block->pointer, wi_block_generation(block)};
     if (placement->graph)
-        wi_graph_adopt(placement->graph, block, placement->graph_named);
+        wi_capture_pool_adopt(placement->graph, block, placement->graph_named);
     wi_tcache_flush(client);
     wi_publish(stack, block);
     return WEIR_OK;
@@ -181,9 +182,9 @@ static weir_status alloc_check_reservation(const weir_client *client, const weir
 static weir_status alloc_check_pool(weir_client *client, const weir_request *request)
 {
     const weir_capture_pool *pool = request->pool;
-    if (pool && wi_graph_client(pool) != client)
+    if (pool && wi_capture_pool_client(pool) != client)
         return weir_fail(WEIR_ERR_INVALID, "weir_alloc: a capture pool of %s does not serve %s",
-                         wi_graph_client(pool)->account.name, client->account.name);
+                         wi_capture_pool_client(pool)->account.name, client->account.name);
     if (pool && (request->kind != WEIR_KIND_DEVICE || request->flags & WEIR_ALLOC_ZEROED || request->reservation))
         return weir_fail(WEIR_ERR_INVALID, "weir_alloc: a capture pool has device memory, without zeros and without a "
                                            "reservation; ask for those without the pool");
@@ -207,15 +208,15 @@ static weir_capture_pool *alloc_graph_for(weir_client *client, const wi_resource
 {
     weir_runtime *runtime = client->runtime;
     if (request->pool)
-        wi_graph_hold(request->pool);
+        wi_capture_pool_hold(request->pool);
     if (request->pool)
         return request->pool;
     weir_capture_pool *graph = at->graph && stack == runtime->resource && !(request->flags & WEIR_ALLOC_ZEROED)
                                    ? wi_streams_graph(&runtime->streams, request->stream)
                                    : NULL;
-    if (!graph || wi_graph_client(graph) == client)
+    if (!graph || wi_capture_pool_client(graph) == client)
         return graph;
-    wi_graph_drop(graph);
+    wi_capture_pool_drop(graph);
     return NULL;
 }
 
@@ -226,8 +227,8 @@ static weir_status alloc_kind(weir_client *client, weir_kind kind, wi_resource *
     *account = &client->account;
     if (wi_likely(kind == WEIR_KIND_DEVICE))
         return WEIR_OK;
-    weir_status status = wi_kinds_stack(client->runtime, kind, stack);
-    return status == WEIR_OK ? wi_kinds_account(client, *stack, account) : status;
+    weir_status status = wi_host_memory_stack(client->runtime, kind, stack);
+    return status == WEIR_OK ? wi_host_memory_account(client, *stack, account) : status;
 }
 
 static const char *alloc_tag(const weir_request *request)
@@ -287,7 +288,7 @@ static weir_status alloc_request(weir_client *client, const weir_request *reques
     placement.graph = placement.captured ? alloc_graph_for(client, stack, request, &at) : NULL;
     status = alloc_place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
-        wi_graph_drop(placement.graph);
+        wi_capture_pool_drop(placement.graph);
     return status;
 }
 
@@ -298,9 +299,9 @@ weir_status wi_alloc_shown(weir_client *client, uint64_t bytes, const char *tag,
     wi_resource *stack;
     wi_account *account;
     *out = (weir_block){NULL, 0};
-    weir_status status = wi_kinds_shown(runtime, &stack);
+    weir_status status = wi_host_memory_shown(runtime, &stack);
     if (status == WEIR_OK)
-        status = wi_kinds_account(client, stack, &account);
+        status = wi_host_memory_account(client, stack, &account);
     if (status != WEIR_OK)
         return status;
     wi_placement p = {.bytes = bytes,

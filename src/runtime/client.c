@@ -260,7 +260,7 @@ weir_status weir_client_destroy(weir_client *client)
     if (status == WEIR_OK)
         status = wi_elastics_check_none(client);
     if (status == WEIR_OK)
-        status = wi_kinds_close_account(client);
+        status = wi_host_memory_close_account(client);
     if (status == WEIR_OK)
         status = wi_ledger_close(&runtime->ledger, &client->account);
     atomic_store(&client->state, status == WEIR_OK ? WI_CLIENT_CLOSED : WI_CLIENT_OPEN);

@@ -169,8 +169,8 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
         return status;
     bool shown = block->shown;
     wi_streams_facts(&runtime->streams, stream, &at); /* not before the claim, which may have waited long */
-    status =
-        block->graph ? wi_graph_free(block->graph, stack, block, &at) : wi_free_claimed(runtime, stack, block, &at);
+    status = block->graph ? wi_capture_pool_free(block->graph, stack, block, &at)
+                          : wi_free_claimed(runtime, stack, block, &at);
     if (status != WEIR_OK)
         wi_unclaim(stack->base, block);
     else if (shown)

@@ -119,7 +119,7 @@ bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind)
 
 /* Stacks ----------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
+weir_status wi_host_memory_init(weir_runtime *runtime, weir_runtime *host)
 {
     if (host && (!kinds_are_there(runtime) || kinds_are_there(host)))
         return weir_fail(WEIR_ERR_INVALID, "%s cannot be the host's runtime for %s; leave it out, or give one of host",
@@ -131,7 +131,7 @@ weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host)
     return WEIR_OK;
 }
 
-void wi_kinds_destroy(weir_runtime *runtime)
+void wi_host_memory_destroy(weir_runtime *runtime)
 {
     wi_elastic_end(runtime);
     for (int kind = 0; kind < WI_KINDS; kind++) {
@@ -155,14 +155,14 @@ static weir_status kinds_make_base(weir_runtime *runtime, int kind, wi_resource 
                                  : wi_direct_create(runtime->driver, runtime->device, (weir_kind)kind, out);
 }
 
-weir_runtime *wi_kinds_host(weir_runtime *runtime)
+weir_runtime *wi_host_memory_host(weir_runtime *runtime)
 {
     return kinds_are_there(runtime) ? atomic_load(&runtime->host) : runtime;
 }
 
 static weir_status kinds_make_stack(weir_runtime *runtime, int kind, wi_resource **out)
 {
-    weir_runtime *host = wi_kinds_host(runtime);
+    weir_runtime *host = wi_host_memory_host(runtime);
     wi_resource *stack = NULL;
     weir_status status = kinds_make_base(runtime, kind, &stack);
     if (status == WEIR_OK)
@@ -192,14 +192,14 @@ static weir_status kinds_get_stack(weir_runtime *runtime, int kind, wi_resource 
     *out = atomic_load(&runtime->kinds[kind]);
     if (*out)
         return WEIR_OK;
-    if (!wi_kinds_host(runtime)) /* before the lock, as this may make the host's runtime */
+    if (!wi_host_memory_host(runtime)) /* before the lock, as this may make the host's runtime */
         status = weir_runtime_get("host", NULL, &shared);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&runtime->kinds_lock);
     *out = atomic_load(&runtime->kinds[kind]);
     if (!*out) {
-        if (!wi_kinds_host(runtime)) {
+        if (!wi_host_memory_host(runtime)) {
             atomic_store(&runtime->host, shared);
             atomic_fetch_add(&shared->hosted, 1);
         }
@@ -211,7 +211,7 @@ static weir_status kinds_get_stack(weir_runtime *runtime, int kind, wi_resource 
     return status;
 }
 
-weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
+weir_status wi_host_memory_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out)
 {
     if (!wi_kind_is_own(runtime, kind))
         return kinds_get_stack(runtime, (int)kind, out);
@@ -219,19 +219,19 @@ weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **
     return WEIR_OK;
 }
 
-bool wi_kinds_can_show(const weir_runtime *runtime)
+bool wi_host_memory_can_show(const weir_runtime *runtime)
 {
     return wi_host_chunks_possible(runtime->driver, runtime->device);
 }
 
-weir_status wi_kinds_shown(weir_runtime *runtime, wi_resource **out)
+weir_status wi_host_memory_shown(weir_runtime *runtime, wi_resource **out)
 {
     return kinds_get_stack(runtime, WI_KIND_SHOWN, out);
 }
 
 /* Accounts --------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out)
+weir_status wi_host_memory_account(weir_client *client, wi_resource *stack, wi_account **out)
 {
     weir_runtime *runtime = client->runtime;
     weir_status status = WEIR_OK;
@@ -254,7 +254,7 @@ weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account
     return status;
 }
 
-weir_status wi_kinds_close_account(weir_client *client)
+weir_status wi_host_memory_close_account(weir_client *client)
 {
     weir_runtime *runtime = client->runtime;
     weir_status status = WEIR_OK;
@@ -277,7 +277,7 @@ static bool kinds_freed_there(wi_base *base, const void *pointer)
     return freed;
 }
 
-wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind)
+wi_resource *wi_host_memory_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind)
 {
     for (int k = 0; k < WI_KINDS; k++) {
         wi_resource *stack = k == WEIR_KIND_DEVICE ? runtime->resource : atomic_load(&runtime->kinds[k]);
@@ -296,7 +296,7 @@ wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer)
     wi_base *device_base = runtime->resource->base;
     if (wi_likely(device_base->table->owns(device_base, pointer)))
         return runtime->resource;
-    wi_resource *owner = wi_kinds_owner(runtime, pointer, &ignored);
+    wi_resource *owner = wi_host_memory_owner(runtime, pointer, &ignored);
     for (int k = 0; !owner && k < WI_KINDS; k++) { /* finds freed blocks, so that a second free is reported */
         wi_resource *stack = atomic_load(&runtime->kinds[k]);
         if (stack && kinds_freed_there(stack->base, pointer))

@@ -213,7 +213,7 @@ weir_status weir_block_info(const void *pointer, weir_block_details *out)
     weir_block_details details = {.struct_size = sizeof details};
     weir_runtime *runtime = wi_runtime_of(pointer);
     if (runtime) {
-        wi_resource *stack = wi_kinds_owner(runtime, pointer, &details.kind);
+        wi_resource *stack = wi_host_memory_owner(runtime, pointer, &details.kind);
         details.runtime = runtime;
         if (stack) /* else its memory was given back meanwhile */
             inspect_block(runtime, stack, pointer, &details);

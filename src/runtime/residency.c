@@ -572,11 +572,12 @@ static weir_status residency_prepare(weir_client *client, wi_residence *r, const
         residency_copies_done(client, r);
     wi_resource *pinned;
     if (status == WEIR_OK && !r->copies.to_file)
-        status = wi_kinds_stack(runtime, WEIR_KIND_PINNED, &pinned);
+        status = wi_host_memory_stack(runtime, WEIR_KIND_PINNED, &pinned);
     if (status == WEIR_OK && r->away.show)
-        status = wi_kinds_shown(runtime, &pinned);
+        status = wi_host_memory_shown(runtime, &pinned);
     if (status == WEIR_OK && (r->away.show || !r->copies.to_file) && r->pressure == 0)
-        status = weir_pressure_register(wi_kinds_host(runtime), 0, residency_under_pressure, client, &r->pressure);
+        status =
+            weir_pressure_register(wi_host_memory_host(runtime), 0, residency_under_pressure, client, &r->pressure);
     return status;
 }
 
@@ -682,7 +683,7 @@ weir_status weir_client_suspend(weir_client *client, const weir_suspend_options 
     const char *folder = o.folder;
     r->options = o;
     r->options.folder = NULL;
-    residency_begin_receipt(r, wi_kinds_can_show(client->runtime));
+    residency_begin_receipt(r, wi_host_memory_can_show(client->runtime));
     bool gone = false;
     status = residency_suspend(client, r, folder, &gone);
     if (status != WEIR_OK)
@@ -796,7 +797,7 @@ static weir_status residency_end(weir_client *client, wi_residence *r)
         return residency_refuse_end(client, r);
     /* waits also inside a callback of the program's, as the removed callback waits for no other callback */
     if (r->pressure)
-        (void)!wi_pressures_remove(&wi_kinds_host(runtime)->ledger.pressures, r->pressure, true);
+        (void)!wi_pressures_remove(&wi_host_memory_host(runtime)->ledger.pressures, r->pressure, true);
     r->pressure = 0;
     if (r->away.piece_count > 0) /* shown, and without blocks */
         residency_leave_homes(client, r);

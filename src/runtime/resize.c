@@ -13,10 +13,10 @@ static weir_status resize_shrink(weir_runtime *runtime, wi_resource *stack, wi_b
     if (status == WEIR_OK)
         status = wi_free_record_fence(runtime, block, at, &f);
     if (status == WEIR_OK && block->graph && f.past == WI_UNPASSED)
-        status = wi_graph_note(block, f.event);
+        status = wi_capture_pool_note(block, f.event);
     if (status == WEIR_OK)
         status = wi_shrink(stack, block, bytes, at->native, &tail);
-    if (tail && !(tail->graph && wi_graph_keep(tail->graph, stack, tail)))
+    if (tail && !(tail->graph && wi_capture_pool_keep(tail->graph, stack, tail)))
         wi_pending_add(&runtime->pending, stack, tail, f.past == WI_UNPASSED ? &f.event : NULL);
     return status;
 }

@@ -135,12 +135,12 @@ static weir_status runtime_make(const wi_driver *driver, int ordinal, const weir
     }
     status = options->host ? wi_runtime_visit(options->host, "weir_runtime_create") : WEIR_OK;
     if (status == WEIR_OK) {
-        status = wi_kinds_init(runtime, options->host);
+        status = wi_host_memory_init(runtime, options->host);
         if (options->host)
             wi_runtime_visit_end(options->host);
     }
     if (status == WEIR_OK && (status = runtime_start(runtime, options)) != WEIR_OK)
-        wi_kinds_destroy(runtime);
+        wi_host_memory_destroy(runtime);
     if (status != WEIR_OK) {
         wi_streams_end(&runtime->streams);
         free(runtime);
@@ -370,7 +370,7 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     wi_tcaches_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */
     wi_recorder_end(runtime);
-    wi_kinds_destroy(runtime);
+    wi_host_memory_destroy(runtime);
     wi_members_remove(&runtime->members[WEIR_KIND_DEVICE]);
     wi_resource_destroy(runtime->resource);
     wi_pending_destroy(&runtime->pending);
@@ -395,7 +395,7 @@ weir_runtime *wi_runtime_of(const void *pointer)
     pthread_rwlock_rdlock(&list_lock);
     weir_runtime *r = runtimes;
     weir_kind ignored;
-    while (r && !wi_kinds_owner(r, pointer, &ignored))
+    while (r && !wi_host_memory_owner(r, pointer, &ignored))
         r = r->next;
     return r;
 }

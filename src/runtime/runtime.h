@@ -142,20 +142,20 @@ bool wi_client_hold(weir_client *client);
 void wi_client_let_go(weir_client *client);
 
 /* Kinds of memory; host_memory.c. WEIR_ERR_INVALID: `host` is not a runtime of the host. */
-weir_status wi_kinds_init(weir_runtime *runtime, weir_runtime *host);
-void wi_kinds_destroy(weir_runtime *runtime);
+weir_status wi_host_memory_init(weir_runtime *runtime, weir_runtime *host);
+void wi_host_memory_destroy(weir_runtime *runtime);
 bool wi_kind_is_own(const weir_runtime *runtime, weir_kind kind); /* whether the kind is the device's own memory */
 /* The stack for memory of the kind, and the client's account there. Both are made on first use. */
-weir_status wi_kinds_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out);
+weir_status wi_host_memory_stack(weir_runtime *runtime, weir_kind kind, wi_resource **out);
 /* Whether copies can be shown at addresses of the device; the stack of their memory, made on first use; a block of it, of
  * whole granules, which weir_free_block frees. */
-bool wi_kinds_can_show(const weir_runtime *runtime);
-weir_status wi_kinds_shown(weir_runtime *runtime, wi_resource **out);
+bool wi_host_memory_can_show(const weir_runtime *runtime);
+weir_status wi_host_memory_shown(weir_runtime *runtime, wi_resource **out);
 weir_status wi_alloc_shown(weir_client *client, uint64_t bytes, const char *tag, weir_block *out);
 /* The runtime whose ledger counts the host's memory: for the host's own runtime itself; NULL: none was needed yet. */
-weir_runtime *wi_kinds_host(weir_runtime *runtime);
-weir_status wi_kinds_account(weir_client *client, wi_resource *stack, wi_account **out);
-weir_status wi_kinds_close_account(weir_client *client);
+weir_runtime *wi_host_memory_host(weir_runtime *runtime);
+weir_status wi_host_memory_account(weir_client *client, wi_resource *stack, wi_account **out);
+weir_status wi_host_memory_close_account(weir_client *client);
 /* The adaptor "host_trim": has the runtime in whose ledger the stack counts trim cached memory before this stack goes
  * without. */
 weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resource **out);
@@ -164,7 +164,7 @@ weir_status wi_host_trim_create(weir_runtime *host, wi_resource *inner, wi_resou
 void wi_host_trim_make_room(weir_runtime *host, uint64_t bytes);
 bool wi_host_trim_give(weir_runtime *host, uint64_t bytes);
 /* The stack whose memory contains `pointer`, and its kind; NULL: none. */
-wi_resource *wi_kinds_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
+wi_resource *wi_host_memory_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
 /* The same for a pointer that should be this runtime's: if no stack has it, the device's stack, whose claim refuses
  * it. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);

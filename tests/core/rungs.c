@@ -123,7 +123,7 @@ static void what_adaptors_keep_back(void **state)
     weir_stats last = take_snapshot(f.runtime).device;
     assert_true(last.pending >= HALF);
     void *p = allocate(f.one, HALF, WEIR_STREAM_HOST, WEIR_CLASS_KV);
-    came_by(WEIR_RUNG_RELIEVED);
+    came_by(WEIR_RUNG_KEPT_RELEASED);
     ok(weir_free(f.one, p, WEIR_STREAM_HOST));
     ok(weir_runtime_trim(f.runtime, NULL, NULL));
     end(&f);

@@ -22,6 +22,10 @@ check() {
             { echo "$name: $compiler $* takes it"; exit 1; }
         case $said in *"$name is weir/arena.h since"* | *"$name is gone: "*) ;; *) echo "$name: $said"; exit 1 ;; esac
     done
+    # A name of before says which one is there now.
+    said=$(printf '%s\n' '#include <weir/stats.h>' 'int main(void) { return WEIR_RUNG_RELIEVED; }' |
+        "$compiler" "$@" -fsyntax-only -I "$include" - 2>&1) && { echo "WEIR_RUNG_RELIEVED: $compiler $* takes it"; exit 1; }
+    case $said in *WEIR_RUNG_KEPT_RELEASED*) ;; *) echo "WEIR_RUNG_RELIEVED: $said"; exit 1 ;; esac
     # The macros, used as their comments say.
     printf '%s\n' '#include <weir/weir.h>' \
         'int main(void) { weir_client_options o = WEIR_INIT(weir_client_options); o.name = "a";' \

@@ -191,7 +191,7 @@ static const struct rung {
 } rungs[] = {
     {rung_flush_thread_caches, WEIR_RUNG_THREAD_CACHED},
     {rung_reap, WEIR_RUNG_COMPLETED},
-    {rung_release_kept, WEIR_RUNG_RELIEVED},
+    {rung_release_kept, WEIR_RUNG_KEPT_RELEASED},
     {rung_last_resort, WEIR_RUNG_FIT}, /* the base counts this rung, if it comes to something */
     {rung_stream_wait, WEIR_RUNG_FIT},
     {rung_pressure, WEIR_RUNG_PRESSURE},

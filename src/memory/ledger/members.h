@@ -7,7 +7,7 @@
 #ifndef WI_MEMBERS_H
 #define WI_MEMBERS_H
 
-#include "memory/space/deferred.h"
+#include "memory/space/pending.h"
 
 typedef struct wi_member {
     wi_ledger *ledger;

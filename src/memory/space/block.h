@@ -53,7 +53,7 @@ typedef struct wi_block {
     wi_block_word word;
     wi_account *account;
     weir_stream stream;
-    struct wi_block *pending_next; /* while pending (deferred.h), thread-cached or kept by a capture pool */
+    struct wi_block *pending_next; /* while pending (pending.h), thread-cached or kept by a capture pool */
     weir_class memory_class;
     bool tagged;  /* tag is not empty */
     bool zeroing; /* zeros were queued on `stream`, and no other stream is ordered behind them */

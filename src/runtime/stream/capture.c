@@ -183,7 +183,7 @@ weir_status wi_capture_begin(weir_stream stream, weir_capture_pool *graph, const
     if (status == WEIR_OK)
         status = wi_streams_resolve(&runtime->streams, stream, runtime->name, &native);
     if (status == WEIR_OK && graph)
-        status = wi_graph_check_runtime(graph, runtime, stream, call);
+        status = wi_capture_pool_check_runtime(graph, runtime, stream, call);
     if (status != WEIR_OK)
         return status;
     if (capture_is_legacy(runtime, stream))
@@ -212,7 +212,7 @@ weir_capture_pool *wi_streams_graph(wi_streams *streams, weir_stream stream)
     const wi_stream_place *place = wi_streams_place(streams, stream);
     weir_capture_pool *graph = place ? place->graph : NULL;
     if (graph)
-        wi_graph_hold(graph);
+        wi_capture_pool_hold(graph);
     pthread_mutex_unlock(&streams->lock);
     return graph;
 }

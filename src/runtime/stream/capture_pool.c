@@ -31,12 +31,12 @@ static void capture_pool_unlock(weir_capture_pool *graph)
     pthread_mutex_unlock(&graph->lock);
 }
 
-void wi_graph_hold(weir_capture_pool *graph)
+void wi_capture_pool_hold(weir_capture_pool *graph)
 {
     atomic_fetch_add_explicit(&graph->users, 1, memory_order_relaxed);
 }
 
-void wi_graph_drop(weir_capture_pool *graph)
+void wi_capture_pool_drop(weir_capture_pool *graph)
 {
     if (atomic_fetch_sub_explicit(&graph->users, 1, memory_order_acq_rel) > 1)
         return;
@@ -44,13 +44,13 @@ void wi_graph_drop(weir_capture_pool *graph)
     free(graph);
 }
 
-const weir_client *wi_graph_client(const weir_capture_pool *graph)
+const weir_client *wi_capture_pool_client(const weir_capture_pool *graph)
 {
     return graph->client;
 }
 
-weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_runtime *runtime, weir_stream stream,
-                                   const char *call)
+weir_status wi_capture_pool_check_runtime(const weir_capture_pool *graph, const weir_runtime *runtime,
+                                          weir_stream stream, const char *call)
 {
     if (capture_pool_runtime(graph) == runtime)
         return WEIR_OK;
@@ -177,7 +177,7 @@ static void capture_pool_keep_or_give_back(weir_capture_pool *graph, wi_block *b
 
 /* Allocating ------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *p, wi_block **out)
+weir_status wi_capture_pool_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *p, wi_block **out)
 {
     wi_shortage ignored;
     wi_shortage_begin(&ignored, NULL, 0);
@@ -199,21 +199,21 @@ weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_p
     return status;
 }
 
-void wi_graph_adopt(weir_capture_pool *graph, wi_block *block, bool named)
+void wi_capture_pool_adopt(weir_capture_pool *graph, wi_block *block, bool named)
 {
     capture_pool_lock(graph);
     block->graph = graph->closed ? NULL : graph;
     block->graph_named = named;
     if (block->graph) {
         graph->live_blocks++;
-        wi_graph_hold(graph);
+        wi_capture_pool_hold(graph);
     }
     capture_pool_unlock(graph);
 }
 
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
-weir_status wi_graph_note(wi_block *block, wi_event event)
+weir_status wi_capture_pool_note(wi_block *block, wi_event event)
 {
     bool opened;
     weir_status status =
@@ -255,7 +255,7 @@ static weir_status capture_pool_note_free(const weir_capture_pool *graph, wi_blo
                           : runtime->driver->record(runtime->device, at->native, &event);
     if (status != WEIR_OK || runtime->driver->passed(runtime->device, event))
         return status;
-    return wi_graph_note(block, event);
+    return wi_capture_pool_note(block, event);
 }
 
 /* Retires the block and adds it to the pool, in one step under the lock, so that a concurrent close finds it. False:
@@ -276,7 +276,7 @@ static bool capture_pool_retire(weir_capture_pool *graph, wi_resource *stack, wi
         block->graph = NULL;
     }
     capture_pool_unlock(graph);
-    wi_graph_drop(graph);
+    wi_capture_pool_drop(graph);
     return open;
 }
 
@@ -288,7 +288,8 @@ static bool capture_pool_is_closed(weir_capture_pool *graph)
     return closed;
 }
 
-weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block, const wi_stream_facts *at)
+weir_status wi_capture_pool_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block,
+                                 const wi_stream_facts *at)
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
     bool open = !capture_pool_is_closed(graph);
@@ -300,7 +301,7 @@ weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block
     return status;
 }
 
-bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail)
+bool wi_capture_pool_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail)
 {
     capture_pool_lock(graph);
     bool open = !graph->closed;
@@ -368,7 +369,7 @@ weir_status weir_capture_pool_create(weir_client *client, weir_capture_pool **ou
         return WEIR_OK;
     }
     capture_pool_unlist(graph);
-    wi_graph_drop(graph);
+    wi_capture_pool_drop(graph);
     return status;
 }
 
@@ -443,7 +444,7 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
         capture_pool_give_back(graph, block, end);
     }
     capture_pool_unlist(graph); /* the client may be closed from here on */
-    wi_graph_drop(graph);
+    wi_capture_pool_drop(graph);
     return WEIR_OK;
 }
 

@@ -20,27 +20,28 @@
 struct wi_stream_facts;
 
 /* Reference count of the pool's record. */
-void wi_graph_hold(weir_capture_pool *graph);
-void wi_graph_drop(weir_capture_pool *graph);
-const weir_client *wi_graph_client(const weir_capture_pool *graph);
-weir_status wi_graph_check_runtime(const weir_capture_pool *graph, const weir_runtime *runtime, weir_stream stream,
-                                   const char *call);
+void wi_capture_pool_hold(weir_capture_pool *graph);
+void wi_capture_pool_drop(weir_capture_pool *graph);
+const weir_client *wi_capture_pool_client(const weir_capture_pool *graph);
+weir_status wi_capture_pool_check_runtime(const weir_capture_pool *graph, const weir_runtime *runtime,
+                                          weir_stream stream, const char *call);
 /* WEIR_ERR_BUSY while the client has an open pool, which it names. */
 weir_status wi_graphs_check_none(const weir_client *client);
 
 /* Allocates from what the pool holds; *out as from wi_allocate. WEIR_ERR_NO_ROOM: nothing fits. */
-weir_status wi_graph_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *placement, wi_block **out);
+weir_status wi_capture_pool_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *placement,
+                                     wi_block **out);
 /* The claimed block belongs to the pool from now on, unless the pool was closed. `named`: as wi_placement.graph_named. */
-void wi_graph_adopt(weir_capture_pool *graph, wi_block *block, bool named);
+void wi_capture_pool_adopt(weir_capture_pool *graph, wi_block *block, bool named);
 /* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
-weir_status wi_graph_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block,
-                          const struct wi_stream_facts *at);
+weir_status wi_capture_pool_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block,
+                                 const struct wi_stream_facts *at);
 /* The claimed block is in use until the event. Called before the block is shrunk, so that its tail has the use as
  * well. */
-weir_status wi_graph_note(wi_block *block, wi_event event);
+weir_status wi_capture_pool_note(wi_block *block, wi_event event);
 /* The pool keeps the pending tail of a live block, after the block was shrunk. False: the pool was closed, and the
  * tail is the caller's to free. */
-bool wi_graph_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail);
+bool wi_capture_pool_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail);
 
 /* weir_capture_begin and weir_capture_end with a pool. */
 weir_status wi_capture_pool_begin(weir_capture_pool *graph, weir_stream stream);

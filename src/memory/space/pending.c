@@ -1,5 +1,5 @@
 /* Deferred frees: the list of pending blocks, reaping and waiting. */
-#include "memory/space/deferred.h"
+#include "memory/space/pending.h"
 #include "base/probes.h"
 #include "base/system.h"
 #include "memory/space/stream_uses.h"
