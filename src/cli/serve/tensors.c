@@ -279,6 +279,7 @@ bool wire_read(ws_request *request, shared_regions *regions, const json_t *head,
 
 /* ---- results ------------------------------------------------------------------------------------------------------- */
 
+/* Above 2^63 - 1, where jansson's whole numbers end, a number is told as the nearest double. */
 static json_t *tensors_number(const weir_tensor *tensor, size_t at)
 {
     uint64_t whole = 0;
@@ -291,8 +292,9 @@ static json_t *tensors_number(const weir_tensor *tensor, size_t at)
     memcpy(&whole, (const char *)tensor->data + at * width, width);
     if (tensor->type == WEIR_TYPE_BOOL)
         return json_boolean(whole);
-    bool below = tensor->type >= WEIR_TYPE_I8 && tensor->type <= WEIR_TYPE_I64;
-    return json_integer(below ? (json_int_t)(whole << above) >> above : (json_int_t)whole);
+    if (tensor->type >= WEIR_TYPE_I8 && tensor->type <= WEIR_TYPE_I64)
+        return json_integer((json_int_t)(whole << above) >> above);
+    return whole > INT64_MAX ? json_real((double)whole) : json_integer((json_int_t)whole);
 }
 
 static json_t *data_json(const weir_tensor *tensor)
