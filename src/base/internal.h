@@ -55,7 +55,7 @@ static inline bool wi_power_of_two(uint64_t value)
 static inline bool wi_make_room(void *list, size_t count, size_t *room, size_t bytes)
 {
     void *items;
-    size_t more = *room ? 2 * *room : 16;
+    size_t more = *room ? 2 * *room : 4; /* few, as every block of a trace has such lists */
     if (count < *room)
         return true;
     memcpy(&items, list, sizeof items);
