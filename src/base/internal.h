@@ -54,15 +54,15 @@ static inline bool wi_power_of_two(uint64_t value)
  * each of `bytes`; *room is how many of them fit. False: no host memory, and nothing has changed. */
 static inline bool wi_make_room(void *list, size_t count, size_t *room, size_t bytes)
 {
-    void *items;
+    void *items, *grown;
     size_t more = *room ? 2 * *room : 4; /* few, as every block of a trace has such lists */
     if (count < *room)
         return true;
     memcpy(&items, list, sizeof items);
-    items = realloc(items, more * bytes);
-    if (!items)
+    grown = realloc(items, more * bytes);
+    if (!grown)
         return false;
-    memcpy(list, &items, sizeof items);
+    memcpy(list, &grown, sizeof grown);
     *room = more;
     return true;
 }
