@@ -64,7 +64,7 @@ static inline bool wi_make_room(void *list, size_t count, size_t *room, size_t b
         return false;
     memcpy(list, &grown, sizeof grown);
     *room = more;
-    return true;
+    return true; /* cppcheck-suppress memleak ; the list has it */
 }
 
 /* Set in the child of a fork if the parent had a runtime: the child has neither its threads nor its device
