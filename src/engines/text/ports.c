@@ -93,7 +93,7 @@ static weir_status ports_check_inputs(const wt_inputs *in, size_t kinds, int32_t
 weir_status wt_inputs_read(const weir_inference *inference, size_t kinds, int32_t vocabulary, wt_inputs *out)
 {
     static const char *const names[] = {"text", "tokens", "messages", "state"};
-    const char *more = kinds == WT_EMBEDS ? "" : kinds < 4 ? " or 'messages'" : " or 'messages', and 'state'";
+    const char *more = kinds == WT_EMBEDS ? "" : kinds == WT_CHATS ? " or 'messages'" : " or 'messages', and 'state'";
     const weir_tensor **const places[] = {&out->text, &out->tokens, &out->messages, &out->state};
     *out = (wt_inputs){0};
     if (inference->input_count > 0 && !inference->inputs)
