@@ -115,7 +115,7 @@ weir_status wt_inputs_read(const weir_inference *inference, size_t kinds, int32_
     out->prompts = (out->text != NULL) + (out->tokens != NULL) + (out->messages != NULL);
     if (out->prompts > 1)
         return weir_fail(WEIR_ERR_INVALID, "one input is taken, 'text' or 'tokens'%s, and there are %d",
-                         more[kinds > WT_EMBEDS], out->prompts);
+                         kinds > WT_EMBEDS ? " or 'messages'" : "", out->prompts);
     return ports_check_inputs(out, kinds, vocabulary);
 }
 
