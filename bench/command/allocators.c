@@ -254,7 +254,7 @@ static const char *allocators_add_file(bench_allocators *all, const char *path, 
             break;
         by.name[sizeof by.name - 1] = '\0';
         if (!failure && !allocators_complete(&by))
-            failure = "its table is not that of src/cli/bench/peer.h";
+            failure = "its table is not that of bench/command/peer.h";
         if (failure)
             allocators_leave_out(all, by.name[0] ? by.name : path, failure);
         else

@@ -54,17 +54,17 @@ static inline bool wi_power_of_two(uint64_t value)
  * each of `bytes`; *room is how many of them fit. False: no host memory, and nothing has changed. */
 static inline bool wi_make_room(void *list, size_t count, size_t *room, size_t bytes)
 {
-    void *items;
-    size_t more = *room ? 2 * *room : 16;
+    void *items, *grown;
+    size_t more = *room ? 2 * *room : 4; /* few, as every block of a trace has such lists */
     if (count < *room)
         return true;
     memcpy(&items, list, sizeof items);
-    items = realloc(items, more * bytes);
-    if (!items)
+    grown = realloc(items, more * bytes);
+    if (!grown)
         return false;
-    memcpy(list, &items, sizeof items);
+    memcpy(list, &grown, sizeof grown);
     *room = more;
-    return true;
+    return true; /* cppcheck-suppress memleak ; the list has it */
 }
 
 /* Set in the child of a fork if the parent had a runtime: the child has neither its threads nor its device

@@ -52,6 +52,7 @@ static void fill_items(wi_search *c, const wi_problem *problem)
     for (uint32_t i = 0; i < c->count; i++) {
         wi_search_item *item = &c->items[i];
         const wi_search_item *before = i > 0 ? item - 1 : NULL;
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there are items, or this is not reached
         item->twin =
             before && before->left == item->left && before->right == item->right && before->height == item->height;
         item->log_height = logarithm((uint64_t)item->height);

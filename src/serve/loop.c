@@ -410,7 +410,7 @@ uint64_t ws_clock(void)
 
 void ws_timer_clear(ws_timers *timers, ws_timer *timer)
 {
-    if (!timer->set)
+    if (!timer->set) // NOLINT(clang-analyzer-unix.Malloc): what is freed was cleared before, and is in no list
         return;
     *(timer->previous ? &timer->previous->next : &timers->first[timer->kind]) = timer->next;
     *(timer->next ? &timer->next->previous : &timers->last[timer->kind]) = timer->previous;

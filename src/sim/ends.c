@@ -112,9 +112,11 @@ static void ends_settle_in(world *w, const step *s, unsigned stream)
     enum { CAPTURED = 1, NO_EVENT = 2, BESIDE = 4 };
     uint64_t how = s->field[F_FLAGS];
     void *native = w->native[stream];
+    bool twice = w->twice; /* as a replacement around this one has left them */
+    unsigned captured = w->captured_new;
     if (how & CAPTURED)
         wi_sim_capture(w->device, native, true);
-    w->captured_new = how & CAPTURED ? w->depth : 0;
+    w->captured_new = how & CAPTURED ? w->depth : captured;
     if (how & NO_EVENT && w->options.faults) {
         w->fault_base = world_faults(w);
         wi_sim_arm(&(wi_sim_fault){WI_SIM_RECORD, 0, false, WEIR_ERR_DRIVER}, NULL);
@@ -128,9 +130,10 @@ static void ends_settle_in(world *w, const step *s, unsigned stream)
             !ANSWER(w, "weir_stream_unregister", weir_stream_unregister(w->streams[stream]), WEIR_OK);
     world_take_stream(w, stream, -1);
     w->registering = 0;
+    w->twice = twice;
     if (how & CAPTURED)
         wi_sim_capture(w->device, native, false);
-    w->captured_new = 0;
+    w->captured_new = captured;
 }
 
 /* Replaces a foreign stream, as its maker could: makes `other` wait for its work, ends the stream, and makes a new

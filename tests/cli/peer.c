@@ -1,6 +1,6 @@
 /* A shared object of allocators for `weir bench --peer`: malloc that watches how it is called and fails every later call
  * when that was wrong, holds what is live and keeps to its cap; one that has no large blocks; one that holds twice what is
- * live; and one that cannot be used. */
+ * live; one that cannot be used; and one of another table. */
 #include "../../bench/command/peer.h"
 
 #include <pthread.h>
@@ -117,12 +117,12 @@ bench_peer_entry weir_bench_peer;
 
 bool weir_bench_peer(unsigned which, int ordinal, bench_peer *out, const char **failure)
 {
-    static const char *const names[] = {"watched", "small", "wasteful", "absent"};
-    void *const selves[] = {NULL, &small_only, &times, NULL};
+    static const char *const names[] = {"watched", "small", "wasteful", "absent", "strange"};
+    void *const selves[] = {NULL, &small_only, &times, NULL, NULL};
     (void)ordinal;
-    if (which > 3)
+    if (which > 4)
         return false;
-    *out = (bench_peer){.struct_size = sizeof *out,
+    *out = (bench_peer){.struct_size = which == 4 ? sizeof *out - 1 : sizeof *out,
                         .self = selves[which],
                         .begin = begin,
                         .end = end,

@@ -147,6 +147,9 @@ class Allocator(Peers):
                          {"pair, 64 MiB", "pair, 66000001 B", "pair, 1200007 B", "random, 1000 live", "random, 10000 live",
                           "random, 1000 live, any size", "random, 10000 live, any size"})
         self.assertIn("absent: its library is not here", part["left_out"])
+        header = Path("bench/command/peer.h")
+        self.assertIn(f"strange: its table is not that of {header}", part["left_out"])
+        self.assertTrue((Path(__file__).parent.parent.parent / header).exists())
 
     def test_peers_of_a_folder(self):
         folder = self.build_peer().parent

@@ -4,6 +4,7 @@ import base64
 import concurrent.futures
 import http.client
 import json
+import math
 import multiprocessing.shared_memory
 import os
 import signal
@@ -147,7 +148,7 @@ class SharedMemory(Served):
 class Protocols(Served):
     def setUp(self):
         super().setUp()
-        self.write("all.echo", "input f f32 -1\ninput i i64 -1 -1\ninput b bool -1\ninput t text -1\ninput h f16 -1\n")
+        self.write("all.echo", "input f f32 -1\ninput i i64 -1 -1\ninput b bool -1\ninput t text -1\ninput h f16 -1\ninput g bf16 -1\ninput u u64 -1\n")
         self.write("said.echo", "input text text -1\ngenerate Gruß€😀!\n")
         self.write("chat.echo", "input messages text -1\ngenerate yes\n")
         self.write("large.echo", "weights 8589934592\ninput text text -1\n")
@@ -227,6 +228,35 @@ class Protocols(Served):
                                        {"Inference-Header-Content-Length": str(len(head))})[0])
         for length in ("0", "-1", "x", str(len(head) + 100)):
             self.assertEqual(400, self.ask("POST", "/v2/models/all/infer", head, {"Inference-Header-Content-Length": length})[0])
+
+    def shown(self, name, kind, data, size):
+        """What the output of these bytes is as JSON."""
+        head = json.dumps({"inputs": [{"name": name, "shape": [len(data) // size], "datatype": kind, "parameters": {"binary_data_size": len(data)}}],
+                           "outputs": [{"name": name, "parameters": {"binary_data": False}}]}).encode()
+        status, answer = self.ask("POST", "/v2/models/all/infer", head + data, {"Inference-Header-Content-Length": str(len(head))})
+        self.assertEqual(200, status, answer)
+        self.assertNotIn("parameters", answer["outputs"][0])
+        return answer["outputs"][0]["data"]
+
+    def test_halves_are_shown_as_their_values(self):
+        """Every FP16 and BF16 there is; what JSON has no number for is null, as of FP32."""
+        every = struct.pack("<65536H", *range(65536))
+        halves = struct.unpack("<65536e", every)
+        brains = struct.unpack("<65536f", b"".join(b"\0\0" + every[at:at + 2] for at in range(0, len(every), 2)))
+        for name, kind, values in (("h", "FP16", halves), ("g", "BF16", brains)):
+            shown = zip([value if math.isfinite(value) else None for value in values], self.shown(name, kind, every, 2), strict=True)
+            self.assertEqual([], [pair for pair in shown if pair[0] != pair[1]][:9], kind)
+            self.assertEqual([values[0xbe00]], self.shown(name, kind, every[2 * 0xbe00:][:2], 2))
+        self.assertEqual([1, None, None, None], self.shown("f", "FP32", struct.pack("<4f", 1, math.inf, -math.inf, math.nan), 4))
+
+    def test_large_whole_numbers(self):
+        large = [0, (1 << 53) + 1, (1 << 63) - 1]
+        answer = self.infer({"inputs": [{"name": "u", "shape": [3], "datatype": "UINT64", "data": large}]})[1]
+        self.assertEqual(large, answer["outputs"][0]["data"])
+        self.assertEqual([(1 << 63) - 1, 2.0 ** 63, 2.0 ** 64], self.shown("u", "UINT64", struct.pack("<3Q", (1 << 63) - 1, 1 << 63, (1 << 64) - 1), 8))
+        least = [-(1 << 63), -(1 << 53) - 1]
+        answer = self.infer({"inputs": [{"name": "i", "shape": [1, 2], "datatype": "INT64", "data": least}]})[1]
+        self.assertEqual(least, answer["outputs"][0]["data"])
 
     def test_wrong_tensors(self):
         good = {"name": "f", "shape": [2], "datatype": "FP32", "data": [1, 2]}

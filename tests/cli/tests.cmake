@@ -71,7 +71,7 @@ endif()
 if(WEIR_HAVE_FUZZER AND TARGET weir_serve)
   set(serve ${PROJECT_SOURCE_DIR}/src/cli/serve)
   add_executable(fuzz-serve ${CMAKE_CURRENT_LIST_DIR}/fuzz_serve.c ${serve}/tensors.c ${serve}/shared_memory.c ${serve}/answers.c ${serve}/schema.c ${serve}/config.c
-    ${PROJECT_SOURCE_DIR}/src/serve/route.c ${PROJECT_SOURCE_DIR}/src/cli/text.c)
+    ${PROJECT_SOURCE_DIR}/src/serve/route.c ${PROJECT_SOURCE_DIR}/src/cli/text.c ${PROJECT_SOURCE_DIR}/src/cli/run/numbers.c)
   target_compile_definitions(fuzz-serve PRIVATE _GNU_SOURCE)
   target_include_directories(fuzz-serve PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(fuzz-serve PRIVATE -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined)

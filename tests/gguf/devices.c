@@ -6,7 +6,6 @@
 
 #include <weir/cores.h>
 
-
 /* ---- where a model lies --------------------------------------------------------------------------------------------- */
 
 static void what_is_on_no_device_is_of_the_hosts_place_or_the_first_devices(void **state)

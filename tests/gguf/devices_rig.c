@@ -276,9 +276,6 @@ weir_status __wrap_wg_cache_on_host(weir_engine_model *model, ggml_backend_buffe
 weir_status __wrap_wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes,
                                       const wi_cuda_place **out);
 void __wrap_wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
-weir_status __real_wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes,
-                                      const wi_cuda_place **out);
-void __real_wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
 
 bool __wrap_wg_cache_wanted(const weir_engine_model *model)
 {

@@ -56,6 +56,7 @@ if(TARGET weir-engine-gguf)
   add_dependencies(test-gguf-layout-dry weir-engine-gguf)
   target_link_libraries(test-gguf-engine PRIVATE weir_gguf_file)
   target_include_directories(test-gguf-engine PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  set_target_properties(test-gguf-engine PROPERTIES ENABLE_EXPORTS ON) # of an engine of its own
   target_include_directories(test-gguf-decodes PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(test-gguf-calls PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(test-gguf-embeds PRIVATE ${PROJECT_SOURCE_DIR}/src)

@@ -80,6 +80,7 @@ static const wrong configs[] = {
     {"\"top_k\": 7", "\"top_p\": \"1\"", BAD, "\"search.top_p\" is no number"},
     {"\"top_k\": 7", "\"do_sample\": 1", BAD, "\"search.do_sample\" is no true or false"},
     {"\"search\": {", "\"search\": [], \"searched\": {", BAD, "\"search\" is no object"},
+    {"\"search\"", "\"\": [], \"search\"", BAD, "\"\" is no object"},
     {"\"search\"", "\"speculative\": {}, \"search\"", NOT, "speculative decoding"},
     {"\"search\"", "\"engine\": {\"dynamic_batching\": {\"block_size\": 0}}, \"search\"", BAD, "block_size"},
     {"\"search\"", "\"engine\": {\"dynamic_batching\": {\"gpu_utilization_factor\": 1.5}}, \"search\"", BAD, "factor"},

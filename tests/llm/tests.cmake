@@ -59,6 +59,7 @@ endfunction()
 
 weir_llm_test(answers llm/answers.c llm/answer.c)
 weir_llm_test(text llm/text.c llm/answer.c llm/folders.c)
+set_target_properties(test-llm-text PROPERTIES ENABLE_EXPORTS ON) # of an engine of its own
 weir_llm_test(memory llm/memory.c llm/answer.c llm/folders.c llm/graph.c)
 weir_llm_test(refusals llm/refusals.c llm/answer.c)
 weir_llm_test(others llm/others.c llm/answer.c)

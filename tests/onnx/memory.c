@@ -439,8 +439,10 @@ static void put_attribute(onnx_buffer *node, const char *name, uint64_t type, on
 static onnx_buffer numbers_of(int count, int each, int step, const int *of)
 {
     onnx_buffer list = {0};
-    for (int i = 0; i < count; i++)
-        onnx_put_varint(&list, 8, (uint64_t)(i / each * step + of[i % each]));
+    for (int i = 0; i < count; i++) {
+        int number = i / each * step + of[i % each];
+        onnx_put_varint(&list, 8, (uint64_t)number);
+    }
     return list;
 }
 

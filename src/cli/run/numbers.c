@@ -174,7 +174,7 @@ static float float_of_byte(uint8_t byte, unsigned exponent, bool uz)
     return byte & 0x80 ? -magnitude : magnitude;
 }
 
-static double real_at(weir_type type, const void *data, size_t index)
+double numbers_real(weir_type type, const void *data, size_t index)
 {
     switch (type) {
     case WEIR_TYPE_F32:
@@ -210,7 +210,7 @@ const char *numbers_text(weir_type type, const void *data, size_t index, char *t
     uint64_t most;
     size_t width = wi_type_bytes(type);
     if (!integer_range(type, &least, &most)) {
-        snprintf(text, capacity, "%.5g", real_at(type, data, index));
+        snprintf(text, capacity, "%.5g", numbers_real(type, data, index));
         return text;
     }
     int64_t whole = numbers_whole_at(width, data, index);

@@ -117,6 +117,9 @@ size_t numbers_count(const char *text);
 /* Writes the listed numbers to `data`; WEIR_ERR_INVALID when one is not of that type. */
 weir_status numbers_read(const char *text, weir_type type, void *data);
 
+/* The value of element number `index` of a floating-point type, the f8 types among them. */
+double numbers_real(weir_type type, const void *data, size_t index);
+
 /* Writes element number `index` as what it is: whole numbers with all digits, others with five. Answers `text`. */
 const char *numbers_text(weir_type type, const void *data, size_t index, char *text, size_t capacity);
 

@@ -178,7 +178,7 @@ const char *wire_type(weir_type type); /* "FP32"; NULL: it has none */
 /* False: the request is refused. `binary` is what follows the JSON; `regions` may be NULL. */
 bool wire_read(ws_request *request, shared_regions *regions, const json_t *head, const char *binary, size_t bytes,
                wire_inputs *out);
-void wire_clear(wire_inputs *inputs);
+void wire_clear(wire_inputs *all);
 /* Answers with the results, as numbers, behind the JSON or in shared memory, as `head` asks for each. */
 void wire_answer(ws_request *request, shared_regions *regions, const json_t *head, const char *model,
                  const weir_outputs *out);

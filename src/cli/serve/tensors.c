@@ -2,6 +2,7 @@
 #include "serve.h"
 
 #include "base/values.h"
+#include "cli/run/tensors.h"
 #include "cli/text.h"
 
 #include <math.h>
@@ -28,16 +29,16 @@ const char *wire_type(weir_type type)
     return NULL;
 }
 
-void wire_clear(wire_inputs *inputs)
+void wire_clear(wire_inputs *all)
 {
-    for (size_t i = 0; i < inputs->count; i++) {
-        free(inputs->owned[i]);
-        free(inputs->names[i]);
+    for (size_t i = 0; i < all->count; i++) {
+        free(all->owned[i]);
+        free(all->names[i]);
     }
-    free(inputs->owned);
-    free(inputs->names);
-    free(inputs->list);
-    *inputs = (wire_inputs){0};
+    free(all->owned);
+    free(all->names);
+    free(all->list);
+    *all = (wire_inputs){0};
 }
 
 /* ---- numbers in ---------------------------------------------------------------------------------------------------- */
@@ -254,8 +255,8 @@ static json_int_t tensors_read_one(ws_request *request, shared_regions *regions,
 bool wire_read(ws_request *request, shared_regions *regions, const json_t *head, const char *binary, size_t bytes,
                wire_inputs *out)
 {
-    const json_t *inputs = json_object_get(head, "inputs");
-    size_t count = json_array_size(inputs), used = 0;
+    const json_t *list = json_object_get(head, "inputs");
+    size_t count = json_array_size(list), used = 0;
     *out = (wire_inputs){0};
     if (count == 0 || count > MOST_INPUTS) {
         answer_wrong(request, "'inputs' is an array of 1 to %d inputs", MOST_INPUTS);
@@ -265,8 +266,7 @@ bool wire_read(ws_request *request, shared_regions *regions, const json_t *head,
     out->owned = text_zeroed(count, sizeof *out->owned);
     out->names = text_zeroed(count, sizeof *out->names);
     for (size_t i = 0; i < count; i++) {
-        json_int_t took =
-            tensors_read_one(request, regions, json_array_get(inputs, i), binary + used, bytes - used, out);
+        json_int_t took = tensors_read_one(request, regions, json_array_get(list, i), binary + used, bytes - used, out);
         if (took < 0)
             return false;
         used += (size_t)took;
@@ -279,26 +279,22 @@ bool wire_read(ws_request *request, shared_regions *regions, const json_t *head,
 
 /* ---- results ------------------------------------------------------------------------------------------------------- */
 
-static json_t *tensors_number(const weir_tensor *tensor, const char *at)
+/* Above 2^63 - 1, where jansson's whole numbers end, a number is told as the nearest double. */
+static json_t *tensors_number(const weir_tensor *tensor, size_t at)
 {
-    float single;
-    double number;
     uint64_t whole = 0;
     size_t width = wi_type_bytes(tensor->type);
     unsigned above = (unsigned)(64 - 8 * width);
-    if (tensor->type == WEIR_TYPE_F32) {
-        memcpy(&single, at, sizeof single);
-        return isfinite(single) ? json_real((double)single) : json_null();
-    }
-    if (tensor->type == WEIR_TYPE_F64) {
-        memcpy(&number, at, sizeof number);
+    if (tensor->type >= WEIR_TYPE_F32 && tensor->type <= WEIR_TYPE_BF16) {
+        double number = numbers_real(tensor->type, tensor->data, at);
         return isfinite(number) ? json_real(number) : json_null();
     }
-    memcpy(&whole, at, width);
+    memcpy(&whole, (const char *)tensor->data + at * width, width);
     if (tensor->type == WEIR_TYPE_BOOL)
         return json_boolean(whole);
-    bool below = tensor->type >= WEIR_TYPE_I8 && tensor->type <= WEIR_TYPE_I64;
-    return json_integer(below ? (json_int_t)(whole << above) >> above : (json_int_t)whole);
+    if (tensor->type >= WEIR_TYPE_I8 && tensor->type <= WEIR_TYPE_I64)
+        return json_integer((json_int_t)(whole << above) >> above);
+    return whole > INT64_MAX ? json_real((double)whole) : json_integer((json_int_t)whole);
 }
 
 static json_t *data_json(const weir_tensor *tensor)
@@ -309,8 +305,8 @@ static json_t *data_json(const weir_tensor *tensor)
         json_array_append_new(data, text_json_bytes(tensor->data, tensor->bytes));
         return data;
     }
-    for (size_t at = 0; each && at + each <= tensor->bytes; at += each)
-        json_array_append_new(data, tensors_number(tensor, (const char *)tensor->data + at));
+    for (size_t at = 0; each && at < tensor->bytes / each; at++)
+        json_array_append_new(data, tensors_number(tensor, at));
     return data;
 }
 

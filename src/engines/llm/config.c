@@ -35,7 +35,7 @@ enum { MANY = 1 << 24, LENGTH = 256, THREADS = 512 };
 
 /* The first that fits is the rule. */
 static const rule rules[] = {
-    {"", " model search engine ", OBJECT, 0, 0, NULL},
+    {"", "  model search engine ", OBJECT, 0, 0, NULL}, /* between its first blanks: no name, as of the whole */
     {"model.", " type ", WORD, 0, 0, NULL},
     {"model.", " tokenizer_dir ", HERE, 0, 0, NULL},
     {"model.", " eos_token_id ", TOKENS, 0, MANY, NULL},

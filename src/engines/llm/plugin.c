@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
+static const weir_engine table; /* not by its entry: a program may export one of the same name */
 
 /* Opens the library, so that memory that the library takes once in a process is charged to no model. */
 static weir_status llm_plugin_probe(weir_engine_probe *out)
@@ -66,7 +66,7 @@ static void llm_plugin_release_outputs(weir_engine_model *model, weir_outputs *o
 static weir_status llm_plugin_warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}, {"temperature", "0"}, {"chat", "0"}};
-    return wt_warm_up(weir_engine_entry(WEIR_ENGINE_ABI), model, 0, one, 3);
+    return wt_warm_up(&table, model, 0, one, 3);
 }
 
 static weir_status llm_plugin_trim(weir_engine_model *model, uint64_t wanted, uint64_t *released)
@@ -140,6 +140,8 @@ static const weir_engine table = {
     .unload = wl_unload,
     .provider = llm_plugin_provider,
 };
+
+WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
 
 const weir_engine *weir_engine_entry(uint32_t abi)
 {

@@ -93,7 +93,7 @@ static weir_status ports_check_inputs(const wt_inputs *in, size_t kinds, int32_t
 weir_status wt_inputs_read(const weir_inference *inference, size_t kinds, int32_t vocabulary, wt_inputs *out)
 {
     static const char *const names[] = {"text", "tokens", "messages", "state"};
-    static const char *const more[] = {"", " or 'messages'", " or 'messages', and 'state'"};
+    const char *more = kinds == WT_EMBEDS ? "" : kinds == WT_CHATS ? " or 'messages'" : " or 'messages', and 'state'";
     const weir_tensor **const places[] = {&out->text, &out->tokens, &out->messages, &out->state};
     *out = (wt_inputs){0};
     if (inference->input_count > 0 && !inference->inputs)
@@ -107,7 +107,7 @@ weir_status wt_inputs_read(const weir_inference *inference, size_t kinds, int32_
             kind++;
         if (kind == kinds)
             return weir_fail(WEIR_ERR_INVALID, "this model has no input '%.60s'; it takes 'text' or 'tokens'%s", name,
-                             more[kinds - WT_EMBEDS]);
+                             more);
         if (*places[kind])
             return weir_fail(WEIR_ERR_INVALID, "the input '%s' is there twice", name);
         *places[kind] = input;
@@ -115,7 +115,7 @@ weir_status wt_inputs_read(const weir_inference *inference, size_t kinds, int32_
     out->prompts = (out->text != NULL) + (out->tokens != NULL) + (out->messages != NULL);
     if (out->prompts > 1)
         return weir_fail(WEIR_ERR_INVALID, "one input is taken, 'text' or 'tokens'%s, and there are %d",
-                         more[kinds > WT_EMBEDS], out->prompts);
+                         kinds > WT_EMBEDS ? " or 'messages'" : "", out->prompts);
     return ports_check_inputs(out, kinds, vocabulary);
 }
 

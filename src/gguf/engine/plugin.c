@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
+static const weir_engine table; /* not by its entry: a program may export one of the same name */
 
 static weir_status gguf_plugin_probe(weir_engine_probe *out)
 {
@@ -114,7 +114,7 @@ static weir_status gguf_plugin_warm_up(weir_engine_model *model)
 {
     static const weir_setting one[] = {{"tokens", "1"}};
     int32_t token = model->library->llama_vocab_bos(model->vocab);
-    return wt_warm_up(weir_engine_entry(WEIR_ENGINE_ABI), model, token < 0 ? 0 : token, one, 1);
+    return wt_warm_up(&table, model, token < 0 ? 0 : token, one, 1);
 }
 
 /* What sequences have left behind; of a model under way that is between two decodes, too. */
@@ -184,6 +184,8 @@ static const weir_engine table = {
     .unload = wg_unload,
     .provider = gguf_plugin_provider,
 };
+
+WEIR_API const weir_engine *weir_engine_entry(uint32_t abi);
 
 const weir_engine *weir_engine_entry(uint32_t abi)
 {
