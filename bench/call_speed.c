@@ -14,7 +14,7 @@
 #include <weir/engine.h>
 #include <weir/model.h>
 
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 #include "plain.h"
 
 enum { MOST_ROUNDS = 1000, PORTS = 32, SETTINGS = 16, WAYS = 3 };

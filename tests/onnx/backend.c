@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 #include "onnx/engine/model.h"
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 
 enum { MOST_VALUES = 64, MOST_WORDS = 512 };
 

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "onnx/file/check.h"
 #include "onnx/file/main_graph.h"
 #include "onnx/engine/model.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 
 static void must(const plain *p, ort_status *status, const char *what)
 {

@@ -1,6 +1,6 @@
 /* Sessions on a CUDA device: their provider, stream and memory (model.h).
  *
- * A session's stream is weir's (slots.c). A free of ONNX Runtime's names no stream, and comes when the work that used
+ * A session's stream is weir's (model.c). A free of ONNX Runtime's names no stream, and comes when the work that used
  * the block is queued, not when it is done. So a free is ordered behind the session's stream, on which all work of the
  * session is put. */
 #include "model.h"

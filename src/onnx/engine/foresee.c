@@ -12,8 +12,7 @@
 
 #include "model.h"
 #include "rewrite.h"
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/memory.h"
+#include "onnx/shapes/graph.h"
 
 /* The setting "dims" ------------------------------------------------------------------------------------------------- */
 

@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/shapes/graph.h"
 
 enum { BASIC = 1, EXTENDED = 2 };
 

@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/shapes/graph.h"
 
 typedef struct knowing {
     graph *g;

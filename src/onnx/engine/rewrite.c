@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "onnx/file/wire.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/shapes/graph.h"
 
 enum { NODE_ATTRIBUTE = 5 };
 

@@ -3,7 +3,7 @@
 #include "rewrite.h"
 
 #include "model.h"
-#include "onnx/shapes/attributes.h"
+#include "onnx/shapes/graph.h"
 
 enum { MOST_DIM = 1 << 20 };
 

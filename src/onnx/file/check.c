@@ -1,5 +1,4 @@
-/* See check.h. One walk over all messages, driven by the tables of schema.c; what a table cannot say is in `look`. */
-#include "onnx/file/check.h"
+/* See file.h. One walk over all messages, driven by the tables of schema.c; what a table cannot say is in `look`. */
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -8,7 +7,7 @@
 #include <string.h>
 
 #include "onnx/file/schema.h"
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 
 /* protobuf refuses more than 100 levels; each subgraph takes three. */
 enum { MAX_DEPTH = 96, DEPTH_OF_WEIGHTS = 3 /* of the main graph */ };

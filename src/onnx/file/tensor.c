@@ -1,5 +1,5 @@
-/* See tensor.h. ONNX Runtime trusts some of this: a tensor whose data is shorter than its shape must not reach it. */
-#include "onnx/file/tensor.h"
+/* See main_graph.h. ONNX Runtime trusts some of this: a tensor whose data is shorter than its shape must not reach it. */
+#include "onnx/file/main_graph.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

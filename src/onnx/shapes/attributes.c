@@ -1,5 +1,5 @@
 /* attributes.c: looked up in the file's own bytes each time: nodes have few. */
-#include "onnx/shapes/attributes.h"
+#include "onnx/shapes/graph.h"
 
 #include <string.h>
 

@@ -2,7 +2,6 @@
  * the larger one needs is one value of the graph around, live while the node runs. Where the condition follows from shapes, the
  * branch that runs is alone. The others are not looked into, but
  * for what they take from outside. */
-#include "onnx/shapes/memory.h"
 #include "onnx/shapes/rules.h"
 
 #include <weir/plan.h>

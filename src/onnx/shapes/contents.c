@@ -1,5 +1,5 @@
-/* See contents.h. */
-#include "onnx/shapes/contents.h"
+/* See graph.h. */
+#include "onnx/shapes/graph.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 /* The contents of values that follow from dimensions and constants: the arithmetic that models do with shapes. */
-#include "onnx/shapes/contents.h"
 #include "onnx/shapes/rules.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 /* The walk over the nodes: inputs have shapes, each operator's rule gives its outputs theirs; where none can, what the
  * file or the user says of the value stands in. */
-#include "onnx/shapes/contents.h"
-#include "onnx/shapes/step.h"
+#include "onnx/shapes/rules.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

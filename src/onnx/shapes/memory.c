@@ -1,13 +1,10 @@
-/* See memory.h. */
-#include "onnx/shapes/memory.h"
+/* See graph.h. */
+#include "onnx/shapes/graph.h"
 #include <weir/plan.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/contents.h"
 
 /* The lifetime of a value, and the value that owns the bytes. */
 typedef struct life {

@@ -1,8 +1,7 @@
 /* Reading the graph of an ONNX file, or a body of a node, into values and nodes. onnx_check has checked the file
  * before, so the wire format is sound, and tensors are as declared. */
 #include "base/texts.h"
-#include "onnx/shapes/graph.h"
-#include "onnx/shapes/step.h"
+#include "onnx/shapes/rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
