@@ -104,10 +104,8 @@ static bool next_attribute(onnx_wire *wire, onnx_field *out)
 
 static bool same_attributes(const graph_node *a, const graph_node *b)
 {
-    onnx_wire one, other;
+    onnx_wire one = onnx_wire_of(a->proto, a->proto_size), other = onnx_wire_of(b->proto, b->proto_size);
     onnx_field x, y;
-    onnx_wire_open(&one, a->proto, a->proto_size);
-    onnx_wire_open(&other, b->proto, b->proto_size);
     for (;;) {
         bool more = next_attribute(&one, &x);
         if (more != next_attribute(&other, &y))

@@ -100,10 +100,8 @@ static bool read_identity(const onnx_field *node, onnx_text *from, onnx_text *to
  * memory the names stay unknown, and the Identity counts as a reader of the weight (ONNX_USE_OTHER). */
 static void read_copies(reading *r, const onnx_graph *graph)
 {
-    onnx_wire wire;
     onnx_text from, to;
-    onnx_wire_open(&wire, graph->data, graph->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, graph->data, graph->size) {
         onnx_use *its =
             field.number == GRAPH_NODE && read_identity(&field, &from, &to) ? onnx_uses_find(r, from) : NULL;
         if (!its)
@@ -124,9 +122,7 @@ static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, u
 
 static void onnx_uses_read_attribute(reading *r, const onnx_field *attribute, unsigned deep)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, attribute->data, attribute->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, attribute->data, attribute->size)
         if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
             onnx_uses_read_graph(r, field.data, field.size, deep + 1);
 }
@@ -207,11 +203,9 @@ static void onnx_uses_read_node(reading *r, const onnx_field *node, unsigned dee
     onnx_text name, from, to;
     const operation *its = onnx_uses_operation_of(r, node, &name);
     unsigned input = 0, at = 0, computes = computes_from(name);
-    onnx_wire wire;
     if (deep == 0 && read_identity(node, &from, &to) && onnx_uses_find(r, to))
         return;
-    onnx_wire_open(&wire, node->data, node->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, node->data, node->size) {
         if (field.number == NODE_ATTRIBUTE && !r->plain)
             onnx_uses_read_attribute(r, &field, deep);
         if (field.number == NODE_OUTPUT)
@@ -228,9 +222,7 @@ static void onnx_uses_read_node(reading *r, const onnx_field *node, unsigned dee
  * constant, even if an initializer is its default; an initializer of a subgraph may have the name of one of the main graph's. */
 static void use_named(const reading *r, const onnx_field *message, uint32_t number, unsigned kind, bool made)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, message->data, message->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, message->data, message->size) {
         if (field.number != number)
             continue;
         onnx_uses_use(r, &field, kind, made ? 0 : kind, false);
@@ -241,9 +233,7 @@ static void use_named(const reading *r, const onnx_field *message, uint32_t numb
 
 static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, unsigned deep)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, data, size) {
         if (field.number == GRAPH_NODE) {
             onnx_uses_read_node(r, &field, deep);
         } else if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT) {

@@ -72,9 +72,7 @@ static int onnx_file_check_by_name(const void *a, const void *b)
 /* The field `number` of the message, or no text. */
 static onnx_text onnx_file_check_text_in(const onnx_field *message, uint32_t number)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, message->data, message->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, message->data, message->size)
         if (field.number == number && field.type == PB_WT_STRING)
             return (onnx_text){(const char *)field.data, field.size};
     return (onnx_text){0};
@@ -82,18 +80,14 @@ static onnx_text onnx_file_check_text_in(const onnx_field *message, uint32_t num
 
 static void add_results(names *n, const onnx_field *node)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, node->data, node->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, node->data, node->size)
         if (field.number == 2 && field.type == PB_WT_STRING)
             onnx_file_check_add_name(n, field.data, field.size, RESULT);
 }
 
 static void collect_names(onnx_message kind, const uint8_t *data, size_t size, names *n)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, data, size) {
         onnx_text text = {0};
         if (kind == ONNX_FUNCTION) {
             if (field.number == 4)
@@ -231,13 +225,12 @@ static weir_status walk_packed(const checker *c, onnx_kind kind, const onnx_fiel
         return field->size % (kind == ONNX_FIX32 ? 4 : 8) == 0
                    ? WEIR_OK
                    : onnx_file_check_bad(c, field->begin, "a list of numbers is cut short");
-    onnx_wire wire;
-    onnx_wire_open(&wire, field->data, field->size);
+    onnx_wire wire = onnx_wire_of(field->data, field->size);
     int more;
     uint64_t value;
     while ((more = onnx_wire_varint(&wire, &value)) == 1) {
     }
-    return more == 0 ? WEIR_OK : onnx_file_check_bad(c, onnx_wire_at(&wire), "a list of numbers is cut short");
+    return more == 0 ? WEIR_OK : onnx_file_check_bad(c, wire.at, "a list of numbers is cut short");
 }
 
 static weir_status walk_field(checker *c, onnx_message parent, const onnx_field *field)
@@ -266,8 +259,7 @@ static bool is_plain_list(const onnx_schema_field *rule, const onnx_field *field
 
 static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *data, size_t size, summary *s)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
+    onnx_wire wire = onnx_wire_of(data, size);
     onnx_field field;
     int more;
     while ((more = onnx_wire_next(&wire, &field)) == 1) {
@@ -287,9 +279,8 @@ static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *dat
         if (more < 0)
             break;
     }
-    return more == 0
-               ? WEIR_OK
-               : onnx_file_check_bad(c, onnx_wire_at(&wire), "a %s is cut short or malformed", onnx_schema_names[kind]);
+    return more == 0 ? WEIR_OK
+                     : onnx_file_check_bad(c, wire.at, "a %s is cut short or malformed", onnx_schema_names[kind]);
 }
 
 static weir_status onnx_file_check_walk(checker *c, onnx_message kind, const uint8_t *data, size_t size)

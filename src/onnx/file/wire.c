@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const uint8_t *onnx_wire_at(const onnx_wire *wire)
-{
-    return wire->at;
-}
-
 /* Moves on behind a varint of at most 64 bits; false: there is none, and nothing has moved. */
 static inline bool take_varint(onnx_wire *wire, uint64_t *value)
 {

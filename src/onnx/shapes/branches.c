@@ -27,11 +27,6 @@ static onnx_text branches_text_of(const onnx_field *field)
     return (onnx_text){(const char *)field->data, field->size};
 }
 
-static void open_text(onnx_wire *wire, onnx_text text)
-{
-    onnx_wire_open(wire, (const uint8_t *)text.text, text.size);
-}
-
 typedef struct looking {
     graph *g;
     graph_bodies found;
@@ -54,9 +49,7 @@ static void look_at_body(looking *it, onnx_text body);
 /* The field is an attribute of a node. */
 static void look_at_attribute(looking *it, const onnx_field *field, bool outermost)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, field->data, field->size);
-    for (onnx_field part; onnx_wire_next(&wire, &part) == 1;)
+    EACH_FIELD (part, field->data, field->size)
         if (part.number == ATTRIBUTE_BODY || part.number == ATTRIBUTE_BODIES) {
             it->found.count += outermost;
             look_at_body(it, branches_text_of(&part));
@@ -65,9 +58,7 @@ static void look_at_attribute(looking *it, const onnx_field *field, bool outermo
 
 static void look_at_node(looking *it, onnx_text node)
 {
-    onnx_wire wire;
-    open_text(&wire, node);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, (const uint8_t *)node.text, node.size)
         if (field.number == NODE_INPUT)
             branches_capture(it, branches_text_of(&field));
         else if (field.number == NODE_OUTPUT)
@@ -78,13 +69,10 @@ static void look_at_node(looking *it, onnx_text node)
 
 static void look_at_body(looking *it, onnx_text body)
 {
-    onnx_wire wire, inner;
-    open_text(&wire, body);
-    for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, (const uint8_t *)body.text, body.size) {
         if (field.number == GRAPH_NODE)
             look_at_node(it, branches_text_of(&field));
-        onnx_wire_open(&inner, field.data, field.number == GRAPH_OUTPUT ? field.size : 0);
-        while (onnx_wire_next(&inner, &part) == 1)
+        EACH_FIELD (part, field.data, field.number == GRAPH_OUTPUT ? field.size : 0)
             if (part.number == VALUE_NAME)
                 branches_capture(it, branches_text_of(&part));
     }
@@ -95,9 +83,7 @@ static void look_at_body(looking *it, onnx_text body)
 weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out)
 {
     looking it = {.g = g, .status = WEIR_OK};
-    onnx_wire wire;
-    open_text(&wire, node);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, (const uint8_t *)node.text, node.size)
         if (field.number == NODE_ATTRIBUTE)
             look_at_attribute(&it, &field, true);
     *out = it.found;

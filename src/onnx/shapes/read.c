@@ -126,9 +126,7 @@ static weir_status value_named(graph *g, onnx_text name, uint32_t *out)
 static int64_t shapes_read_dimension(graph *g, const onnx_field *dim)
 {
     int64_t extent = -1;
-    onnx_wire wire;
-    onnx_wire_open(&wire, dim->data, dim->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, dim->data, dim->size) {
         if (field.number == DIM_VALUE && field.value <= INT64_MAX)
             extent = (int64_t)field.value;
         for (size_t i = 0; field.number == DIM_NAME && i < g->given->dim_count; i++)
@@ -142,11 +140,9 @@ static int64_t shapes_read_dimension(graph *g, const onnx_field *dim)
 
 static bool shapes_read_shape(graph *g, const onnx_field *shape, graph_value *value)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, shape->data, shape->size);
     value->declared = true;
     value->said.rank = 0;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, shape->data, shape->size) {
         if (field.number != SHAPE_DIM)
             continue;
         if (value->said.rank == GRAPH_MAX_RANK)
@@ -159,13 +155,10 @@ static bool shapes_read_shape(graph *g, const onnx_field *shape, graph_value *va
 /* False: more dimensions than can be. */
 static bool shapes_read_type(graph *g, const onnx_field *type, graph_value *value)
 {
-    onnx_wire outer, wire;
-    onnx_wire_open(&outer, type->data, type->size);
-    for (onnx_field tensor; onnx_wire_next(&outer, &tensor) == 1;) {
+    EACH_FIELD (tensor, type->data, type->size) {
         if (tensor.number != TYPE_TENSOR)
             continue;
-        onnx_wire_open(&wire, tensor.data, tensor.size);
-        for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        EACH_FIELD (field, tensor.data, tensor.size) {
             if (field.number == TENSOR_ELEMENT && field.value < ONNX_TYPE_COUNT)
                 value->type = (int32_t)field.value;
             else if (field.number == TENSOR_SHAPE && !shapes_read_shape(g, &field, value))
@@ -178,9 +171,7 @@ static bool shapes_read_type(graph *g, const onnx_field *type, graph_value *valu
 static onnx_text read_text_in(const onnx_field *message, uint32_t number)
 {
     onnx_text text = {0};
-    onnx_wire wire;
-    onnx_wire_open(&wire, message->data, message->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, message->data, message->size)
         if (field.number == number)
             text = read_text_of(&field);
     return text;
@@ -199,9 +190,7 @@ static weir_status shapes_read_value(graph *g, const onnx_field *info)
         value->output = true;
         g->outputs[g->output_count++] = id;
     }
-    onnx_wire wire;
-    onnx_wire_open(&wire, info->data, info->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, info->data, info->size)
         if (field.number == VALUE_TYPE && !shapes_read_type(g, &field, value))
             return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: \"%.*s\" has more than %d dimensions", g->file->name,
                              graph_offset(g, info->begin), ONNX_SHOW(value->name), GRAPH_MAX_RANK);
@@ -259,19 +248,16 @@ static weir_status read_sparse(graph *g, const onnx_field *proto)
     onnx_tensor tensor = {.rank = 0};
     uint32_t id;
     weir_status status = WEIR_OK;
-    onnx_wire wire, extents;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == VALUES)
             status = onnx_tensor_read(g->file, field.data, field.size, &tensor);
     tensor.rank = 0;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size) {
         if (field.number != EXTENTS)
             continue;
         if (field.type == PB_WT_VARINT)
             add_extent(&tensor, field.value);
-        onnx_wire_open(&extents, field.data, field.type == PB_WT_STRING ? field.size : 0);
+        onnx_wire extents = onnx_wire_of(field.data, field.type == PB_WT_STRING ? field.size : 0);
         for (uint64_t extent; onnx_wire_varint(&extents, &extent) == 1;)
             add_extent(&tensor, extent);
     }
@@ -302,9 +288,7 @@ uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RA
 {
     uint32_t count = 0, at = 0;
     onnx_text shape = read_shape_of(value->info);
-    onnx_wire wire;
-    onnx_wire_open(&wire, (const uint8_t *)shape.text, shape.size);
-    for (onnx_field dim; at < value->said.rank && onnx_wire_next(&wire, &dim) == 1;)
+    EACH_FIELD_WHILE (at < value->said.rank, dim, (const uint8_t *)shape.text, shape.size)
         if (dim.number == SHAPE_DIM && value->said.dims[at++] < 0)
             names[count++] = read_text_in(&dim, DIM_NAME);
     return count;
@@ -314,15 +298,11 @@ uint32_t graph_said_names(const graph_value *value, onnx_text names[GRAPH_MAX_RA
 {
     uint32_t count = 0;
     onnx_text shape = read_shape_of(value->info);
-    onnx_wire wire;
-    onnx_wire_open(&wire, (const uint8_t *)shape.text, shape.size);
-    for (onnx_field dim; count < GRAPH_MAX_RANK && onnx_wire_next(&wire, &dim) == 1;)
+    EACH_FIELD_WHILE (count < GRAPH_MAX_RANK, dim, (const uint8_t *)shape.text, shape.size)
         if (dim.number == SHAPE_DIM) {
             names[count] = read_text_in(&dim, DIM_NAME);
             numbers[count] = false;
-            onnx_wire inner;
-            onnx_wire_open(&inner, dim.data, dim.size);
-            for (onnx_field field; onnx_wire_next(&inner, &field) == 1;)
+            EACH_FIELD (field, dim.data, dim.size)
                 numbers[count] |= field.number == DIM_VALUE && field.value <= INT64_MAX;
             count++;
         }
@@ -345,9 +325,7 @@ size_t graph_dim_names(const graph *g, char *text, size_t capacity)
     text[0] = '\0';
     for (size_t i = 0; i < g->value_count; i++) {
         onnx_text shape = read_shape_of(g->values[i].info);
-        onnx_wire wire;
-        onnx_wire_open(&wire, (const uint8_t *)shape.text, g->values[i].input ? shape.size : 0);
-        for (onnx_field dim; onnx_wire_next(&wire, &dim) == 1;) {
+        EACH_FIELD (dim, (const uint8_t *)shape.text, g->values[i].input ? shape.size : 0) {
             char word[100];
             onnx_text name = read_text_in(&dim, DIM_NAME);
             int n = snprintf(word, sizeof word, ", %.*s", ONNX_SHOW(name));
@@ -411,9 +389,7 @@ static weir_status shapes_read_node(graph *g, const onnx_field *proto)
     graph_node *node = &g->nodes[g->node_count];
     weir_status status = WEIR_OK;
     *node = (graph_node){.proto = proto->data, .proto_size = proto->size, .branches = {.scratch = GRAPH_NONE}};
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size) {
         if (field.number == NODE_INPUT) {
             status = shapes_read_input(g, read_text_of(&field));
             node->input_count++;
@@ -427,8 +403,7 @@ static weir_status shapes_read_node(graph *g, const onnx_field *proto)
     }
     if (status == WEIR_OK && !g->file->plain)
         status = read_bodies(g, node);
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == NODE_OUTPUT) {
             status = read_output(g, read_text_of(&field), (uint32_t)g->node_count);
             node->output_count++;
@@ -459,9 +434,7 @@ typedef struct tally {
 
 static void shapes_read_count(const onnx_field *proto, tally *sum)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, proto->data, proto->size) {
         sum->outputs += field.number == GRAPH_OUTPUT;
         sum->nodes += field.number == GRAPH_NODE;
     }
@@ -482,19 +455,15 @@ static weir_status shapes_read_graph(graph *g, const onnx_field *proto)
     tally sum = {0};
     shapes_read_count(proto, &sum);
     weir_status status = read_make_room(g, &sum);
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT || field.number == GRAPH_VALUE)
             status = shapes_read_value(g, &field);
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == GRAPH_WEIGHT)
             status = read_weight(g, &field);
         else if (field.number == GRAPH_SPARSE)
             status = read_sparse(g, &field);
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == GRAPH_NODE)
             status = shapes_read_node(g, &field);
     if (status == WEIR_OK)
@@ -516,13 +485,10 @@ static onnx_text weight_name(const onnx_field *field)
 static weir_status read_inputs(graph *g, const onnx_field *proto)
 {
     weir_status status = WEIR_OK;
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == GRAPH_INPUT)
             status = shapes_read_value(g, &field);
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size) {
         onnx_text name = weight_name(&field);
         uint32_t id = name.size ? graph_find(g, name) : GRAPH_NONE;
         if (id != GRAPH_NONE)
@@ -536,9 +502,7 @@ static weir_status shapes_read_file(onnx_file *file, graph_givens *given, graph 
 {
     *out = (graph){.file = file, .given = given, .numbers_left = (size_t)1 << 22, .effort = UINT64_C(1) << 20};
     onnx_field proto = {0};
-    onnx_wire wire;
-    onnx_wire_open(&wire, file->data, file->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, file->data, file->size) {
         out->functions |= field.number == MODEL_FUNCTION;
         if (field.number == MODEL_GRAPH)
             proto = field;
