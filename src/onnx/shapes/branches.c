@@ -275,8 +275,6 @@ static bool both_branches(step *s)
 
 bool rule_if(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const char *only = only_branch(s);
     return only ? one_branch(s, only) : both_branches(s);
 }

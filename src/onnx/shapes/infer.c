@@ -98,14 +98,6 @@ bool step_give_like(step *s, unsigned output, const graph_value *value)
     return step_give(s, output, value->type, &value->shape);
 }
 
-bool step_need(step *s, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++)
-        if (!step_has(s, i))
-            return step_wrong(s, "its input %u is missing", i);
-    return true;
-}
-
 bool step_axis(step *s, int64_t axis, uint32_t rank, uint32_t *out)
 {
     if (axis < -(int64_t)rank || axis >= (int64_t)rank)
@@ -382,15 +374,25 @@ static bool no_rule(step *s)
                         node->domain.size ? "." : "", ONNX_SHOW(node->op));
 }
 
+static bool has_inputs(step *s, unsigned count)
+{
+    unsigned all = count & GRAPH_ALL_INPUTS ? s->node->input_count : 0;
+    count &= GRAPH_ALL_INPUTS - 1;
+    for (unsigned i = 0; i < count || i < all; i++)
+        if (!step_has(s, i))
+            return step_wrong(s, "its input %u is missing", i);
+    return true;
+}
+
 static weir_status infer_node(graph *g, graph_node *node)
 {
     step s = {.g = g, .node = node};
     weir_status status = shapes_infer_check_inputs(g, node);
     if (status != WEIR_OK)
         return status;
-    graph_rule *rule = graph_rule_of(node);
-    node->known = rule != NULL;
-    bool good = rule ? rule(&s) : no_rule(&s);
+    const graph_operator *op = graph_operator_of(node);
+    node->known = op != NULL;
+    bool good = op ? has_inputs(&s, op->inputs) && op->rule(&s) : no_rule(&s);
     if (!good && s.wrong)
         return refuse(g, node, WEIR_ERR_CORRUPT, "%s", s.why);
     if (good) /* for those that the rule does not know of */
@@ -401,7 +403,7 @@ static weir_status infer_node(graph *g, graph_node *node)
             shapes_infer_compare(g, node->outputs[i]);
     if (status == WEIR_OK && good)
         graph_fold(&s);
-    if (status == WEIR_OK && rule) /* of an unknown operator nothing is known */
+    if (status == WEIR_OK && op) /* of an unknown operator nothing is known */
         mark_constant(g, node);
     return status;
 }

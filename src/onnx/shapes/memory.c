@@ -1,5 +1,5 @@
 /* See graph.h. */
-#include "onnx/shapes/graph.h"
+#include "onnx/shapes/rules.h"
 #include <weir/plan.h>
 
 #include <stdio.h>
@@ -57,114 +57,30 @@ static bool shapes_memory_is_view(const graph *g, const graph_node *node)
     return AMONG(node, views) || (same && AMONG(node, casts));
 }
 
-/* Operators each number of whose output needs nothing of an input but what lies in the same place, or the same row. */
-static const char *const in_place_names[] = {
-    "Abs",
-    "Acos",
-    "Acosh",
-    "Add",
-    "And",
-    "Asin",
-    "Asinh",
-    "Atan",
-    "Atanh",
-    "BiasAdd",
-    "BiasGelu",
-    "BitShift",
-    "BitwiseAnd",
-    "BitwiseNot",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Cast",
-    "CastLike",
-    "Ceil",
-    "Celu",
-    "Clip",
-    "Cos",
-    "Cosh",
-    "Div",
-    "Elu",
-    "Equal",
-    "Erf",
-    "Exp",
-    "FastGelu",
-    "Floor",
-    "Gelu",
-    "Greater",
-    "HardSigmoid",
-    "HardSwish",
-    "IsInf",
-    "IsNaN",
-    "LeakyRelu",
-    "Less",
-    "Log",
-    "Max",
-    "Min",
-    "Mish",
-    "Mod",
-    "Mul",
-    "Neg",
-    "Not",
-    "Or",
-    "PRelu",
-    "Pow",
-    "QuickGelu",
-    "Reciprocal",
-    "Relu",
-    "Round",
-    "Selu",
-    "Shrink",
-    "Sigmoid",
-    "Sign",
-    "Sin",
-    "Sinh",
-    "Softplus",
-    "Softsign",
-    "Sqrt",
-    "Sub",
-    "Sum",
-    "Swish",
-    "Tan",
-    "Tanh",
-    "Where",
-    "Xor",
-    "GreaterOrEqual",
-    "LessOrEqual",
-    "Mean",
-    "Softmax",
-    "LogSoftmax",
-    "LayerNormalization",
-    "ThresholdedRelu",
-    "RMSNormalization",
-    "SimplifiedLayerNormalization",
-    "BatchNormalization",
-    "DequantizeLinear",
-    "QuantizeLinear",
-};
-
 static bool shapes_memory_is_in_place(const graph_node *node)
 {
-    return AMONG(node, in_place_names);
+    const graph_operator *op = node->known ? graph_operator_of(node) : NULL;
+    return op && op->in_place;
 }
 
 /* Lives ------------------------------------------------------------------------------------------------------------ */
 
-static void shapes_memory_use(maker *m, uint32_t id, uint64_t step)
+static void shapes_memory_use(maker *m, uint32_t id, uint64_t when)
 {
     life *l = &m->lives[id];
     l->read = true;
     if (l->outside)
         return;
-    l->end = step + 1 > l->end ? step + 1 : l->end;
+    l->end = when + 1 > l->end ? when + 1 : l->end;
     life *root = &m->lives[l->root];
     root->root_end = l->end > root->root_end ? l->end : root->root_end;
 }
 
-static void shapes_memory_begin(maker *m, uint32_t id, uint64_t step, uint32_t root)
+static void shapes_memory_begin(maker *m, uint32_t id, uint64_t when, uint32_t root)
 {
-    m->lives[id].begin = step;
+    m->lives[id].begin = when;
     m->lives[id].root = root;
-    shapes_memory_use(m, id, step);
+    shapes_memory_use(m, id, when);
     m->lives[id].read = false;
 }
 
@@ -181,24 +97,24 @@ static void shapes_memory_look(maker *m, const graph_node *node)
 static void run_node(maker *m, uint32_t number)
 {
     const graph_node *node = &m->g->nodes[number];
-    uint64_t step = m->out->steps;
+    uint64_t when = m->out->steps;
     if (shapes_memory_is_view(m->g, node)) {
         shapes_memory_look(m, node);
         return;
     }
     for (uint32_t i = 0; i < node->input_count; i++)
         if (node->inputs[i] != GRAPH_NONE)
-            shapes_memory_use(m, node->inputs[i], step);
+            shapes_memory_use(m, node->inputs[i], when);
     for (uint32_t i = 0; i < node->captured_count; i++)
-        shapes_memory_use(m, node->captured[i], step);
+        shapes_memory_use(m, node->captured[i], when);
     for (uint32_t i = 0; i < node->output_count; i++) {
         uint32_t id = node->outputs[i];
         if (id == GRAPH_NONE)
             continue;
-        shapes_memory_begin(m, id, step, id);
+        shapes_memory_begin(m, id, when, id);
     }
     if (node->branches.scratch != GRAPH_NONE)
-        shapes_memory_begin(m, node->branches.scratch, step, node->branches.scratch);
+        shapes_memory_begin(m, node->branches.scratch, when, node->branches.scratch);
     m->out->order[m->out->steps++] = number;
 }
 

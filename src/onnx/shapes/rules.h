@@ -20,8 +20,18 @@ void graph_fold(step *s);
 /* False when a shape does not follow from what is known, or the node is wrong; `why` has been set then. */
 typedef bool graph_rule(step *s);
 
-/* The rule of an operator, by its domain and name; NULL: there is none. */
-graph_rule *graph_rule_of(const graph_node *node);
+/* What is known of an operator. */
+typedef struct graph_operator {
+    const char *op;
+    graph_rule *rule;
+    uint8_t inputs; /* so many are there when the rule is asked; with GRAPH_ALL_INPUTS all that the node names, too */
+    bool in_place;  /* each number of its output needs nothing of an input but what lies in the same place or row */
+} graph_operator;
+
+enum { GRAPH_ALL_INPUTS = 128 };
+
+/* By domain and name; NULL: there is none. */
+const graph_operator *graph_operator_of(const graph_node *node);
 
 /* NULL: left out. */
 const graph_value *step_in(const step *s, unsigned i);
@@ -34,15 +44,13 @@ const graph_number *step_contents(const step *s, unsigned i);
 /* Says why and answers false: that a shape cannot be told, or that the node is wrong. */
 #define step_unknown(s, ...) (step_say(s, false, __VA_ARGS__), false)
 #define step_wrong(s, ...)   (step_say(s, true, __VA_ARGS__), false)
+#define step_odd(s, what)    step_wrong(s, "its %s has not the dimensions it should have", what)
 void step_say(step *s, bool wrong, const char *format, ...) WEIR_PRINTF(3, 4);
 
 /* Gives an output its type and shape; does nothing for an unused output. False: the shape is too large for any
  * memory. */
 bool step_give(step *s, unsigned output, int32_t type, const graph_shape *shape);
 bool step_give_like(step *s, unsigned output, const graph_value *value); /* type and shape of another */
-
-/* Are these inputs there? Otherwise the node is wrong. */
-bool step_need(step *s, unsigned count);
 
 /* An axis from -rank to rank - 1 as one from 0 on. */
 bool step_axis(step *s, int64_t axis, uint32_t rank, uint32_t *out);
@@ -69,7 +77,7 @@ enum { GRAPH_SHAPE_TEXT = 120 };
 
 /* rules_elementwise.c: element by element */
 graph_rule rule_same, rule_same_bool, rule_broadcast, rule_compare, rule_where, rule_cast, rule_cast_like, rule_dropout,
-    rule_quantize, rule_dequantize, rule_dynamic_quantize;
+    rule_quantize, rule_dynamic_quantize;
 /* rules_window.c: convolutions and pools */
 graph_rule rule_conv, rule_conv_transpose, rule_pool, rule_global_pool, rule_roi_align, rule_grid_sample;
 /* rules_matrix.c */
