@@ -8,10 +8,9 @@
 
 static void must(const plain *p, ort_status *status, const char *what)
 {
-    int code;
-    char text[512];
-    if (onnx_failed(p->library->api, status, &code, text, sizeof text)) {
-        fprintf(stderr, "plain ONNX Runtime: %s: %s\n", what, text);
+    onnx_attempt a;
+    if (onnx_failed(p->library->api, status, &a)) {
+        fprintf(stderr, "plain ONNX Runtime: %s: %s\n", what, a.text);
         abort();
     }
 }

@@ -165,10 +165,9 @@ static bool count_nodes(const ort_api *api, const ort_subgraph *subgraph, uint64
     const char *name = "";
     const ort_assigned_node *const *list = NULL;
     size_t count = 0;
-    int code;
-    char text[256];
-    if (onnx_failed(api, api->EpAssignedSubgraph_GetEpName(subgraph, &name), &code, text, sizeof text) ||
-        onnx_failed(api, api->EpAssignedSubgraph_GetNodes(subgraph, &list, &count), &code, text, sizeof text))
+    onnx_attempt a;
+    if (onnx_failed(api, api->EpAssignedSubgraph_GetEpName(subgraph, &name), &a) ||
+        onnx_failed(api, api->EpAssignedSubgraph_GetNodes(subgraph, &list, &count), &a))
         return false;
     onnx_provider provider = onnx_provider_of(name);
     if (provider == ONNX_PROVIDERS)
@@ -189,16 +188,14 @@ void onnx_shares_read(weir_engine_model *model, uint64_t all_nodes)
     const ort_subgraph *const *list = NULL;
     uint64_t nodes[ONNX_PROVIDERS] = {0}, all = 0;
     size_t count = 0;
-    int code;
-    char text[256];
+    onnx_attempt a;
     model->share_count = 0;
     if (!onnx_shares_asked(model)) {
         all_by_one(model, all_nodes);
         return;
     }
     if (model->library->minor < ORT_API_ASSIGNMENTS ||
-        onnx_failed(api, api->Session_GetEpGraphAssignmentInfo(model->slots[0].session, &list, &count), &code, text,
-                    sizeof text))
+        onnx_failed(api, api->Session_GetEpGraphAssignmentInfo(model->slots[0].session, &list, &count), &a))
         return;
     for (size_t i = 0; i < count; i++)
         if (!count_nodes(api, list[i], nodes))

@@ -87,8 +87,15 @@ weir_status onnx_library_get(onnx_provider provider, const onnx_library **out);
  * provider where only such are here. */
 weir_status onnx_library_look(onnx_provider provider, const onnx_library **out);
 
+/* Why a call of ONNX Runtime's failed. */
+typedef struct onnx_attempt {
+    int code;
+    char text[1024];
+} onnx_attempt;
+
 /* Turns ONNX Runtime's status into words, and releases it; false for success. */
-bool onnx_failed(const ort_api *api, ort_status *status, int *code, char *text, size_t capacity);
+bool onnx_failed(const ort_api *api, ort_status *status, onnx_attempt *a);
+#define FAILED(model, a, call) onnx_failed((model)->library->api, call, a)
 
 /* ---- settings.c -------------------------------------------------------------------------------------------------- */
 
@@ -393,6 +400,8 @@ double onnx_seconds(void);
 char *onnx_shape_text(uint32_t rank, const int64_t *shape, char *text, size_t capacity);
 
 /* infer.c */
+const weir_tensor *onnx_input_at(const weir_inference *inference, size_t index);
+const weir_tensor *onnx_input_named(const weir_inference *inference, const char *name); /* NULL: it is not given */
 /* The output number `index`: its name, type, shape and data, as a run left it. */
 weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor);
 weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);

@@ -76,7 +76,7 @@ static void onnx_uses_make(const reading *r, const onnx_field *name)
  * node; 0: no reader of such a constant. */
 static void onnx_uses_use(const reading *r, const onnx_field *name, unsigned kind, unsigned deep_kind, bool valued)
 {
-    onnx_use *found = onnx_uses_find(r, (onnx_text){(const char *)name->data, name->size});
+    onnx_use *found = onnx_uses_find(r, onnx_field_text(name));
     const named *deep = found || !deep_kind ? NULL : onnx_uses_find_deep(r, name);
     if (!found && !deep)
         return;

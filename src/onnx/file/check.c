@@ -74,7 +74,7 @@ static onnx_text onnx_file_check_text_in(const onnx_field *message, uint32_t num
 {
     EACH_FIELD (field, message->data, message->size)
         if (field.number == number && field.type == PB_WT_STRING)
-            return (onnx_text){(const char *)field.data, field.size};
+            return onnx_field_text(&field);
     return (onnx_text){0};
 }
 
@@ -246,15 +246,9 @@ static weir_status walk_field(checker *c, onnx_message parent, const onnx_field 
     if (field->type != wires[rule->kind])
         return onnx_file_check_bad(c, field->begin, "field %u of a %s has the wrong wire type", (unsigned)field->number,
                                    onnx_schema_names[parent]);
-    if (rule->kind == ONNX_TEXT && !onnx_text_valid((onnx_text){(const char *)field->data, field->size}))
+    if (rule->kind == ONNX_TEXT && !onnx_text_valid(onnx_field_text(field)))
         return onnx_file_check_bad(c, field->begin, "a text of a %s is not UTF-8", onnx_schema_names[parent]);
     return rule->kind == ONNX_MESSAGE ? onnx_file_check_walk(c, rule->message, field->data, field->size) : WEIR_OK;
-}
-
-/* True: a list of numbers or bytes, whose elements are not checked further. */
-static bool is_plain_list(const onnx_schema_field *rule, const onnx_field *field)
-{
-    return rule->repeated && (field->type != PB_WT_STRING || rule->kind == ONNX_DATA);
 }
 
 static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *data, size_t size, summary *s)
@@ -265,7 +259,8 @@ static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *dat
     while ((more = onnx_wire_next(&wire, &field)) == 1) {
         if (field.number >= ONNX_SCHEMA_FIELDS || onnx_schema[kind][field.number].kind == ONNX_ANY)
             continue; /* a later version's field */
-        if (!onnx_schema[kind][field.number].repeated && HAS(s, field.number))
+        const onnx_schema_field *rule = &onnx_schema[kind][field.number];
+        if (!rule->repeated && HAS(s, field.number))
             return onnx_file_check_bad(c, field.begin, "field %u of a %s appears twice", (unsigned)field.number,
                                        onnx_schema_names[kind]);
         s->seen |= 1u << field.number;
@@ -274,10 +269,12 @@ static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *dat
         weir_status status = walk_field(c, kind, &field);
         if (status != WEIR_OK)
             return status;
-        if (is_plain_list(&onnx_schema[kind][field.number], &field) && !onnx_wire_skip_alike(&wire, &field))
+        /* The elements of a list of numbers or bytes are not checked further. */
+        bool plain_list = rule->repeated && (field.type != PB_WT_STRING || rule->kind == ONNX_DATA);
+        if (plain_list && !onnx_wire_skip_alike(&wire, &field)) {
             more = -1;
-        if (more < 0)
             break;
+        }
     }
     return more == 0 ? WEIR_OK
                      : onnx_file_check_bad(c, wire.at, "a %s is cut short or malformed", onnx_schema_names[kind]);

@@ -78,7 +78,7 @@ static void main_graph_read_value(const onnx_field *info, onnx_value *value)
     value->kind = ONNX_VALUE_UNTYPED;
     EACH_FIELD (field, info->data, info->size) {
         if (field.number == VALUE_NAME)
-            value->name = (onnx_text){(const char *)field.data, field.size};
+            value->name = onnx_field_text(&field);
         else if (field.number == VALUE_TYPE)
             main_graph_read_type(&field, value);
     }
@@ -231,7 +231,7 @@ onnx_node onnx_node_read(const onnx_field *node)
 {
     onnx_node out = {0};
     EACH_FIELD (field, node->data, node->size) {
-        onnx_text text = {(const char *)field.data, field.size};
+        onnx_text text = onnx_field_text(&field);
         if (field.number == NODE_OPERATOR)
             out.kind = text;
         else if (field.number == NODE_DOMAIN)

@@ -153,7 +153,7 @@ static weir_status read_entry(found *f, const onnx_field *entry)
 {
     onnx_text key = {0}, value = {0};
     EACH_FIELD (field, entry->data, entry->size) {
-        onnx_text text = {(const char *)field.data, field.size};
+        onnx_text text = onnx_field_text(&field);
         if (field.number == 1)
             key = text;
         else if (field.number == 2)
@@ -198,7 +198,7 @@ static weir_status tensor_read_field(found *f, const onnx_field *field)
     case SEGMENT:
         return tensor_bad(f, WEIR_ERR_UNSUPPORTED, "data in segments");
     case NAME:
-        t->name = (onnx_text){(const char *)field->data, field->size};
+        t->name = onnx_field_text(field);
         break;
     case RAW:
         f->has_raw = true;

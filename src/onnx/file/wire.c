@@ -125,6 +125,16 @@ static size_t sequence(const uint8_t *s, size_t left)
     return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? n : 0;
 }
 
+bool onnx_text_among(onnx_text text, const char *words)
+{
+    for (size_t length; *words; words += length + (words[length] == ' ')) {
+        length = strcspn(words, " ");
+        if (length == text.size && memcmp(words, text.text, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 char *onnx_text_copy(onnx_text text)
 {
     char *copy = calloc(1, text.size + 1);

@@ -65,6 +65,11 @@ bool onnx_wire_skip_alike(onnx_wire *wire, const onnx_field *field);
 /* The next varint of a packed field; 1, 0 or -1 as above. */
 int onnx_wire_varint(onnx_wire *wire, uint64_t *value);
 
+static inline onnx_text onnx_field_text(const onnx_field *field)
+{
+    return (onnx_text){(const char *)field->data, field->size};
+}
+
 static inline bool onnx_text_same(onnx_text a, onnx_text b)
 {
     return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
@@ -76,6 +81,8 @@ static inline bool onnx_text_is(onnx_text text, const char *other)
     return begins && onnx_text_same(text, (onnx_text){other, strlen(other)});
 }
 
+/* True: the text is a word of the list, which has blanks between words. */
+bool onnx_text_among(onnx_text text, const char *words);
 bool onnx_text_valid(onnx_text text); /* UTF-8 without NUL */
 char *onnx_text_copy(onnx_text text); /* with a NUL behind it, for free; NULL: no host memory */
 /* For "%.*s": a name cut to what a message can hold. */

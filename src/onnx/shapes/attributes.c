@@ -24,7 +24,7 @@ static bool attributes_find(const graph_node *node, const char *name, onnx_field
         *out = field;
         EACH_FIELD (part, field.data, field.number == NODE_ATTRIBUTE ? field.size : 0)
             if (part.number == NAME) { /* it has one; what follows may be a long list */
-                if (onnx_text_is((onnx_text){(const char *)part.data, part.size}, name))
+                if (onnx_text_is(onnx_field_text(&part), name))
                     return true;
                 break;
             }
@@ -67,7 +67,7 @@ double graph_float(const graph_node *node, const char *name, double otherwise)
 onnx_text graph_text(const graph_node *node, const char *name)
 {
     onnx_field field;
-    return find_field(node, name, TEXT, &field) ? (onnx_text){(const char *)field.data, field.size} : (onnx_text){0};
+    return find_field(node, name, TEXT, &field) ? onnx_field_text(&field) : (onnx_text){0};
 }
 
 static bool find_message(const graph_node *node, const char *name, uint32_t number, onnx_text *out)
@@ -75,7 +75,7 @@ static bool find_message(const graph_node *node, const char *name, uint32_t numb
     onnx_field field;
     if (!find_field(node, name, number, &field))
         return false;
-    *out = (onnx_text){(const char *)field.data, field.size};
+    *out = onnx_field_text(&field);
     return true;
 }
 

@@ -22,11 +22,6 @@ enum {
     VALUE_NAME = 1
 };
 
-static onnx_text branches_text_of(const onnx_field *field)
-{
-    return (onnx_text){(const char *)field->data, field->size};
-}
-
 typedef struct looking {
     graph *g;
     graph_bodies found;
@@ -52,7 +47,7 @@ static void look_at_attribute(looking *it, const onnx_field *field, bool outermo
     EACH_FIELD (part, field->data, field->size)
         if (part.number == ATTRIBUTE_BODY || part.number == ATTRIBUTE_BODIES) {
             it->found.count += outermost;
-            look_at_body(it, branches_text_of(&part));
+            look_at_body(it, onnx_field_text(&part));
         }
 }
 
@@ -60,7 +55,7 @@ static void look_at_node(looking *it, onnx_text node)
 {
     EACH_FIELD (field, (const uint8_t *)node.text, node.size)
         if (field.number == NODE_INPUT)
-            branches_capture(it, branches_text_of(&field));
+            branches_capture(it, onnx_field_text(&field));
         else if (field.number == NODE_OUTPUT)
             it->found.made += field.size > 0;
         else if (field.number == NODE_ATTRIBUTE)
@@ -71,10 +66,10 @@ static void look_at_body(looking *it, onnx_text body)
 {
     EACH_FIELD (field, (const uint8_t *)body.text, body.size) {
         if (field.number == GRAPH_NODE)
-            look_at_node(it, branches_text_of(&field));
+            look_at_node(it, onnx_field_text(&field));
         EACH_FIELD (part, field.data, field.number == GRAPH_OUTPUT ? field.size : 0)
             if (part.number == VALUE_NAME)
-                branches_capture(it, branches_text_of(&part));
+                branches_capture(it, onnx_field_text(&part));
     }
 }
 

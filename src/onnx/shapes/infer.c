@@ -341,11 +341,10 @@ static void shapes_infer_compare(graph *g, uint32_t id)
 /* Is it the same in every run? False for weights that a node unpacks, as the unpacked weights are not kept. */
 static bool shapes_infer_is_constant(const graph *g, const graph_node *node)
 {
-    static const char *const never[] = {"DequantizeLinear",  "RandomNormal", "RandomNormalLike", "RandomUniform",
-                                        "RandomUniformLike", "Bernoulli",    "Multinomial",      "If"};
-    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        if (onnx_text_is(node->op, never[i]))
-            return false;
+    static const char never[] =
+        "DequantizeLinear RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial If";
+    if (onnx_text_among(node->op, never))
+        return false;
     for (uint32_t i = 0; i < node->input_count; i++)
         if (node->inputs[i] != GRAPH_NONE && !g->values[node->inputs[i]].constant)
             return false;

@@ -31,22 +31,12 @@ static uint32_t shapes_memory_node_at(const maker *m, uint32_t place)
     return m->nodes ? m->nodes[place] : place;
 }
 
-/* An operator that has no rule here may share its name with one of them, in another domain, and nothing else. */
-static bool shapes_memory_among(const graph_node *node, const char *const *names, size_t count)
-{
-    for (size_t i = 0; node->known && i < count; i++)
-        if (onnx_text_is(node->op, names[i]))
-            return true;
-    return false;
-}
-
-#define AMONG(node, names) shapes_memory_among(node, names, sizeof(names) / sizeof *(names))
-
-/* Is the first output the first input's very bytes? Dropout is meant as it runs, not as it trains. */
+/* Is the first output the first input's very bytes? Dropout is meant as it runs, not as it trains. An operator without a
+ * rule here may share its name with an operator of another domain, and nothing else. */
 static bool shapes_memory_is_view(const graph *g, const graph_node *node)
 {
-    static const char *const views[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"};
-    static const char *const casts[] = {"Cast", "CastLike"};
+    static const char views[] = "Reshape Flatten Squeeze Unsqueeze Identity Dropout";
+    static const char casts[] = "Cast CastLike";
     if (node->input_count == 0 || node->output_count == 0 || node->inputs[0] == GRAPH_NONE ||
         node->outputs[0] == GRAPH_NONE)
         return false;
@@ -54,7 +44,7 @@ static bool shapes_memory_is_view(const graph *g, const graph_node *node)
         if (node->outputs[i] != GRAPH_NONE) /* the mask of a Dropout has to be written */
             return false;
     bool same = g->values[node->inputs[0]].type == g->values[node->outputs[0]].type;
-    return AMONG(node, views) || (same && AMONG(node, casts));
+    return node->known && (onnx_text_among(node->op, views) || (same && onnx_text_among(node->op, casts)));
 }
 
 static bool shapes_memory_is_in_place(const graph_node *node)
@@ -121,8 +111,7 @@ static void run_node(maker *m, uint32_t number)
 /* Weights are unpacked where they are read: it depends on nothing, and what it makes is several times as large. */
 static bool shapes_memory_waits(const maker *m, const graph_node *node)
 {
-    static const char *const names[] = {"DequantizeLinear"};
-    if (!AMONG(node, names) || node->folded)
+    if (!node->known || !onnx_text_is(node->op, "DequantizeLinear") || node->folded)
         return false;
     for (uint32_t i = 0; i < node->input_count; i++)
         if (node->inputs[i] != GRAPH_NONE && !m->lives[node->inputs[i]].outside)

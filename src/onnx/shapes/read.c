@@ -55,12 +55,6 @@ uint32_t graph_find(const graph *g, onnx_text name)
     return GRAPH_NONE;
 }
 
-static void graph_names_clear(graph_names *names)
-{
-    free(names->slots);
-    *names = (graph_names){0};
-}
-
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
 /* Field numbers: ModelProto, GraphProto, NodeProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
@@ -89,11 +83,6 @@ enum {
     DIM_NAME = 2,
     TENSOR_NAME = 8
 };
-
-static onnx_text read_text_of(const onnx_field *field)
-{
-    return (onnx_text){(const char *)field->data, field->size};
-}
 
 /* Values ----------------------------------------------------------------------------------------------------------- */
 
@@ -130,7 +119,7 @@ static int64_t shapes_read_dimension(graph *g, const onnx_field *dim)
         if (field.number == DIM_VALUE && field.value <= INT64_MAX)
             extent = (int64_t)field.value;
         for (size_t i = 0; field.number == DIM_NAME && i < g->given->dim_count; i++)
-            if (onnx_text_is(read_text_of(&field), g->given->dims[i].name)) {
+            if (onnx_text_is(onnx_field_text(&field), g->given->dims[i].name)) {
                 extent = g->given->dims[i].size;
                 g->given->dims[i].used = true;
             }
@@ -173,7 +162,7 @@ static onnx_text read_text_in(const onnx_field *message, uint32_t number)
     onnx_text text = {0};
     EACH_FIELD (field, message->data, message->size)
         if (field.number == number)
-            text = read_text_of(&field);
+            text = onnx_field_text(&field);
     return text;
 }
 
@@ -184,7 +173,7 @@ static weir_status shapes_read_value(graph *g, const onnx_field *info)
     if (status != WEIR_OK)
         return status;
     graph_value *value = &g->values[id];
-    value->info = read_text_of(info);
+    value->info = onnx_field_text(info);
     value->input |= info->number == GRAPH_INPUT;
     if (info->number == GRAPH_OUTPUT) {
         value->output = true;
@@ -391,21 +380,21 @@ static weir_status shapes_read_node(graph *g, const onnx_field *proto)
     *node = (graph_node){.proto = proto->data, .proto_size = proto->size, .branches = {.scratch = GRAPH_NONE}};
     EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size) {
         if (field.number == NODE_INPUT) {
-            status = shapes_read_input(g, read_text_of(&field));
+            status = shapes_read_input(g, onnx_field_text(&field));
             node->input_count++;
         } else if (field.number == NODE_NAME) {
-            node->name = read_text_of(&field);
+            node->name = onnx_field_text(&field);
         } else if (field.number == NODE_OP) {
-            node->op = read_text_of(&field);
+            node->op = onnx_field_text(&field);
         } else if (field.number == NODE_DOMAIN) {
-            node->domain = read_text_of(&field);
+            node->domain = onnx_field_text(&field);
         }
     }
     if (status == WEIR_OK && !g->file->plain)
         status = read_bodies(g, node);
     EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == NODE_OUTPUT) {
-            status = read_output(g, read_text_of(&field), (uint32_t)g->node_count);
+            status = read_output(g, onnx_field_text(&field), (uint32_t)g->node_count);
             node->output_count++;
         }
     g->node_count++;
@@ -575,6 +564,6 @@ void graph_clear(graph *g)
     free(g->nodes);
     free(g->ids);
     free(g->outputs);
-    graph_names_clear(&g->names);
+    free(g->names.slots);
     *g = (graph){0};
 }

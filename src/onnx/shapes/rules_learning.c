@@ -9,26 +9,16 @@ static int64_t rules_learning_rows_of(const graph_shape *shape)
     return shape->rank > 1 ? shape->dims[0] : 1;
 }
 
-static int64_t classes_of(const step *s)
-{
-    int64_t whole = graph_length(s->node, "classlabels_int64s"), ints = graph_length(s->node, "classlabels_ints"),
-            texts = graph_length(s->node, "classlabels_strings");
-    return whole ? whole : ints ? ints : texts;
-}
-
-/* Labels that are texts have no fixed size, and take no memory of a plan's. */
-static bool give_classes(step *s, int64_t rows, int64_t count)
-{
-    bool texts = graph_length(s->node, "classlabels_strings") > 0;
-    return step_give(s, 1, ONNX_FLOAT, &(graph_shape){2, {rows, count}}) &&
-           (texts ? step_unknown(s, "its labels are texts") : step_give(s, 0, ONNX_INT64, &(graph_shape){1, {rows}}));
-}
-
-/* Gives a label for each row, and a score for each row and class: two scores if no classes are listed. */
+/* Gives a label for each row, and a score for each row and class: two scores if no classes are listed. Labels that are
+ * texts have no fixed size, and take no memory of a plan's. */
 bool rule_classes(step *s)
 {
-    int64_t count = classes_of(s), binary = count == 2 || count == 0 ? 2 : count;
-    return give_classes(s, rules_learning_rows_of(&step_in(s, 0)->shape), binary);
+    int64_t rows = rules_learning_rows_of(&step_in(s, 0)->shape), texts = graph_length(s->node, "classlabels_strings");
+    int64_t count = graph_length(s->node, "classlabels_int64s");
+    count = count ? count : graph_length(s->node, "classlabels_ints");
+    count = count ? count : texts ? texts : 2;
+    return step_give(s, 1, ONNX_FLOAT, &(graph_shape){2, {rows, count}}) &&
+           (texts ? step_unknown(s, "its labels are texts") : step_give(s, 0, ONNX_INT64, &(graph_shape){1, {rows}}));
 }
 
 /* Gives a value for each row and target. */
