@@ -14,7 +14,7 @@
 #include <weir/engine.h>
 #include <weir/model.h>
 
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 #include "plain.h"
 
 enum { MOST_ROUNDS = 1000, PORTS = 32, SETTINGS = 16, WAYS = 3 };
@@ -55,13 +55,12 @@ static void call_plain(bench *b)
 {
     const ort_api *api = b->alone.library->api;
     ort_value *outputs[PORTS] = {NULL};
-    int code;
-    char text[256];
+    onnx_attempt a;
     if (onnx_failed(api,
                     api->Run(b->alone.session, NULL, b->names, (const ort_value *const *)b->values,
                              b->about.input_count, b->output_names, b->about.output_count, outputs),
-                    &code, text, sizeof text)) {
-        fprintf(stderr, "bench-call-speed: plain: %s\n", text);
+                    &a)) {
+        fprintf(stderr, "bench-call-speed: plain: %s\n", a.text);
         exit(1);
     }
     for (size_t i = 0; i < b->about.output_count; i++)

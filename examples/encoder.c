@@ -11,8 +11,8 @@
 #include <weir/engine.h>
 #include <weir/model.h>
 
-#include "onnx/file/check.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/file/file.h"
+#include "onnx/shapes/graph.h"
 
 #include <inttypes.h>
 #include <stdio.h>

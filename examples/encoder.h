@@ -7,7 +7,6 @@
 #include <weir/arena.h>
 
 #include "onnx/shapes/graph.h"
-#include "onnx/shapes/memory.h"
 
 #include "encoder_kernels.h"
 

@@ -1,8 +1,7 @@
 /* encoder_node.c: from a node of the graph to the work that it is. */
 #include "encoder.h"
 
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/shapes/graph.h"
 
 #include <string.h>
 

@@ -261,7 +261,7 @@ class Onnx(Case):
         return path, x, x @ weights.astype(np.float32)
 
     def test_two_bits(self):
-        """Where this finds right answers at the level `extended`, src/onnx/engine/levels.c is to be told the version."""
+        """Where this finds right answers at the level `extended`, onnx_level_right in src/onnx/engine/settings.c is to be told the version."""
         for kind, low in ((T.INT2, -2), (T.UINT2, 0)):
             for columns in (3, 5, 6, 8):
                 with self.subTest(kind=kind, columns=columns):

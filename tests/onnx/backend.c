@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 #include "onnx/engine/model.h"
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 
 enum { MOST_VALUES = 64, MOST_WORDS = 512 };
 
@@ -75,8 +75,11 @@ typedef struct answers {
 
 static bool did(const onnx_library *library, ort_status *status, char *words)
 {
-    int code;
-    return !onnx_failed(library->api, status, &code, words, MOST_WORDS);
+    onnx_attempt a = {0};
+    bool failed = onnx_failed(library->api, status, &a);
+    if (failed)
+        snprintf(words, MOST_WORDS, "%s", a.text);
+    return !failed;
 }
 
 static bool create_plain(const onnx_library *library, const char *path, ort_session **session, char *words)

@@ -8,7 +8,6 @@
 
 #include "onnx/engine/foresee.h"
 #include "onnx/engine/model.h"
-#include "onnx/file/check.h"
 #include "onnx/file/main_graph.h"
 
 static int walks, foreseen;

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "onnx/file/check.h"
 #include "onnx/file/main_graph.h"
 #include "onnx/engine/model.h"
 
@@ -396,12 +395,11 @@ static void numbers_have_64_bits(void **state)
                  {NINE, 9, false, 0},
                  {"\x80", 1, false, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        onnx_wire wire;
         uint64_t value = 0;
-        onnx_wire_open(&wire, (const uint8_t *)cases[i].bytes, cases[i].size);
+        onnx_wire wire = onnx_wire_of((const uint8_t *)cases[i].bytes, cases[i].size);
         assert_int_equal(onnx_wire_varint(&wire, &value), cases[i].good ? 1 : -1);
         assert_int_equal(value, cases[i].value);
-        assert_ptr_equal(onnx_wire_at(&wire), cases[i].bytes + (cases[i].good ? cases[i].size : 0));
+        assert_ptr_equal(wire.at, cases[i].bytes + (cases[i].good ? cases[i].size : 0));
         assert_int_equal(onnx_wire_varint(&wire, &value), cases[i].good ? 0 : -1);
     }
 }
@@ -458,10 +456,9 @@ static void fields_are_read_as_they_stand(void **state)
                  {"\xf8\xff\xff\xff\x0f\x01", 6, 1, UINT32_MAX >> 3, PB_WT_VARINT, 1, 0, 0, 6},
                  {"\x88\x80\x80\x80\x10\x01", 6, -1, 0, PB_WT_VARINT, 0, 0, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        onnx_wire wire;
         onnx_field field;
         const uint8_t *bytes = (const uint8_t *)cases[i].bytes;
-        onnx_wire_open(&wire, bytes, cases[i].size);
+        onnx_wire wire = onnx_wire_of(bytes, cases[i].size);
         assert_int_equal(onnx_wire_next(&wire, &field), cases[i].answer);
         if (cases[i].answer != 1)
             continue;
@@ -473,7 +470,7 @@ static void fields_are_read_as_they_stand(void **state)
             assert_ptr_equal(field.data, bytes + cases[i].from);
         assert_ptr_equal(field.begin, bytes);
         assert_ptr_equal(field.end, bytes + cases[i].end);
-        assert_ptr_equal(onnx_wire_at(&wire), field.end);
+        assert_ptr_equal(wire.at, field.end);
     }
 }
 

@@ -9,7 +9,7 @@
 
 #include "onnx/engine/model.h"
 #include "onnx/engine/foresee.h"
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 
 static bool on_cuda(void)
 {

@@ -149,7 +149,7 @@ static void held_once(const char *model, const char *const names[2], uint64_t pa
     close_client(&l);
 }
 
-/* Of kernels that packed.c does not know, and of products in branches. */
+/* Of kernels that onnx_packed does not know, and of products in branches. */
 static void what_other_kernels_pack_is_held_once(void **state)
 {
     (void)state;

@@ -4,14 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 
 static void must(const plain *p, ort_status *status, const char *what)
 {
-    int code;
-    char text[512];
-    if (onnx_failed(p->library->api, status, &code, text, sizeof text)) {
-        fprintf(stderr, "plain ONNX Runtime: %s: %s\n", what, text);
+    onnx_attempt a;
+    if (onnx_failed(p->library->api, status, &a)) {
+        fprintf(stderr, "plain ONNX Runtime: %s: %s\n", what, a.text);
         abort();
     }
 }

@@ -3,7 +3,7 @@
 #include "common.h"
 
 #include "onnx/engine/rewrite.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/shapes/graph.h"
 #include "written.h"
 
 static void read_written(const char *text, onnx_file *file, graph *g)

@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 #include "onnx/file/wire.h"
 
 /* Fields of ModelProto, GraphProto, NodeProto, AttributeProto, ValueInfoProto, TypeProto and TensorProto. */

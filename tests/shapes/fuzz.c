@@ -6,8 +6,8 @@
  * Built with clang there is libFuzzer's own program as well, which takes that library's words. */
 #include <weir/plan.h>
 
-#include "onnx/file/check.h"
-#include "onnx/shapes/memory.h"
+#include "onnx/file/file.h"
+#include "onnx/shapes/graph.h"
 
 #include <dirent.h>
 #include <stdio.h>

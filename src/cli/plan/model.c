@@ -2,8 +2,8 @@
 #include "plan.h"
 
 #include "cli/text.h"
-#include "onnx/file/check.h"
-#include "onnx/shapes/memory.h"
+#include "onnx/file/file.h"
+#include "onnx/shapes/graph.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

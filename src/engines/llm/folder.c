@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "onnx/file/check.h"
 #include "onnx/file/main_graph.h"
 
 enum { MOST_CONFIG = 4 << 20, MOST_LAYERS = 4096, MOST_HEADS = 4096, MOST_HEAD = 65536, MOST_THREADS = 512 };

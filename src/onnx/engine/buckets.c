@@ -119,10 +119,9 @@ void onnx_bucket_key(const weir_engine_model *model, const weir_inference *infer
     size_t at = 0;
     text[0] = 0;
     for (size_t p = 0; p < model->inputs.count; p++) {
-        const char *tensor = (const char *)inference->inputs;
-        for (size_t i = 0; i < inference->input_count && at < capacity; i++, tensor += inference->inputs[0].struct_size)
-            if (strcmp(((const weir_tensor *)(const void *)tensor)->name, model->inputs.names[p]) == 0)
-                at += buckets_put_tensor(&model->settings, (const void *)tensor, text + at, capacity - at);
+        const weir_tensor *tensor = onnx_input_named(inference, model->inputs.names[p]);
+        if (tensor && at < capacity)
+            at += buckets_put_tensor(&model->settings, tensor, text + at, capacity - at);
     }
 }
 
@@ -301,15 +300,10 @@ static bool buckets_make(weir_engine_model *model, size_t number, onnx_bucket *b
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
-static bool has_turn(const onnx_buckets *b, size_t number)
-{
-    return b->room == 0 || b->places[number].running < b->room;
-}
-
 static size_t buckets_free_place(const onnx_buckets *b, size_t wanted)
 {
     size_t number = wanted == ANY ? 0 : wanted, end = wanted == ANY ? b->place_count : wanted + 1;
-    while (number < end && !has_turn(b, number))
+    while (number < end && b->room != 0 && b->places[number].running >= b->room)
         number++;
     return number < end ? number : NONE;
 }

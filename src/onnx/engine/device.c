@@ -1,6 +1,6 @@
 /* Sessions on a CUDA device: their provider, stream and memory (model.h).
  *
- * A session's stream is weir's (slots.c). A free of ONNX Runtime's names no stream, and comes when the work that used
+ * A session's stream is weir's (model.c). A free of ONNX Runtime's names no stream, and comes when the work that used
  * the block is queued, not when it is done. So a free is ordered behind the session's stream, on which all work of the
  * session is put. */
 #include "model.h"
@@ -36,15 +36,8 @@ static weir_status onnx_device_put_settings(pairs *to, const char *provider, con
     return WEIR_OK;
 }
 
-typedef struct attempt {
-    int code;
-    char text[1024];
-} attempt;
-
-#define FAILED(library, a, call) onnx_failed((library)->api, call, &(a)->code, (a)->text, sizeof(a)->text)
-
 /* A provider's library is opened with it, and what is missing there is said by the dynamic linker, one at a time. */
-static weir_status onnx_device_refused(const onnx_library *library, onnx_provider provider, const attempt *a)
+static weir_status onnx_device_refused(const onnx_library *library, onnx_provider provider, const onnx_attempt *a)
 {
     char missing[512];
     return weir_fail(WEIR_ERR_UNSUPPORTED, "%s (ONNX Runtime %s) cannot run models by %s: %s; %s", library->path,
@@ -52,7 +45,7 @@ static weir_status onnx_device_refused(const onnx_library *library, onnx_provide
                      onnx_provider_missing(library, provider, missing, sizeof missing));
 }
 
-static weir_status onnx_device_bad_option(const onnx_library *library, onnx_provider provider, const attempt *a)
+static weir_status onnx_device_bad_option(const onnx_library *library, onnx_provider provider, const onnx_attempt *a)
 {
     return weir_fail(WEIR_ERR_INVALID, "an option of %s: ONNX Runtime %s: %s", onnx_provider_name(provider),
                      library->version, a->text);
@@ -64,7 +57,7 @@ static weir_status provide_cuda(const onnx_library *library, const onnx_device *
 {
     const ort_api *api = library->api;
     char ordinal[16];
-    attempt a = {0};
+    onnx_attempt a = {0};
     pairs list = {.count = 0};
     snprintf(ordinal, sizeof ordinal, "%d", device->ordinal);
     onnx_device_put(&list, "device_id", ordinal);
@@ -75,15 +68,17 @@ static weir_status provide_cuda(const onnx_library *library, const onnx_device *
     if (status != WEIR_OK)
         return status;
     /* The provider's library is opened by the first call that looks at an option: one is known to be good. */
-    bool opened = !FAILED(library, &a, api->CreateCUDAProviderOptions(&cuda)) &&
-                  !FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, 1));
+    bool opened = !onnx_failed(library->api, api->CreateCUDAProviderOptions(&cuda), &a) &&
+                  !onnx_failed(library->api, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, 1), &a);
     bool good =
-        opened && !FAILED(library, &a, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, list.count)) &&
-        !FAILED(library, &a,
-                api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream", weir_stream_native(stream)));
+        opened &&
+        !onnx_failed(library->api, api->UpdateCUDAProviderOptions(cuda, list.keys, list.values, list.count), &a) &&
+        !onnx_failed(library->api,
+                     api->UpdateCUDAProviderOptionsWithValue(cuda, "user_compute_stream", weir_stream_native(stream)),
+                     &a);
     if (opened && !good)
         status = onnx_device_bad_option(library, ONNX_CUDA, &a);
-    else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda)))
+    else if (!good || onnx_failed(library->api, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda), &a))
         status = onnx_device_refused(library, ONNX_CUDA, &a);
     if (cuda)
         api->ReleaseCUDAProviderOptions(cuda);
@@ -95,7 +90,7 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
 {
     const ort_api *api = library->api;
     char ordinal[16];
-    attempt a = {0};
+    onnx_attempt a = {0};
     pairs list = {.count = 0};
     snprintf(ordinal, sizeof ordinal, "%d", device->ordinal);
     onnx_device_put(&list, "device_id", ordinal);
@@ -103,17 +98,20 @@ static weir_status provide_tensorrt(const onnx_library *library, const onnx_devi
     ort_tensorrt_options *tensorrt = NULL;
     if (status != WEIR_OK)
         return status;
-    bool opened = !FAILED(library, &a, api->CreateTensorRTProviderOptions(&tensorrt)) &&
-                  !FAILED(library, &a, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, 1));
-    bool good =
-        opened &&
-        !FAILED(library, &a, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, list.count)) &&
-        !FAILED(
-            library, &a,
-            api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream", weir_stream_native(stream)));
+    bool opened =
+        !onnx_failed(library->api, api->CreateTensorRTProviderOptions(&tensorrt), &a) &&
+        !onnx_failed(library->api, api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, 1), &a);
+    bool good = opened &&
+                !onnx_failed(library->api,
+                             api->UpdateTensorRTProviderOptions(tensorrt, list.keys, list.values, list.count), &a) &&
+                !onnx_failed(library->api,
+                             api->UpdateTensorRTProviderOptionsWithValue(tensorrt, "user_compute_stream",
+                                                                         weir_stream_native(stream)),
+                             &a);
     if (opened && !good)
         status = onnx_device_bad_option(library, ONNX_TENSORRT, &a);
-    else if (!good || FAILED(library, &a, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, tensorrt)))
+    else if (!good ||
+             onnx_failed(library->api, api->SessionOptionsAppendExecutionProvider_TensorRT_V2(options, tensorrt), &a))
         status = onnx_device_refused(library, ONNX_TENSORRT, &a);
     if (tensorrt)
         api->ReleaseTensorRTProviderOptions(tensorrt);
@@ -207,17 +205,18 @@ static void usual_openvino(const onnx_settings *settings, pairs *list, char *thr
 /* ONNX Runtime says "Failed to load shared library" of a bad option, too. */
 static bool does_without(const onnx_library *library, append_fn append)
 {
-    attempt a;
+    onnx_attempt a;
     ort_session_options *options = NULL;
     static const pairs none;
-    bool does = !FAILED(library, &a, library->api->CreateSessionOptions(&options)) &&
-                !FAILED(library, &a, append(library->api, options, &none));
+    bool does = !onnx_failed(library->api, library->api->CreateSessionOptions(&options), &a) &&
+                !onnx_failed(library->api, append(library->api, options, &none), &a);
     if (options)
         library->api->ReleaseSessionOptions(options);
     return does;
 }
 
-static weir_status not_taken(const onnx_library *library, onnx_provider provider, const pairs *list, const attempt *a)
+static weir_status not_taken(const onnx_library *library, onnx_provider provider, const pairs *list,
+                             const onnx_attempt *a)
 {
     char given[400] = "";
     for (size_t i = 0, at = 0; i < list->count && at < sizeof given; i++)
@@ -233,13 +232,13 @@ static weir_status provide_other(const onnx_library *library, const onnx_setting
     append_fn append = appending(library, provider);
     char threads[16];
     pairs list = {.count = 0};
-    attempt a = {0};
+    onnx_attempt a = {0};
     if (!append)
         return WEIR_OK; /* the CPU provider is always present */
     weir_status status = onnx_device_put_settings(&list, onnx_provider_name(provider), load);
     if (status == WEIR_OK && provider == ONNX_OPENVINO)
         usual_openvino(settings, &list, threads, sizeof threads);
-    if (status == WEIR_OK && FAILED(library, &a, append(library->api, options, &list)))
+    if (status == WEIR_OK && onnx_failed(library->api, append(library->api, options, &list), &a))
         return list.count > 0 && does_without(library, append) ? not_taken(library, provider, &list, &a)
                                                                : onnx_device_refused(library, provider, &a);
     return status;
@@ -271,11 +270,12 @@ weir_status onnx_device_begin(const onnx_library *library, weir_runtime *runtime
         return WEIR_OK;
     if (strncmp(name, "cuda:", 5) != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "the engine onnx runs on host and on cuda, not on %s", name);
-    attempt a;
+    onnx_attempt a;
     device->ordinal = its.ordinal;
-    if (FAILED(library, &a,
-               library->api->CreateMemoryInfo("Cuda", ORT_DEVICE_ALLOCATOR, device->ordinal, ORT_MEMORY_DEFAULT,
-                                              &device->memory)))
+    if (onnx_failed(library->api,
+                    library->api->CreateMemoryInfo("Cuda", ORT_DEVICE_ALLOCATOR, device->ordinal, ORT_MEMORY_DEFAULT,
+                                                   &device->memory),
+                    &a))
         return weir_fail(WEIR_ERR_ENGINE, "memory of %s: ONNX Runtime %s: %s", name, library->version, a.text);
     device->cuda = true;
     return WEIR_OK;

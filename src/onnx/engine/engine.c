@@ -11,7 +11,7 @@
 
 #include "model.h"
 #include "foresee.h"
-#include "onnx/file/check.h"
+#include "onnx/file/file.h"
 
 /* An older caller's structure ends before it. */
 static const char *asked_provider(const weir_engine_load *load)
@@ -301,7 +301,7 @@ static bool convolves(const onnx_graph *graph)
 static void choose_level(weir_engine_model *model, const onnx_file *file)
 {
     onnx_settings *settings = &model->settings;
-    int right = onnx_level_right(file, model->library->minor, settings->optimization, &model->level);
+    int right = onnx_level_right(file, settings->optimization, &model->level);
     if (model->level[0] && !settings->level_open)
         weir_log(WEIR_LOG_WARNING,
                  "onnx: %s: its answers will be wrong at this level of optimization: without the "

@@ -12,8 +12,7 @@
 
 #include "model.h"
 #include "rewrite.h"
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/memory.h"
+#include "onnx/shapes/graph.h"
 
 /* The setting "dims" ------------------------------------------------------------------------------------------------- */
 
@@ -165,11 +164,6 @@ typedef struct sharing {
     bool cuda, open;
 } sharing;
 
-static const graph_value *foresee_value_of(const sharing *it, uint32_t buffer)
-{
-    return &it->g->values[it->memory->values[buffer]];
-}
-
 /* And ONNX Runtime knows it before a run. */
 static bool foresee_same_shape(const sharing *it, const graph_value *a, const graph_value *b)
 {
@@ -214,14 +208,10 @@ static uint32_t foresee_free_place(const sharing *it, const graph_value *value, 
 /* True: the node's kernel can write the output over the input. */
 static bool foresee_is_in_place(const graph_node *node)
 {
-    static const char *const names[] = {
-        "Relu",        "Sigmoid",  "Tanh",     "Elu",  "Selu", "LeakyRelu", "ThresholdedRelu",
-        "HardSigmoid", "Softplus", "Softsign", "Celu", "Clip", "Softmax",   "LogSoftmax",
-        "Cast"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (onnx_text_is(node->op, names[i]))
-            return true;
-    return false;
+    static const char names[] =
+        "Relu Sigmoid Tanh Elu Selu LeakyRelu ThresholdedRelu HardSigmoid Softplus Softsign Celu Clip Softmax "
+        "LogSoftmax Cast";
+    return onnx_text_among(node->op, names);
 }
 
 /* True: the value is written over its node's input, which is not needed after the node. */
@@ -254,7 +244,7 @@ static bool foresee_is_view(const sharing *it, const graph_value *value, const w
  * branches has no bytes here, and is counted with the kernels' workspace. */
 static void foresee_put(sharing *it, uint32_t at, const weir_buffer *buffer)
 {
-    const graph_value *value = foresee_value_of(it, at);
+    const graph_value *value = &it->g->values[it->memory->values[at]];
     uint32_t home = it->count;
     bool none = value->input || is_of_branches(it, at);
     if (foresee_is_view(it, value, buffer) || foresee_is_over(it, value, buffer))
@@ -286,18 +276,13 @@ static bool foresee_share(sharing *it)
 
 /* Live bytes at a step --------------------------------------------------------------------------------------------- */
 
-static uint64_t foresee_add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 /* What the kernel of the step works in, or the larger one of its branches. */
 static uint64_t foresee_beside(const sharing *it, size_t step, int threads)
 {
     const graph_node *node = &it->g->nodes[it->memory->order[step]];
     uint32_t scratch = node->branches.scratch;
     uint64_t inside = scratch == GRAPH_NONE ? 0 : it->g->values[scratch].bytes;
-    return foresee_add(inside, it->cuda ? 0 : onnx_workspace(it->g, node, threads));
+    return onnx_plus(inside, it->cuda ? 0 : onnx_workspace(it->g, node, threads));
 }
 
 static uint64_t there(const sharing *it, uint64_t step)
@@ -305,7 +290,7 @@ static uint64_t there(const sharing *it, uint64_t step)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < it->count; i++)
         if (it->places[i].begin <= step && step < it->places[i].end)
-            bytes = foresee_add(bytes, it->places[i].bytes);
+            bytes = onnx_plus(bytes, it->places[i].bytes);
     return bytes;
 }
 
@@ -338,7 +323,7 @@ static void foresee_fit(const sharing *it, gap_fit *block, uint32_t id)
             at = i;
         }
         if (i < block->count)
-            end = foresee_add(block->offsets[next], in_block(&it->places[next]));
+            end = onnx_plus(block->offsets[next], in_block(&it->places[next]));
     }
     if (smallest == UINT64_MAX)
         best = end;
@@ -346,7 +331,7 @@ static void foresee_fit(const sharing *it, gap_fit *block, uint32_t id)
         block->live[i] = block->live[i - 1];
     block->live[at] = id;
     block->offsets[id] = best;
-    block->size = foresee_add(best, bytes) > block->size ? foresee_add(best, bytes) : block->size;
+    block->size = onnx_plus(best, bytes) > block->size ? onnx_plus(best, bytes) : block->size;
 }
 
 /* Takes out the places that are not needed after the step. */
@@ -385,15 +370,15 @@ static bool with_pattern(const sharing *it, int threads, uint64_t *bytes)
     for (size_t i = 0; good && i < it->memory->steps; i++) {
         for (; next < it->count && it->places[block.made[next]].begin <= i; next++) {
             const place *made = &it->places[block.made[next]];
-            outputs = foresee_add(outputs, made->output ? made->bytes : 0);
+            outputs = onnx_plus(outputs, made->output ? made->bytes : 0);
             if (!made->output && made->bytes)
                 foresee_fit(it, &block, block.made[next]);
         }
-        uint64_t now = foresee_add(outputs, foresee_beside(it, i, threads));
+        uint64_t now = onnx_plus(outputs, foresee_beside(it, i, threads));
         most = now > most ? now : most;
         foresee_leave(it, &block, i);
     }
-    *bytes = foresee_add(block.size ? onnx_charge(block.size, it->cuda) : 0, most);
+    *bytes = onnx_plus(block.size ? onnx_charge(block.size, it->cuda) : 0, most);
     free(block.made);
     free(block.live);
     free(block.offsets);
@@ -404,7 +389,7 @@ static uint64_t without_pattern(const sharing *it, int threads)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < it->memory->steps; i++) {
-        uint64_t now = foresee_add(there(it, i), foresee_beside(it, i, threads));
+        uint64_t now = onnx_plus(there(it, i), foresee_beside(it, i, threads));
         most = now > most ? now : most;
     }
     return most;
@@ -502,8 +487,7 @@ static uint64_t packed_by(const graph_node *node, uint32_t input, const graph_va
 {
     const int64_t *dims = value->shape.dims;
     uint32_t rank = value->shape.rank;
-    bool floats = value->type == ONNX_FLOAT,
-         product = onnx_text_is(node->op, "MatMul") || onnx_text_is(node->op, "FusedMatMul");
+    bool floats = value->type == ONNX_FLOAT, product = onnx_text_among(node->op, "MatMul FusedMatMul");
     if (input == 1 && rank == 2 && floats && product)
         return onnx_charge(packed_bytes(value->type, dims[0], dims[1]), false);
     if (input == 1 && rank == 2 && floats && onnx_text_is(node->op, "Gemm")) {
@@ -594,9 +578,9 @@ static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *ou
         const graph_value *value = &g->values[i];
         bool kept = list[i].read || list[i].packed == 0 || value->output;
         kept |= g->outer && list[i].packed > 0 && !is_lifted(ask, value->name);
-        out->packed = foresee_add(out->packed, list[i].packed);
+        out->packed = onnx_plus(out->packed, list[i].packed);
         if (value->bytes >= ONNX_INLINE_BELOW && (list[i].gone || !kept))
-            out->replaced = foresee_add(out->replaced, onnx_charge(value->bytes, false));
+            out->replaced = onnx_plus(out->replaced, onnx_charge(value->bytes, false));
     }
     bool good = list != NULL;
     free(list);

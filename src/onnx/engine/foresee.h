@@ -1,5 +1,4 @@
-/* Forecasts of ONNX Runtime's work on a file: the optimizer's level, the needs of providers, the weights that are kept, the bytes
- * of a run. */
+/* Forecasts of ONNX Runtime's work on a file: the needs of providers, the bytes of a run. */
 #ifndef WEIR_ONNX_FORESEE_H
 #define WEIR_ONNX_FORESEE_H
 
@@ -12,14 +11,6 @@
 #include "model.h"
 #include "onnx/file/file.h"
 #include "onnx/file/main_graph.h"
-
-/* ---- levels.c ---------------------------------------------------------------------------------------------------- */
-
-/* Graphs that ONNX Runtime is known to compute wrongly from some level of optimization on. */
-
-/* The highest level at which 1.`minor` computes the model rightly, or `level` where that is not above it. `why` gets a
- * remark when it is lower, else "". */
-int onnx_level_right(const onnx_file *file, unsigned minor, int level, const char **why);
 
 /* ---- needs.c ----------------------------------------------------------------------------------------------------- */
 
@@ -60,16 +51,6 @@ void onnx_seen_note(onnx_seen *it, const char *path);
 /* True: the paths and the open libraries are unchanged. False also if a path could not be noted. */
 bool onnx_seen_holds(const onnx_seen *it);
 void onnx_seen_end(onnx_seen *it);
-
-/* ---- packed.c ---------------------------------------------------------------------------------------------------- */
-
-/* Weights that ONNX Runtime is not expected to keep, because a kernel packs the weight into a layout of its own. */
-
-/* Marks packed[i] for each of graph->weights, and behind them of graph->inner, that is all but certain to be packed where that is on: a matrix that is the
- * right-hand side of products of the main graph, or the gates of its recurrent layers, and nothing else. The packed copy
- * is made in the client's memory (Reserve), so such a weight can be read straight from the file. Of others that are
- * packed, the weight is freed when it has been. WEIR_ERR_SYSTEM without host memory. */
-weir_status onnx_packed(const onnx_graph *graph, bool *packed);
 
 /* ---- foresee.c --------------------------------------------------------------------------------------------------- */
 

@@ -6,22 +6,13 @@
 
 #include <stdlib.h>
 
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/shapes/graph.h"
 
 enum { BASIC = 1, EXTENDED = 2 };
 
-static bool is_any(const rewrite *r, uint32_t node, const char *const *kinds, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (rewrite_is(r, node, kinds[i]))
-            return true;
-    return false;
-}
-
 static uint32_t output_of(const rewrite *r, uint32_t node)
 {
-    return r->g.nodes[node].outputs[0];
+    return node == GRAPH_NONE ? GRAPH_NONE : r->g.nodes[node].outputs[0];
 }
 
 static uint32_t input_of(const rewrite *r, uint32_t node, uint32_t input)
@@ -36,7 +27,7 @@ static const graph_shape *fusion_shape_of(const rewrite *r, uint32_t id)
 
 static bool with_constant(const rewrite *r, uint32_t node, uint32_t id)
 {
-    return node != GRAPH_NONE && rewrite_constant(r, rewrite_other(r, node, id));
+    return rewrite_constant(r, rewrite_other(r, node, id));
 }
 
 static bool is_scalar(const rewrite *r, uint32_t id)
@@ -81,7 +72,7 @@ static void look_for_scaled(rewrite *r, uint32_t node)
     for (;;) {
         uint32_t out = output_of(r, node), next = rewrite_reader(r, out);
         bool normalised = rewrite_is(r, next, "BatchNormalization") && all_constant(r, next, 1);
-        bool scaled = (rewrite_is(r, next, "Mul") || rewrite_is(r, next, "Add")) &&
+        bool scaled = rewrite_is(r, next, "Mul Add") &&
                       is_for_each_filter(r, rewrite_other(r, next, out), fusion_shape_of(r, out));
         uint32_t before = (uint32_t)r->used;
         if (normalised || scaled)
@@ -93,9 +84,9 @@ static void look_for_scaled(rewrite *r, uint32_t node)
 
 static void look_for_bent(rewrite *r, uint32_t node)
 {
-    static const char *const kinds[] = {"Relu", "Sigmoid", "Tanh", "LeakyRelu", "Clip", "HardSigmoid"};
+    static const char kinds[] = "Relu Sigmoid Tanh LeakyRelu Clip HardSigmoid";
     uint32_t next = rewrite_is(r, node, "Conv") ? rewrite_reader(r, output_of(r, node)) : GRAPH_NONE;
-    if (is_any(r, next, kinds, sizeof kinds / sizeof *kinds) && all_constant(r, next, 1))
+    if (rewrite_is(r, next, kinds) && all_constant(r, next, 1))
         join_two(r, NULL, node, next, false);
 }
 
@@ -112,25 +103,24 @@ static bool fits_product(const graph_shape *bias, const graph_shape *out)
 }
 
 /* A product of matrices and a sum are a Gemm. One of more dimensions is, as a matrix, if they are all in the file. */
-static void look_for_sum(rewrite *r, uint32_t node, bool open)
+static void look_for_sum(rewrite *r, uint32_t node)
 {
     if (!rewrite_is(r, node, "MatMul") || r->g.nodes[node].input_count != 2)
         return;
     uint32_t out = output_of(r, node), next = rewrite_read_by(r, out, "Add"), b = input_of(r, node, 1);
-    uint32_t bias = next == GRAPH_NONE ? GRAPH_NONE : rewrite_other(r, next, out);
+    uint32_t bias = rewrite_other(r, next, out);
     uint32_t rank = fusion_shape_of(r, out)->rank;
     if (b == GRAPH_NONE || bias == GRAPH_NONE || bias == out || rank < 2 || fusion_shape_of(r, b)->rank != 2 ||
-        (rank > 2 && open) || !fits_product(fusion_shape_of(r, bias), fusion_shape_of(r, out)))
+        (rank > 2 && r->known) || !fits_product(fusion_shape_of(r, bias), fusion_shape_of(r, out)))
         return;
     join_two(r, rank == 2 ? "Gemm" : NULL, node, next, false);
 }
 
 static void look_for_bent_product(rewrite *r, uint32_t node)
 {
-    static const char *const kinds[] = {"Relu", "Sigmoid",  "Tanh",     "LeakyRelu",       "HardSigmoid",
-                                        "Elu",  "Softplus", "Softsign", "ThresholdedRelu", "Selu"};
+    static const char kinds[] = "Relu Sigmoid Tanh LeakyRelu HardSigmoid Elu Softplus Softsign ThresholdedRelu Selu";
     uint32_t next = rewrite_is(r, node, "Gemm") ? rewrite_reader(r, output_of(r, node)) : GRAPH_NONE;
-    if (is_any(r, next, kinds, sizeof kinds / sizeof *kinds))
+    if (rewrite_is(r, next, kinds))
         join_two(r, NULL, node, next, false);
 }
 
@@ -170,18 +160,18 @@ static void look_for_turned(rewrite *r, uint32_t node)
 /* Multiplied with a number, or divided by it, before or behind. */
 static void look_for_number(rewrite *r, uint32_t node)
 {
-    static const char *const products[] = {"MatMul", "FusedMatMul"};
-    static const char *const kinds[] = {"Mul", "Div"};
-    if (!is_any(r, node, products, 2) || r->g.values[output_of(r, node)].type != ONNX_FLOAT)
+    static const char products[] = "MatMul FusedMatMul";
+    static const char kinds[] = "Mul Div";
+    if (!rewrite_is(r, node, products) || r->g.values[output_of(r, node)].type != ONNX_FLOAT)
         return;
     uint32_t out = output_of(r, node), next = rewrite_reader(r, out), last = node;
     r->count = 0;
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t id = input_of(r, node, k), maker = rewrite_maker(r, id);
-        if (is_any(r, maker, kinds, 2) && is_scalar(r, input_of(r, maker, 1)) && rewrite_reader(r, id) == node)
+        if (rewrite_is(r, maker, kinds) && is_scalar(r, input_of(r, maker, 1)) && rewrite_reader(r, id) == node)
             rewrite_put(r, id);
     }
-    if (is_any(r, next, kinds, 2) && is_scalar(r, rewrite_other(r, next, out)) && rewrite_put(r, out))
+    if (rewrite_is(r, next, kinds) && is_scalar(r, rewrite_other(r, next, out)) && rewrite_put(r, out))
         last = next;
     if (r->count > 0)
         rewrite_join(r, "FusedMatMul", node, last, false);
@@ -213,8 +203,8 @@ static void look_for_floats(rewrite *r, uint32_t node)
     if (!rewrite_is(r, node, "MatMulInteger"))
         return;
     uint32_t whole = output_of(r, node), cast = rewrite_read_by(r, whole, "Cast");
-    uint32_t last = cast == GRAPH_NONE ? GRAPH_NONE : rewrite_read_by(r, output_of(r, cast), "Mul");
-    uint32_t scale = last == GRAPH_NONE ? GRAPH_NONE : rewrite_other(r, last, output_of(r, cast));
+    uint32_t last = rewrite_read_by(r, output_of(r, cast), "Mul");
+    uint32_t scale = rewrite_other(r, last, output_of(r, cast));
     uint32_t scales = rewrite_maker(r, scale), quantizer = rewrite_maker(r, input_of(r, node, 0));
     if (scale == GRAPH_NONE || !rewrite_is(r, scales, "Mul") || !is_quantizer(r, quantizer))
         return;
@@ -239,8 +229,9 @@ static bool is_unpacked(const rewrite *r, uint32_t id)
 /* Products of what was unpacked: the kernel multiplies whole numbers instead, each reader with its own. */
 static void look_for_unpacked(rewrite *r, uint32_t node)
 {
-    static const char *const products[] = {"MatMul", "Gemm", "Conv"};
-    if (!is_any(r, node, products, 3) || !is_unpacked(r, input_of(r, node, 0)) || !is_unpacked(r, input_of(r, node, 1)))
+    static const char products[] = "MatMul Gemm Conv";
+    if (!rewrite_is(r, node, products) || !is_unpacked(r, input_of(r, node, 0)) ||
+        !is_unpacked(r, input_of(r, node, 1)))
         return;
     for (uint32_t k = 0; k < 2; k++)
         rewrite_redirect(r, node, k, input_of(r, rewrite_maker(r, input_of(r, node, k)), 0));
@@ -256,7 +247,7 @@ static void look_for_unpacked(rewrite *r, uint32_t node)
 static uint32_t fusion_find_end(rewrite *r, uint32_t sum, uint32_t *x)
 {
     uint32_t added = output_of(r, sum), product = rewrite_read_by(r, added, "Mul");
-    uint32_t other = product == GRAPH_NONE ? GRAPH_NONE : rewrite_other(r, product, added);
+    uint32_t other = rewrite_other(r, product, added);
     if (other == GRAPH_NONE || rewrite_constant(r, other) || !rewrite_put(r, added))
         return GRAPH_NONE;
     uint32_t half = rewrite_maker(r, other), behind = rewrite_read_by(r, output_of(r, product), "Mul");
@@ -267,16 +258,15 @@ static uint32_t fusion_find_end(rewrite *r, uint32_t sum, uint32_t *x)
                 return product;
             }
     *x = other;
-    if (behind == GRAPH_NONE || !is_scalar(r, rewrite_other(r, behind, output_of(r, product))) ||
-        !rewrite_put(r, output_of(r, product)))
+    if (!is_scalar(r, rewrite_other(r, behind, output_of(r, product))) || !rewrite_put(r, output_of(r, product)))
         return GRAPH_NONE;
     return behind;
 }
 
 static bool computes_alone(const rewrite *r, uint32_t node)
 {
-    static const char *const kinds[] = {"Add", "Mul", "Div", "Pow"};
-    return is_any(r, node, kinds, sizeof kinds / sizeof *kinds);
+    static const char kinds[] = "Add Mul Div Pow";
+    return rewrite_is(r, node, kinds);
 }
 
 /* Everything between x and the value is inside. */
@@ -298,7 +288,7 @@ static void look_for_gelu(rewrite *r, uint32_t node, const char *bent, const cha
     if (!rewrite_is(r, node, bent))
         return;
     uint32_t out = output_of(r, node), sum = rewrite_read_by(r, out, "Add"), x = GRAPH_NONE;
-    bool good = sum != GRAPH_NONE && is_scalar(r, rewrite_other(r, sum, out));
+    bool good = is_scalar(r, rewrite_other(r, sum, out));
     r->count = 0;
     uint32_t last = good && rewrite_put(r, out) ? fusion_find_end(r, sum, &x) : GRAPH_NONE;
     if (last != GRAPH_NONE && x != GRAPH_NONE && put_back_to(r, input_of(r, node, 0), x))
@@ -319,7 +309,7 @@ static void look_for_quick_gelu(rewrite *r, uint32_t node)
     if (!rewrite_is(r, node, "Sigmoid"))
         return;
     uint32_t out = output_of(r, node), last = rewrite_read_by(r, out, "Mul"), in = input_of(r, node, 0);
-    uint32_t x = last == GRAPH_NONE ? GRAPH_NONE : rewrite_other(r, last, out), times = rewrite_maker(r, in);
+    uint32_t x = rewrite_other(r, last, out), times = rewrite_maker(r, in);
     r->count = 0;
     if (x == GRAPH_NONE || !rewrite_put(r, out))
         return;
@@ -359,7 +349,7 @@ static uint32_t find_quotient(rewrite *r, uint32_t deviation, uint32_t value)
         return quotient;
     if (quotient != GRAPH_NONE && rewrite_constant(r, input_of(r, quotient, 0)))
         over = quotient;
-    uint32_t product = over == GRAPH_NONE ? GRAPH_NONE : rewrite_read_by(r, output_of(r, over), "Mul");
+    uint32_t product = rewrite_read_by(r, output_of(r, over), "Mul");
     if (product == GRAPH_NONE || rewrite_other(r, product, output_of(r, over)) != value ||
         !rewrite_put(r, output_of(r, over)))
         return GRAPH_NONE;
@@ -394,8 +384,8 @@ static void look_for_normalisation(rewrite *r, uint32_t squares, bool shifted)
         return;
     uint32_t value = input_of(r, squares, 0), square = output_of(r, squares),
              mean = rewrite_read_by(r, square, "ReduceMean");
-    uint32_t sum = mean == GRAPH_NONE ? GRAPH_NONE : rewrite_read_by(r, output_of(r, mean), "Add");
-    uint32_t root = sum == GRAPH_NONE ? GRAPH_NONE : rewrite_read_by(r, output_of(r, sum), "Sqrt");
+    uint32_t sum = rewrite_read_by(r, output_of(r, mean), "Add");
+    uint32_t root = rewrite_read_by(r, output_of(r, sum), "Sqrt");
     r->count = 0;
     if (root == GRAPH_NONE || shifted != rewrite_is(r, rewrite_maker(r, value), "Sub") ||
         (shifted && (r->readers[value] != 2 || !put_difference(r, value))))
@@ -443,11 +433,11 @@ static void look_for_skip(rewrite *r, uint32_t node)
 enum { MOST_PIECES = 256, MOST_APART = 4096 };
 
 /* A number that is in the file; false: there is none. */
-static bool fusion_read_number(graph *file, const rewrite *r, uint32_t node, uint32_t input, int64_t *out)
+static bool fusion_read_number(const rewrite *r, uint32_t node, uint32_t input, int64_t *out)
 {
     uint32_t id = input_of(r, node, input);
-    const graph_number *number = is_scalar(r, id) && id < file->value_count ? graph_contents(file, id) : NULL;
-    return number && graph_whole(file->values[id].type, *number, out);
+    const graph_number *number = is_scalar(r, id) && id < r->file->value_count ? graph_contents(r->file, id) : NULL;
+    return number && graph_whole(r->file->values[id].type, *number, out);
 }
 
 typedef struct piece {
@@ -461,20 +451,19 @@ static int64_t within(int64_t number, int64_t all)
     return number < 0 ? 0 : number > all ? all : number;
 }
 
-static bool read_piece(graph *file, const rewrite *r, uint32_t node, piece *out)
+static bool read_piece(const rewrite *r, uint32_t node, piece *out)
 {
     int64_t step = 1;
-    if (!rewrite_is(r, node, "Slice") && !rewrite_is(r, node, "Gather"))
+    if (!rewrite_is(r, node, "Slice Gather"))
         return false;
     const graph_shape *shape = fusion_shape_of(r, input_of(r, node, 0));
     *out = (piece){.axis = graph_int(&r->g.nodes[node], "axis", 0)};
-    bool one = rewrite_is(r, node, "Gather"), good = fusion_read_number(file, r, node, 1, &out->begin);
+    bool one = rewrite_is(r, node, "Gather"), good = fusion_read_number(r, node, 1, &out->begin);
     if (one)
         good = good && fusion_shape_of(r, input_of(r, node, 1))->rank == 0;
     else
-        good = good && fusion_read_number(file, r, node, 2, &out->end) &&
-               fusion_read_number(file, r, node, 3, &out->axis) &&
-               (input_of(r, node, 4) == GRAPH_NONE || fusion_read_number(file, r, node, 4, &step)) && step == 1;
+        good = good && fusion_read_number(r, node, 2, &out->end) && fusion_read_number(r, node, 3, &out->axis) &&
+               (input_of(r, node, 4) == GRAPH_NONE || fusion_read_number(r, node, 4, &step)) && step == 1;
     out->axis += out->axis < 0 ? shape->rank : 0;
     if (!good || out->axis < 0 || out->axis >= shape->rank || r->g.values[output_of(r, node)].output)
         return false;
@@ -486,21 +475,19 @@ static bool read_piece(graph *file, const rewrite *r, uint32_t node, piece *out)
 
 /* Merges pieces of a value, made by Slice or by Gather with a single index, into a Split, if the pieces add up to the
  * value and the value has no further reader. */
-static void look_for_pieces(graph *file, const uint32_t *known, rewrite *r, uint32_t node)
+static void look_for_pieces(rewrite *r, uint32_t node)
 {
     piece first, next;
-    uint32_t nodes[MOST_PIECES],
-        count = 1,
-        x = rewrite_is(r, node, "Slice") || rewrite_is(r, node, "Gather") ? input_of(r, node, 0) : GRAPH_NONE;
+    uint32_t nodes[MOST_PIECES], count = 1, x = rewrite_is(r, node, "Slice Gather") ? input_of(r, node, 0) : GRAPH_NONE;
     if (x == GRAPH_NONE || r->readers[x] < 2 || r->readers[x] > MOST_PIECES || rewrite_constant(r, x) ||
-        !read_piece(file, r, node, &first) || x >= file->value_count ||
-        (known && known[(size_t)x * GRAPH_MAX_RANK + (size_t)first.axis] != ONNX_NUMBER))
+        !read_piece(r, node, &first) || x >= r->file->value_count ||
+        (r->known && r->known[(size_t)x * GRAPH_MAX_RANK + (size_t)first.axis] != ONNX_NUMBER))
         return;
     int64_t size = first.end - first.begin;
     nodes[0] = node;
     for (uint32_t i = node + 1; i < r->g.node_count && i - node < MOST_APART && count < r->readers[x]; i++)
         if (!r->g.nodes[i].folded && r->g.nodes[i].input_count > 0 && r->g.nodes[i].inputs[0] == x) {
-            if (!read_piece(file, r, i, &next) || next.axis != first.axis)
+            if (!read_piece(r, i, &next) || next.axis != first.axis)
                 return;
             size += next.end - next.begin;
             nodes[count++] = i;
@@ -510,26 +497,6 @@ static void look_for_pieces(graph *file, const uint32_t *known, rewrite *r, uint
 }
 
 /* ---- in order ---------------------------------------------------------------------------------------------------------- */
-
-typedef enum pass {
-    SCALED,
-    SUM,
-    UNPACKED,
-    BENT_PRODUCT,
-    FLOATS,
-    BENT,
-    GELU,
-    NORMALISATION,
-    SIMPLE_NORMALISATION,
-    PIECES,
-    TURNED,
-    BIAS,
-    SKIP,
-    FAST_GELU,
-    QUICK_GELU,
-    NUMBER,
-    PASSES
-} pass;
 
 static void look_for_shifted(rewrite *r, uint32_t node)
 {
@@ -546,40 +513,28 @@ static void look_for_fast_gelu(rewrite *r, uint32_t node)
     look_for_gelu(r, node, "Tanh", "FastGelu");
 }
 
-static void fusion_look(graph *file, const uint32_t *known, rewrite *r, uint32_t node, pass which)
-{
-    static void (*const alone[PASSES])(rewrite *, uint32_t) = {[SCALED] = look_for_scaled,
-                                                               [UNPACKED] = look_for_unpacked,
-                                                               [BENT_PRODUCT] = look_for_bent_product,
-                                                               [FLOATS] = look_for_floats,
-                                                               [BENT] = look_for_bent,
-                                                               [GELU] = look_for_exact_gelu,
-                                                               [NORMALISATION] = look_for_shifted,
-                                                               [SIMPLE_NORMALISATION] = look_for_simple,
-                                                               [TURNED] = look_for_turned,
-                                                               [BIAS] = look_for_bias,
-                                                               [SKIP] = look_for_skip,
-                                                               [FAST_GELU] = look_for_fast_gelu,
-                                                               [QUICK_GELU] = look_for_quick_gelu,
-                                                               [NUMBER] = look_for_number};
-    if (which == SUM)
-        look_for_sum(r, node, known != NULL);
-    else if (which == PIECES)
-        look_for_pieces(file, known, r, node);
-    else
-        alone[which](r, node);
-}
+/* Looks for a pattern that begins at the node. */
+typedef void fusion_pass(rewrite *r, uint32_t node);
+
+enum { BASIC_PASSES = 2 }; /* the others are of the level above */
+
+static fusion_pass *const passes[] = {look_for_scaled, look_for_sum,       look_for_unpacked,   look_for_bent_product,
+                                      look_for_floats, look_for_bent,      look_for_exact_gelu, look_for_shifted,
+                                      look_for_simple, look_for_pieces,    look_for_turned,     look_for_bias,
+                                      look_for_skip,   look_for_fast_gelu, look_for_quick_gelu, look_for_number};
 
 bool onnx_fuse(graph *g, const uint32_t *known, int optimization, bool cuda, rewrite *out)
 {
     bool good = rewrite_begin(g, cuda ? NULL : known, optimization >= BASIC && !cuda, out);
-    for (pass which = SCALED; good && which < PASSES; which++) {
-        if (optimization < (which <= SUM ? BASIC : EXTENDED) || (cuda && which != UNPACKED))
+    out->file = g;
+    out->known = known;
+    for (size_t which = 0; good && which < sizeof passes / sizeof *passes; which++) {
+        if (optimization < (which < BASIC_PASSES ? BASIC : EXTENDED) || (cuda && passes[which] != look_for_unpacked))
             continue;
         size_t count = out->g.node_count; /* without the nodes that are added meanwhile */
         for (uint32_t i = 0; i < count; i++)
             if (!out->g.nodes[i].folded)
-                fusion_look(g, known, out, i, which);
+                passes[which](out, i);
     }
     return good;
 }

@@ -12,13 +12,6 @@
 #include <weir/cores.h>
 #include <weir/engine.h>
 
-typedef struct attempt {
-    int code;
-    char text[1024];
-} attempt;
-
-#define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
-
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 /* Inputs of a run, as ONNX Runtime takes them. */
@@ -28,10 +21,18 @@ typedef struct bound {
     size_t count;
 } bound;
 
-static const weir_tensor *onnx_infer_input_at(const weir_inference *inference, size_t index)
+const weir_tensor *onnx_input_at(const weir_inference *inference, size_t index)
 {
     size_t stride = inference->inputs[0].struct_size; /* as the caller's header had it */
     return (const weir_tensor *)(const void *)((const char *)inference->inputs + index * stride);
+}
+
+const weir_tensor *onnx_input_named(const weir_inference *inference, const char *name)
+{
+    for (size_t i = 0; i < inference->input_count; i++)
+        if (strcmp(onnx_input_at(inference, i)->name, name) == 0)
+            return onnx_input_at(inference, i);
+    return NULL;
 }
 
 /* A caller whose header is older has no such member. */
@@ -119,7 +120,7 @@ static weir_status bind_input(weir_engine_model *model, const weir_tensor *tenso
     weir_status status = check_input(model, index, tensor);
     if (status != WEIR_OK)
         return status;
-    attempt a;
+    onnx_attempt a;
     const ort_memory_info *where = onnx_infer_is_on_device(tensor) ? model->device.memory : model->library->host;
     if (FAILED(model, &a,
                model->library->api->CreateTensorWithDataAsOrtValue(
@@ -156,7 +157,7 @@ static weir_status bind_inputs(weir_engine_model *model, const weir_inference *i
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", model->name);
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < inference->input_count; i++)
-        status = bind_input(model, onnx_infer_input_at(inference, i), inputs);
+        status = bind_input(model, onnx_input_at(inference, i), inputs);
     return status == WEIR_OK ? none_missing(model, inputs) : status;
 }
 
@@ -173,7 +174,7 @@ static void onnx_infer_unbind(weir_engine_model *model, bound *inputs)
 weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor)
 {
     const ort_api *api = model->library->api;
-    attempt a = {0};
+    onnx_attempt a = {0};
     ort_shape_info *info = NULL;
     int type = 0, kind = 0;
     size_t rank = 0;
@@ -262,7 +263,7 @@ void onnx_strike(weir_engine_model *model, const onnx_run *run)
 static bool leave_call(const weir_engine_model *model, onnx_run *run)
 {
     onnx_run *all = run->within;
-    attempt a;
+    onnx_attempt a;
     if (!run->cancelled && --all->wanted == 0) {
         all->cancelled = true;
         if (all->options && FAILED(model, &a, model->library->api->RunOptionsSetTerminate(all->options)))
@@ -275,7 +276,7 @@ static bool leave_call(const weir_engine_model *model, onnx_run *run)
 weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
 {
     bool any = false;
-    attempt a;
+    onnx_attempt a;
     pthread_mutex_lock(&model->lock);
     for (onnx_run *run = model->runs; run; run = run->next) {
         if (run->of_several || (id && run->id != id))
@@ -323,7 +324,7 @@ static void onnx_infer_hand_over(weir_engine_model *model, onnx_run *its, ort_ru
 
 /* Binds the outputs to the device, where ONNX Runtime's own call for a run would copy them to the host. */
 static bool run_to_device(weir_engine_model *model, ort_session *session, const ort_run_options *options,
-                          const bound *inputs, onnx_results *r, attempt *a)
+                          const bound *inputs, onnx_results *r, onnx_attempt *a)
 {
     const ort_api *api = model->library->api;
     ort_binding *binding = NULL;
@@ -338,7 +339,7 @@ static bool run_to_device(weir_engine_model *model, ort_session *session, const 
            !FAILED(model, a, api->GetBoundOutputValues(binding, model->library->plain, &values, &count));
     for (size_t i = 0; good && i < count; i++)
         r->values[i] = values[i];
-    attempt ignored;
+    onnx_attempt ignored;
     if (values && FAILED(model, &ignored, api->AllocatorFree(model->library->plain, (void *)values)))
         weir_log(WEIR_LOG_WARNING, "onnxruntime: a list of outputs could not be freed: %s", ignored.text);
     if (binding)
@@ -347,7 +348,7 @@ static bool run_to_device(weir_engine_model *model, ort_session *session, const 
 }
 
 static bool run_to_host(weir_engine_model *model, ort_session *session, const ort_run_options *options,
-                        const bound *inputs, onnx_results *r, attempt *a)
+                        const bound *inputs, onnx_results *r, onnx_attempt *a)
 {
     return !FAILED(model, a,
                    model->library->api->Run(session, options, inputs->names, (const ort_value *const *)inputs->values,
@@ -358,7 +359,7 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
                              onnx_results *r)
 {
     const ort_api *api = model->library->api;
-    attempt a = {0};
+    onnx_attempt a = {0};
     ort_run_options *options = NULL;
     if (FAILED(model, &a, api->CreateRunOptions(&options)))
         return weir_fail(WEIR_ERR_ENGINE, "%s: %s", model->name, a.text);
@@ -478,7 +479,7 @@ weir_status onnx_check_run(weir_engine_model *model, const weir_inference *infer
     weir_status status = onnx_infer_prepare(model, inference, &settings, &inputs);
     *to_host = !settings.device_outputs || !model->device.cuda;
     for (size_t i = 0; status == WEIR_OK && i < inference->input_count; i++)
-        *to_host &= !onnx_infer_is_on_device(onnx_infer_input_at(inference, i));
+        *to_host &= !onnx_infer_is_on_device(onnx_input_at(inference, i));
     onnx_infer_unbind(model, &inputs);
     return status;
 }

@@ -92,20 +92,6 @@ void onnx_outputs_together(weir_outputs *out, uint64_t runs)
 
 /* ---- which go together ------------------------------------------------------------------------------------------------- */
 
-static const weir_tensor *join_input_at(const weir_inference *inference, size_t index)
-{
-    size_t stride = inference->inputs[0].struct_size; /* as the caller's header had it */
-    return (const weir_tensor *)(const void *)((const char *)inference->inputs + index * stride);
-}
-
-static const weir_tensor *input_named(const weir_inference *inference, const char *name)
-{
-    for (size_t i = 0; i < inference->input_count; i++)
-        if (strcmp(join_input_at(inference, i)->name, name) == 0)
-            return join_input_at(inference, i);
-    return NULL;
-}
-
 static bool join_is_open(const weir_engine_model *model, const char *name)
 {
     for (size_t i = 0; i < model->inputs.count; i++)
@@ -117,9 +103,9 @@ static bool join_is_open(const weir_engine_model *model, const char *name)
 /* Rows of all its inputs; 0: they have none, or not the same. */
 static int64_t join_rows_of(const weir_engine_model *model, const weir_inference *inference)
 {
-    int64_t rows = inference->input_count ? join_input_at(inference, 0)->shape[0] : 0;
+    int64_t rows = inference->input_count ? onnx_input_at(inference, 0)->shape[0] : 0;
     for (size_t i = 0; i < inference->input_count; i++) {
-        const weir_tensor *tensor = join_input_at(inference, i);
+        const weir_tensor *tensor = onnx_input_at(inference, i);
         if (!join_is_open(model, tensor->name) || tensor->shape[0] != rows)
             return 0;
     }
@@ -132,7 +118,7 @@ static bool are_alike(const weir_inference *a, const weir_inference *b)
     if (a->input_count != b->input_count)
         return false;
     for (size_t i = 0; i < a->input_count; i++) {
-        const weir_tensor *one = join_input_at(a, i), *other = input_named(b, one->name);
+        const weir_tensor *one = onnx_input_at(a, i), *other = onnx_input_named(b, one->name);
         if (!other || memcmp(one->shape + 1, other->shape + 1, (one->rank - 1) * sizeof *one->shape) != 0)
             return false;
     }
@@ -183,7 +169,7 @@ static weir_status join_input(weir_engine_model *model, const group *g, const we
     memcpy(out->shape, model_of->shape, sizeof out->shape);
     out->shape[0] = g->rows;
     for (size_t i = 0; i < g->count; i++)
-        out->bytes += input_named(g->members[i]->asked, out->name)->bytes;
+        out->bytes += onnx_input_named(g->members[i]->asked, out->name)->bytes;
     request.bytes = out->bytes;
     request.memory_class = WEIR_CLASS_ACTIVATIONS;
     request.stream = WEIR_STREAM_HOST;
@@ -193,7 +179,7 @@ static weir_status join_input(weir_engine_model *model, const group *g, const we
     out->data = block.pointer;
     char *to = block.pointer;
     for (size_t i = 0; status == WEIR_OK && i < g->count; i++) {
-        const weir_tensor *from = input_named(g->members[i]->asked, out->name);
+        const weir_tensor *from = onnx_input_named(g->members[i]->asked, out->name);
         if (from->bytes)
             memcpy(to, from->data, from->bytes);
         to += from->bytes;
@@ -209,7 +195,7 @@ static weir_status join_inputs(weir_engine_model *model, group *g)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for runs together", model->name);
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < head->input_count && status == WEIR_OK; i++)
-        status = join_input(model, g, join_input_at(head, i), &g->inputs[g->input_count++]);
+        status = join_input(model, g, onnx_input_at(head, i), &g->inputs[g->input_count++]);
     return status;
 }
 

@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/shapes/graph.h"
 
 typedef struct knowing {
     graph *g;
@@ -53,16 +52,6 @@ static bool onnx_known_is_constant(const graph_value *value)
 {
     return !value || value->constant;
 }
-
-static bool onnx_known_among(const graph_node *node, const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (onnx_text_is(node->op, names[i]))
-            return true;
-    return false;
-}
-
-#define AMONG(node, names) onnx_known_among(node, names, sizeof(names) / sizeof *(names))
 
 /* ---- rules: each fills the dimensions of the first output ------------------------------------------------------------- */
 
@@ -257,85 +246,34 @@ typedef void rule(const knowing *k, const graph_value *out, uint32_t *to);
 
 static rule *onnx_known_rule_of(const graph_node *node)
 {
-    static const char *const kept[] = {"Abs",
-                                       "Acos",
-                                       "Asin",
-                                       "Atan",
-                                       "BatchNormalization",
-                                       "BiasGelu",
-                                       "Cast",
-                                       "Ceil",
-                                       "Celu",
-                                       "Clip",
-                                       "Cos",
-                                       "CumSum",
-                                       "DequantizeLinear",
-                                       "Dropout",
-                                       "DynamicQuantizeLinear",
-                                       "Elu",
-                                       "Erf",
-                                       "Exp",
-                                       "FastGelu",
-                                       "Floor",
-                                       "Gelu",
-                                       "HardSigmoid",
-                                       "HardSwish",
-                                       "Identity",
-                                       "InstanceNormalization",
-                                       "IsInf",
-                                       "IsNaN",
-                                       "LayerNormalization",
-                                       "LeakyRelu",
-                                       "Log",
-                                       "LogSoftmax",
-                                       "Mish",
-                                       "Neg",
-                                       "Not",
-                                       "QuantizeLinear",
-                                       "QuickGelu",
-                                       "Reciprocal",
-                                       "Relu",
-                                       "Round",
-                                       "ScatterElements",
-                                       "ScatterND",
-                                       "Selu",
-                                       "Sigmoid",
-                                       "Sign",
-                                       "SimplifiedLayerNormalization",
-                                       "Sin",
-                                       "Softmax",
-                                       "Softplus",
-                                       "Softsign",
-                                       "Sqrt",
-                                       "Tan",
-                                       "Tanh",
-                                       "ThresholdedRelu",
-                                       "Trilu"};
-    static const char *const repeated[] = {
-        "Add",   "And",         "BitwiseAnd", "BitwiseOr", "Div",   "Equal", "Greater", "GreaterOrEqual",
-        "Less",  "LessOrEqual", "Max",        "Mean",      "Min",   "Mod",   "Mul",     "Or",
-        "PRelu", "Pow",         "Sub",        "Sum",       "Where", "Xor"};
-    static const char *const products[] = {"MatMul", "MatMulInteger", "Gemm"};
-    static const char *const windows[] = {"Conv",        "ConvInteger",       "MaxPool",
-                                          "AveragePool", "GlobalAveragePool", "GlobalMaxPool"};
-    static const char *const cuts[] = {"Slice", "Split", "Pad", "TopK"};
-    static const char *const unit_dims[] = {"Squeeze", "Unsqueeze"};
-    static const char *const reduced[] = {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin",
-                                          "ReduceProd", "ReduceL2",  "ArgMax",    "ArgMin"};
-    static const char *const recurrent[] = {"LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"};
-    return AMONG(node, kept)                     ? onnx_known_keep
-           : AMONG(node, repeated)               ? onnx_known_repeat
-           : AMONG(node, products)               ? onnx_known_multiply
-           : AMONG(node, windows)                ? window
-           : AMONG(node, cuts)                   ? onnx_known_cut
-           : AMONG(node, unit_dims)              ? keep_others
-           : AMONG(node, reduced)                ? onnx_known_reduce
-           : AMONG(node, recurrent)              ? recur
-           : onnx_text_is(node->op, "Transpose") ? onnx_known_turn
-           : onnx_text_is(node->op, "Concat")    ? put_together
-           : onnx_text_is(node->op, "Gather")    ? pick
-           : onnx_text_is(node->op, "Reshape")   ? reshape
-                                                 : NULL;
+    static const char kept[] =
+        "Abs Acos Asin Atan BatchNormalization BiasGelu Cast Ceil Celu Clip Cos CumSum DequantizeLinear Dropout "
+        "DynamicQuantizeLinear Elu Erf Exp FastGelu Floor Gelu HardSigmoid HardSwish Identity InstanceNormalization "
+        "IsInf IsNaN LayerNormalization LeakyRelu Log LogSoftmax Mish Neg Not QuantizeLinear QuickGelu Reciprocal "
+        "Relu Round ScatterElements ScatterND Selu Sigmoid Sign SimplifiedLayerNormalization Sin Softmax Softplus "
+        "Softsign Sqrt Tan Tanh ThresholdedRelu Trilu";
+    static const char repeated[] =
+        "Add And BitwiseAnd BitwiseOr Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Or "
+        "PRelu Pow Sub Sum Where Xor";
+    static const char products[] = "MatMul MatMulInteger Gemm";
+    static const char windows[] = "Conv ConvInteger MaxPool AveragePool GlobalAveragePool GlobalMaxPool";
+    static const char cuts[] = "Slice Split Pad TopK";
+    static const char unit_dims[] = "Squeeze Unsqueeze";
+    static const char reduced[] = "ReduceMean ReduceSum ReduceMax ReduceMin ReduceProd ReduceL2 ArgMax ArgMin";
+    static const char recurrent[] = "LSTM GRU RNN DynamicQuantizeLSTM";
+    return onnx_text_among(node->op, kept)        ? onnx_known_keep
+           : onnx_text_among(node->op, repeated)  ? onnx_known_repeat
+           : onnx_text_among(node->op, products)  ? onnx_known_multiply
+           : onnx_text_among(node->op, windows)   ? window
+           : onnx_text_among(node->op, cuts)      ? onnx_known_cut
+           : onnx_text_among(node->op, unit_dims) ? keep_others
+           : onnx_text_among(node->op, reduced)   ? onnx_known_reduce
+           : onnx_text_among(node->op, recurrent) ? recur
+           : onnx_text_is(node->op, "Transpose")  ? onnx_known_turn
+           : onnx_text_is(node->op, "Concat")     ? put_together
+           : onnx_text_is(node->op, "Gather")     ? pick
+           : onnx_text_is(node->op, "Reshape")    ? reshape
+                                                  : NULL;
 }
 
 /* What the file says of the value: a number, or a name. */
@@ -360,12 +298,12 @@ static void take_declared(const knowing *k, uint32_t id)
 /* Shapes that follow from contents are known where those are constant. */
 static bool follows(const knowing *k)
 {
-    static const char *const filled[] = {"ConstantOfShape", "Expand", "Range", "Tile", "Resize"};
+    static const char filled[] = "ConstantOfShape Expand Range Tile Resize";
     bool all = true;
     for (uint32_t i = 0; i < k->node->input_count; i++) {
         uint32_t id = k->node->inputs[i];
         all &= id == GRAPH_NONE || onnx_known_is_number(k, id);
-        if (id != GRAPH_NONE && AMONG(k->node, filled) && (i > 0 || k->node->input_count == 1))
+        if (id != GRAPH_NONE && onnx_text_among(k->node->op, filled) && (i > 0 || k->node->input_count == 1))
             all &= onnx_known_is_constant(&k->g->values[id]);
     }
     return all && k->node->captured_count == 0;

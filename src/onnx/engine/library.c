@@ -31,13 +31,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static onnx_library libraries[BUILDS]; /* open when `api` is set, started when `env` is; guarded by lock until then */
 static weir_option named_as;           /* by which BUILD_NAMED was opened; guarded by lock */
 
-bool onnx_failed(const ort_api *api, ort_status *status, int *code, char *text, size_t capacity)
+bool onnx_failed(const ort_api *api, ort_status *status, onnx_attempt *a)
 {
     if (!status)
         return false;
-    *code = api->GetErrorCode(status);
-    snprintf(text, capacity, "%s", api->GetErrorMessage(status));
-    for (char *c = text; *c; c++)
+    a->code = api->GetErrorCode(status);
+    snprintf(a->text, sizeof a->text, "%s", api->GetErrorMessage(status));
+    for (char *c = a->text; *c; c++)
         if (*c == '\n' || *c == '\r')
             *c = ' ';
     api->ReleaseStatus(status);
@@ -75,10 +75,11 @@ static weir_status onnx_library_broken(const onnx_library *it, const char *text)
 
 static weir_status note_providers(const ort_api *api, onnx_library *into)
 {
-    int code, count = 0;
-    char text[512], **names = NULL;
-    if (onnx_failed(api, api->GetAvailableProviders(&names, &count), &code, text, sizeof text))
-        return onnx_library_broken(into, text);
+    int count = 0;
+    char **names = NULL;
+    onnx_attempt a;
+    if (onnx_failed(api, api->GetAvailableProviders(&names, &count), &a))
+        return onnx_library_broken(into, a.text);
     for (int i = 0; i < count; i++) {
         onnx_provider provider = onnx_provider_of(names[i]);
         for (int k = 0; provider != ONNX_PROVIDERS && k < ONNX_PROVIDER_KINDS; k++) {
@@ -86,25 +87,22 @@ static weir_status note_providers(const ort_api *api, onnx_library *into)
             into->has[provider] |= theirs && strcmp(theirs, names[i]) == 0 ? 1u << k : 0;
         }
     }
-    return onnx_failed(api, api->ReleaseAvailableProviders(names, count), &code, text, sizeof text)
-               ? onnx_library_broken(into, text)
-               : WEIR_OK;
+    return onnx_failed(api, api->ReleaseAvailableProviders(names, count), &a) ? onnx_library_broken(into, a.text)
+                                                                              : WEIR_OK;
 }
 
 static weir_status onnx_library_start(onnx_library *it)
 {
     const ort_api *api = it->api;
-    int code;
-    char text[512];
+    onnx_attempt a;
     if (it->env)
         return WEIR_OK;
-    if ((!it->host && onnx_failed(api, api->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &it->host),
-                                  &code, text, sizeof text)) ||
-        onnx_failed(api, api->GetAllocatorWithDefaultOptions(&it->plain), &code, text, sizeof text) ||
-        onnx_failed(api,
-                    api->CreateEnvWithCustomLogger(onnx_library_forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env),
-                    &code, text, sizeof text))
-        return onnx_library_broken(it, text);
+    if ((!it->host &&
+         onnx_failed(api, api->CreateCpuMemoryInfo(ORT_DEVICE_ALLOCATOR, ORT_MEMORY_DEFAULT, &it->host), &a)) ||
+        onnx_failed(api, api->GetAllocatorWithDefaultOptions(&it->plain), &a) ||
+        onnx_failed(
+            api, api->CreateEnvWithCustomLogger(onnx_library_forward_log, NULL, ORT_LOG_ERROR, "weir", &it->env), &a))
+        return onnx_library_broken(it, a.text);
     return WEIR_OK;
 }
 

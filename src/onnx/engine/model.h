@@ -87,8 +87,15 @@ weir_status onnx_library_get(onnx_provider provider, const onnx_library **out);
  * provider where only such are here. */
 weir_status onnx_library_look(onnx_provider provider, const onnx_library **out);
 
+/* Why a call of ONNX Runtime's failed. */
+typedef struct onnx_attempt {
+    int code;
+    char text[1024];
+} onnx_attempt;
+
 /* Turns ONNX Runtime's status into words, and releases it; false for success. */
-bool onnx_failed(const ort_api *api, ort_status *status, int *code, char *text, size_t capacity);
+bool onnx_failed(const ort_api *api, ort_status *status, onnx_attempt *a);
+#define FAILED(model, a, call) onnx_failed((model)->library->api, call, a)
 
 /* ---- settings.c -------------------------------------------------------------------------------------------------- */
 
@@ -137,6 +144,10 @@ typedef struct onnx_run_settings {
 } onnx_run_settings;
 
 weir_status onnx_run_settings_read(const weir_setting *settings, size_t count, onnx_run_settings *out);
+
+/* The highest level of optimization at which ONNX Runtime computes the model rightly, or `level` where that is not above
+ * it: some graphs are known to be computed wrongly from some level on. `why` gets a remark when it is lower, else "". */
+int onnx_level_right(const onnx_file *file, int level, const char **why);
 
 /* ---- device.c ---------------------------------------------------------------------------------------------------- */
 
@@ -191,7 +202,7 @@ weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buff
  * long as needed, under any name and in any graph of the model. A weight that the optimizer has replaced by a
  * transposed or computed constant is never mapped.
  *
- * Weights that kernels are expected to pack (foresee.h) are mapped from the file as they are, which saves their copy; where
+ * Weights that kernels are expected to pack (onnx_packed) are mapped from the file as they are, which saves their copy; where
  * that was wrong, the mapping is still there when the session has been made. */
 
 struct weir_engine_model;
@@ -283,6 +294,13 @@ weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over
  * too: nothing is marked. WEIR_ERR_SYSTEM without host memory. */
 weir_status onnx_uses_lift(onnx_graph *graph);
 
+/* Marks packed[i] for each of graph->weights, and behind them of graph->inner, that ONNX Runtime is not expected to keep, as a
+ * kernel is all but certain to pack it where that is on: a matrix that is the right-hand side of products of the main graph, or
+ * the gates of its recurrent layers, and nothing else. The packed copy is made in the client's memory (Reserve), so such a
+ * weight can be read straight from the file. Of others that are packed, the weight is freed when it has been.
+ * WEIR_ERR_SYSTEM without host memory. */
+weir_status onnx_packed(const onnx_graph *graph, bool *packed);
+
 /* ---- a model: engine.c, session.c -------------------------------------------------------------------------------- */
 
 /* A loaded model. */
@@ -373,24 +391,6 @@ weir_onnxruntime_details onnx_session_stats(const onnx_slot *slot);
 weir_status onnx_session_failed(weir_engine_model *model, const onnx_slot *slot, uint64_t refusals_before, int code,
                                 const char *text, const char *doing);
 
-/* slots.c: the slot's stream and bridge. On failure nothing is left. */
-weir_status onnx_slot_begin(weir_engine_model *model, onnx_slot *slot);
-/* Frees the slot's options, bridge and stream, as far as set. Call after the slot's sessions and their values are
- * released. */
-void onnx_slot_end(weir_engine_model *model, onnx_slot *slot);
-
-/* outside.c: bytes of the process's heap that are in use; 0: nobody knows. */
-uint64_t onnx_heap_used(void);
-/* What the heap has grown by since `before` is told of the client, and with the setting claimed of its memory.
- * WEIR_ERR_OUT_OF_MEMORY as from weir_reservation_create, with what it is for. */
-weir_status onnx_outside_note(weir_engine_model *model, uint64_t before);
-void onnx_outside_end(weir_engine_model *model);
-
-/* shares.c: whether sessions have to note who runs which node. */
-bool onnx_shares_asked(const weir_engine_model *model);
-/* Fills model->shares, where ONNX Runtime tells that (1.24). On the CPU all `nodes` of the file are its own. */
-void onnx_shares_read(weir_engine_model *model, uint64_t nodes);
-
 /* ports.c */
 weir_status onnx_ports_read(weir_engine_model *model, const onnx_graph *graph);
 void onnx_ports_free(onnx_ports *ports);
@@ -400,6 +400,8 @@ double onnx_seconds(void);
 char *onnx_shape_text(uint32_t rank, const int64_t *shape, char *text, size_t capacity);
 
 /* infer.c */
+const weir_tensor *onnx_input_at(const weir_inference *inference, size_t index);
+const weir_tensor *onnx_input_named(const weir_inference *inference, const char *name); /* NULL: it is not given */
 /* The output number `index`: its name, type, shape and data, as a run left it. */
 weir_status onnx_describe_output(weir_engine_model *model, size_t index, ort_value *value, weir_tensor *tensor);
 weir_status onnx_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out);
@@ -471,7 +473,25 @@ onnx_bucket_stats onnx_buckets_look(weir_engine_model *model);
 /* "f32:2:1,64;" for an input of 1 by 50 with granularity 64. */
 void onnx_bucket_key(const weir_engine_model *model, const weir_inference *inference, char *text, size_t capacity);
 
-/* ---- cores.c ----------------------------------------------------------------------------------------------------- */
+/* ---- model.c ----------------------------------------------------------------------------------------------------- */
+
+/* The slot's stream and bridge. On failure nothing is left. */
+weir_status onnx_slot_begin(weir_engine_model *model, onnx_slot *slot);
+/* Frees the slot's options, bridge and stream, as far as set. Call after the slot's sessions and their values are
+ * released. */
+void onnx_slot_end(weir_engine_model *model, onnx_slot *slot);
+
+/* Bytes of the process's heap that are in use; 0: nobody knows. */
+uint64_t onnx_heap_used(void);
+/* What the heap has grown by since `before` is told of the client, and with the setting claimed of its memory.
+ * WEIR_ERR_OUT_OF_MEMORY as from weir_reservation_create, with what it is for. */
+weir_status onnx_outside_note(weir_engine_model *model, uint64_t before);
+void onnx_outside_end(weir_engine_model *model);
+
+/* Whether sessions have to note who runs which node. */
+bool onnx_shares_asked(const weir_engine_model *model);
+/* Fills model->shares, where ONNX Runtime tells that (1.24). On the CPU all `nodes` of the file are its own. */
+void onnx_shares_read(weir_engine_model *model, uint64_t nodes);
 
 /* The cores that a model's runs compute with, of weir's ledger (weir/cores.h).
  *

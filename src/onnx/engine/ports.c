@@ -25,14 +25,7 @@ typedef struct source {
     bool optional;
 } source;
 
-typedef struct attempt {
-    int code;
-    char text[512];
-} attempt;
-
-#define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
-
-static weir_status engine_failed(const weir_engine_model *model, const attempt *a)
+static weir_status engine_failed(const weir_engine_model *model, const onnx_attempt *a)
 {
     return weir_fail(WEIR_ERR_ENGINE, "%s: reading its inputs and outputs: ONNX Runtime %s: %s", model->name,
                      model->library->version, a->text);
@@ -42,7 +35,7 @@ static weir_status onnx_ports_read_shape(weir_engine_model *model, const ort_sha
                                          weir_port *port)
 {
     const ort_api *api = model->library->api;
-    attempt a;
+    onnx_attempt a;
     int type = 0;
     size_t rank = 0;
     if (FAILED(model, &a, api->GetTensorElementType(info, &type)) ||
@@ -68,7 +61,7 @@ static weir_status onnx_ports_read_shape(weir_engine_model *model, const ort_sha
 static weir_status onnx_ports_read_type(weir_engine_model *model, const source *from, size_t index, weir_port *port)
 {
     const ort_api *api = model->library->api;
-    attempt a;
+    onnx_attempt a;
     ort_type_info *info = NULL;
     int kind = 0;
     const ort_shape_info *shape = NULL;
@@ -91,7 +84,7 @@ static weir_status onnx_ports_read_type(weir_engine_model *model, const source *
 static weir_status read_port(weir_engine_model *model, const source *from, size_t index, weir_port *port)
 {
     const onnx_library *library = model->library;
-    attempt a;
+    onnx_attempt a;
     char *name = NULL;
     if (FAILED(model, &a, from->name(model->slots[0].session, index, library->plain, &name)))
         return engine_failed(model, &a);
@@ -108,7 +101,7 @@ static weir_status onnx_ports_read_list(weir_engine_model *model, const source *
                                         onnx_ports *ports)
 {
     size_t counts[2] = {0}, total = 0;
-    attempt a;
+    onnx_attempt a;
     for (size_t i = 0; i < source_count; total += counts[i++])
         if (FAILED(model, &a, sources[i].count(model->slots[0].session, &counts[i])))
             return engine_failed(model, &a);

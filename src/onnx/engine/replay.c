@@ -53,13 +53,6 @@ struct onnx_replays {
     int count, last;
 };
 
-typedef struct attempt {
-    int code;
-    char text[1024];
-} attempt;
-
-#define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
-
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static weir_status make_part(weir_engine_model *model, part *p)
@@ -72,7 +65,7 @@ static weir_status make_part(weir_engine_model *model, part *p)
                             .tag = p->tensor.name,
                             .flags = WEIR_ALLOC_STABLE};
     weir_status status = weir_alloc_with(model->client, &request, &block);
-    attempt a;
+    onnx_attempt a;
     if (status != WEIR_OK)
         return status;
     p->tensor.data = block.pointer;
@@ -115,22 +108,10 @@ static void free_replay(weir_engine_model *model, replay *r)
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-static const weir_tensor *onnx_replay_given(const weir_engine_model *model, const weir_inference *inference,
-                                            size_t port)
-{
-    for (size_t i = 0; i < inference->input_count; i++) {
-        const char *at = (const char *)inference->inputs + i * inference->inputs[0].struct_size;
-        const weir_tensor *tensor = (const weir_tensor *)(const void *)at;
-        if (strcmp(tensor->name, model->inputs.names[port]) == 0)
-            return tensor;
-    }
-    return NULL;
-}
-
 static bool onnx_replay_fits(const weir_engine_model *model, const replay *r, const weir_inference *inference)
 {
     for (size_t i = 0; i < model->inputs.count; i++) {
-        const weir_tensor *tensor = onnx_replay_given(model, inference, i), *mine = &r->inputs[i].tensor;
+        const weir_tensor *tensor = onnx_input_named(inference, model->inputs.names[i]), *mine = &r->inputs[i].tensor;
         if (!tensor != !r->inputs[i].value)
             return false;
         if (tensor && (tensor->rank != mine->rank ||
@@ -143,7 +124,7 @@ static bool onnx_replay_fits(const weir_engine_model *model, const replay *r, co
 static weir_status make_inputs(weir_engine_model *model, replay *r, const weir_inference *inference)
 {
     for (size_t i = 0; i < model->inputs.count; i++) {
-        const weir_tensor *tensor = onnx_replay_given(model, inference, i);
+        const weir_tensor *tensor = onnx_input_named(inference, model->inputs.names[i]);
         if (!tensor)
             continue;
         part *p = &r->inputs[i];
@@ -164,7 +145,7 @@ static weir_status onnx_replay_copy_in(weir_engine_model *model, const replay *r
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; status == WEIR_OK && i < model->inputs.count; i++) {
-        const weir_tensor *tensor = onnx_replay_given(model, inference, i);
+        const weir_tensor *tensor = onnx_input_named(inference, model->inputs.names[i]);
         if (tensor && tensor->bytes)
             status = weir_copy(model->runtime, r->inputs[i].tensor.data, tensor->data, tensor->bytes,
                                model->slots[0].stream);
@@ -241,7 +222,7 @@ void onnx_capture_end(weir_engine_model *model)
 static weir_status onnx_replay_run_graph(weir_engine_model *model, const replay *r, int number)
 {
     const ort_api *api = model->library->api;
-    attempt a = {0};
+    onnx_attempt a = {0};
     char text[16];
     ort_run_options *options = NULL;
     uint64_t before = onnx_session_stats(&model->slots[0]).refused;
@@ -257,7 +238,7 @@ static weir_status onnx_replay_run_graph(weir_engine_model *model, const replay 
 static weir_status bind(weir_engine_model *model, replay *r, bool outputs_known)
 {
     const ort_api *api = model->library->api;
-    attempt a = {0};
+    onnx_attempt a = {0};
     onnx_replay_unbind(model, r);
     bool good = !FAILED(model, &a, api->CreateIoBinding(model->slots[0].session, &r->binding));
     for (size_t i = 0; good && i < model->inputs.count; i++)
@@ -277,7 +258,7 @@ static weir_status learn_outputs(weir_engine_model *model, replay *r)
     const ort_api *api = model->library->api;
     ort_value **values = NULL;
     size_t count = 0;
-    attempt a = {0};
+    onnx_attempt a = {0};
     weir_status status = onnx_replay_run_graph(model, r, -1);
     if (status == WEIR_OK &&
         FAILED(model, &a, api->GetBoundOutputValues(r->binding, model->library->plain, &values, &count)))
@@ -365,7 +346,7 @@ static weir_status onnx_replay_copy_out(weir_engine_model *model, const replay *
     const ort_api *api = model->library->api;
     ort_allocator *device = (ort_allocator *)onnx_session_stats(&model->slots[0]).allocators[WEIR_KIND_DEVICE];
     weir_status status = WEIR_OK;
-    attempt a;
+    onnx_attempt a;
     for (size_t i = 0; status == WEIR_OK && i < model->outputs.count; i++) {
         const weir_tensor *t = &r->outputs[i].tensor;
         void *to = NULL;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "onnx/file/wire.h"
-#include "onnx/shapes/contents.h"
+#include "onnx/shapes/graph.h"
 
 enum { NODE_ATTRIBUTE = 5 };
 
@@ -104,10 +104,8 @@ static bool next_attribute(onnx_wire *wire, onnx_field *out)
 
 static bool same_attributes(const graph_node *a, const graph_node *b)
 {
-    onnx_wire one, other;
+    onnx_wire one = onnx_wire_of(a->proto, a->proto_size), other = onnx_wire_of(b->proto, b->proto_size);
     onnx_field x, y;
-    onnx_wire_open(&one, a->proto, a->proto_size);
-    onnx_wire_open(&other, b->proto, b->proto_size);
     for (;;) {
         bool more = next_attribute(&one, &x);
         if (more != next_attribute(&other, &y))
@@ -184,19 +182,17 @@ static bool takes_all(graph *file, const graph_node *node)
 /* The input that the node's output is a copy of: there is nothing to add, or it is multiplied with 1. GRAPH_NONE: there is none. */
 static uint32_t rewrite_original(graph *file, const graph_node *node)
 {
-    static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
     if (node->output_count != 1 || node->outputs[0] == GRAPH_NONE)
         return GRAPH_NONE;
     if ((onnx_text_is(node->op, "Identity") && node->input_count == 1) || takes_all(file, node))
         return node->inputs[0];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        for (uint32_t k = 0; onnx_text_is(node->op, names[i]) && k < 2; k++) {
-            if (node->input_count != 2 || node->inputs[1] == GRAPH_NONE)
-                return GRAPH_NONE;
-            const graph_value *rest = &file->values[node->inputs[!k]], *out = &file->values[node->outputs[0]];
-            if (rest->elements == out->elements && rest->shape.rank == out->shape.rank && is_neutral(file, node, k))
-                return node->inputs[!k];
-        }
+    if (!onnx_text_among(node->op, "Add Sub Mul Div") || node->input_count != 2 || node->inputs[1] == GRAPH_NONE)
+        return GRAPH_NONE;
+    for (uint32_t k = 0; k < 2; k++) {
+        const graph_value *rest = &file->values[node->inputs[!k]], *out = &file->values[node->outputs[0]];
+        if (rest->elements == out->elements && rest->shape.rank == out->shape.rank && is_neutral(file, node, k))
+            return node->inputs[!k];
+    }
     return GRAPH_NONE;
 }
 
@@ -336,10 +332,10 @@ uint32_t rewrite_maker(const rewrite *r, uint32_t id)
     return maker == GRAPH_NONE || r->g.nodes[maker].folded ? GRAPH_NONE : maker;
 }
 
-bool rewrite_is(const rewrite *r, uint32_t node, const char *kind)
+bool rewrite_is(const rewrite *r, uint32_t node, const char *kinds)
 {
     const graph_node *it = node == GRAPH_NONE ? NULL : &r->g.nodes[node];
-    return it && !it->folded && onnx_text_is(it->op, kind) && it->output_count == 1 && it->input_count > 0 &&
+    return it && !it->folded && onnx_text_among(it->op, kinds) && it->output_count == 1 && it->input_count > 0 &&
            it->inputs[0] != GRAPH_NONE && it->outputs[0] != GRAPH_NONE;
 }
 
@@ -348,16 +344,16 @@ uint32_t rewrite_reader(const rewrite *r, uint32_t id)
     return id == GRAPH_NONE || r->readers[id] != 1 ? GRAPH_NONE : r->reader[id];
 }
 
-uint32_t rewrite_read_by(const rewrite *r, uint32_t id, const char *kind)
+uint32_t rewrite_read_by(const rewrite *r, uint32_t id, const char *kinds)
 {
     uint32_t node = rewrite_reader(r, id);
-    return rewrite_is(r, node, kind) ? node : GRAPH_NONE;
+    return rewrite_is(r, node, kinds) ? node : GRAPH_NONE;
 }
 
 uint32_t rewrite_other(const rewrite *r, uint32_t node, uint32_t id)
 {
-    const graph_node *it = &r->g.nodes[node];
-    return it->input_count != 2 ? GRAPH_NONE : it->inputs[it->inputs[0] == id];
+    const graph_node *it = node == GRAPH_NONE ? NULL : &r->g.nodes[node];
+    return !it || it->input_count != 2 ? GRAPH_NONE : it->inputs[it->inputs[0] == id];
 }
 
 /* ---- joining ---------------------------------------------------------------------------------------------------------- */

@@ -15,9 +15,11 @@ enum { REWRITE_MOST = 16 };
 typedef struct rewrite {
     graph
         g; /* a copy of an inferred graph, with nodes and values of its own; the rest is the other's, which outlives it */
-    uint32_t *readers; /* by value: how often it is read, or handed out */
-    uint32_t *reader;  /* by value: the last node known to read it */
-    uint32_t *ids;     /* inputs of the nodes, one after the other */
+    graph *file;           /* the other, and */
+    const uint32_t *known; /* onnx_known's of it; for fusion.c */
+    uint32_t *readers;     /* by value: how often it is read, or handed out */
+    uint32_t *reader;      /* by value: the last node known to read it */
+    uint32_t *ids;         /* inputs of the nodes, one after the other */
     uint32_t *like,
         first_added; /* by value that was added, from the first on: the file's value of the same type and shape */
     size_t used, room, node_room, value_room;
@@ -35,13 +37,13 @@ void rewrite_clear(rewrite *r);
 bool rewrite_constant(const rewrite *r, uint32_t id);
 /* The node that makes it; GRAPH_NONE: none that runs. */
 uint32_t rewrite_maker(const rewrite *r, uint32_t id);
-/* The node is there, of that kind, and has a first input and one output. */
-bool rewrite_is(const rewrite *r, uint32_t node, const char *kind);
+/* The node is there, of one of those kinds (onnx_text_among), and has a first input and one output. */
+bool rewrite_is(const rewrite *r, uint32_t node, const char *kinds);
 /* The only node that reads the value, whose only output it is; GRAPH_NONE: there are several, or it is handed out. */
 uint32_t rewrite_reader(const rewrite *r, uint32_t id);
-/* Its only reader, if that is of the kind; GRAPH_NONE: it is none. */
-uint32_t rewrite_read_by(const rewrite *r, uint32_t id, const char *kind);
-/* Of a node with two inputs, the input beside `id`; GRAPH_NONE: the node has not two inputs. */
+/* The only reader of the value, if of one of the kinds; GRAPH_NONE: otherwise. */
+uint32_t rewrite_read_by(const rewrite *r, uint32_t id, const char *kinds);
+/* Of a node with two inputs, the input beside `id`; GRAPH_NONE: the node has not two inputs, or is none. */
 uint32_t rewrite_other(const rewrite *r, uint32_t node, uint32_t id);
 
 /* Another value is between the nodes that are looked at. false: there are too many. */
@@ -82,6 +84,13 @@ uint32_t *onnx_known(graph *g);
 
 /* Fills `order`, which has room for all nodes of an inferred graph. false: no host memory. */
 bool onnx_order(const graph *g, uint32_t *order);
+
+/* ---- numbers of bytes, which saturate ----------------------------------------------------------------------------- */
+
+static inline uint64_t onnx_plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
 
 /* ---- workspace.c ------------------------------------------------------------------------------------------------- */
 

@@ -95,8 +95,7 @@ static weir_status list_weights(weir_engine_model *model, const onnx_file *file,
 static weir_status session_hand_over(weir_engine_model *model, const onnx_tensor *tensor, onnx_weight *weight)
 {
     const onnx_library *library = model->library;
-    int code;
-    char text[512];
+    onnx_attempt a;
     weir_status status = name_weight(model, tensor, weight);
     if (status == WEIR_OK)
         status = onnx_weight_place(model, tensor, weight);
@@ -104,9 +103,9 @@ static weir_status session_hand_over(weir_engine_model *model, const onnx_tensor
                                          library->api->CreateTensorWithDataAsOrtValue(
                                              library->host, weight->data, tensor->bytes, tensor->shape, tensor->rank,
                                              tensor->type, &weight->value),
-                                         &code, text, sizeof text))
+                                         &a))
         return weir_fail(WEIR_ERR_ENGINE, "%s: tensor \"%s\": ONNX Runtime %s: %s", model->name, weight->name,
-                         library->version, text);
+                         library->version, a.text);
     return status;
 }
 
@@ -133,13 +132,6 @@ static weir_status place_weights(weir_engine_model *model, const onnx_graph *gra
 
 /* ---- session ----------------------------------------------------------------------------------------------------- */
 
-typedef struct attempt {
-    int code;
-    char text[1024];
-} attempt;
-
-#define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
-
 /* The optimizer computes constants while loading and keeps them on the heap, up to 1 GiB each unless told otherwise: a
  * file of a hundred bytes can ask for that. What comes of real weights (transposed, unpacked from 4 bits) stays in
  * proportion to the file. */
@@ -155,7 +147,7 @@ static uint64_t fold_at_most(const onnx_file *file)
 /* How the session's threads wait for work. Between runs, spinning would take cores that are another model's by then.
  * Within a run, spinning threads would take from the session's working threads the time that other processes leave:
  * 50 us are enough from one parallel loop of a graph to the next. */
-static bool set_waiting(weir_engine_model *model, ort_session_options *options, attempt *a)
+static bool set_waiting(weir_engine_model *model, ort_session_options *options, onnx_attempt *a)
 {
     const ort_api *api = model->library->api;
     return !FAILED(model, a, api->AddSessionConfigEntry(options, "session.force_spinning_stop", "1")) &&
@@ -163,7 +155,7 @@ static bool set_waiting(weir_engine_model *model, ort_session_options *options, 
 }
 
 static bool session_set_options(weir_engine_model *model, const onnx_file *file, ort_session_options *options,
-                                attempt *a)
+                                onnx_attempt *a)
 {
     const ort_api *api = model->library->api;
     const onnx_settings *s = &model->settings;
@@ -208,7 +200,7 @@ static weir_status session_create(weir_engine_model *model, onnx_slot *slot, con
 {
     const ort_api *api = model->library->api;
     ort_env *env = model->library->env;
-    attempt a = {0};
+    onnx_attempt a = {0};
     uint64_t before = onnx_session_stats(slot).refused;
     weir_status status = weir_onnxruntime_enter(slot->bridge);
     if (status != WEIR_OK)
@@ -238,7 +230,7 @@ static weir_status session_make_session(weir_engine_model *model, onnx_slot *slo
 {
     const ort_api *api = model->library->api;
     ort_session_options *options = NULL;
-    attempt a = {0};
+    onnx_attempt a = {0};
     bool set = !FAILED(model, &a, api->CreateSessionOptions(&options)) && session_set_options(model, file, options, &a);
     weir_status status =
         set ? onnx_device_provide(model->library, &model->device, slot->stream, &model->settings, load, options)

@@ -23,55 +23,11 @@ enum { OPERATORS_MOST = 64, CHUNK = 1 << 20, ALIGNED = 256 };
  * such operator into another operator, and no product, convolution or recurrent layer into such an operator. */
 static bool is_small_work(const char *kind)
 {
-    static const char *const names[] = {"Abs",
-                                        "Add",
-                                        "And",
-                                        "Cast",
-                                        "Ceil",
-                                        "Clip",
-                                        "Concat",
-                                        "Constant",
-                                        "ConstantOfShape",
-                                        "CumSum",
-                                        "Div",
-                                        "Equal",
-                                        "Expand",
-                                        "Floor",
-                                        "Gather",
-                                        "Greater",
-                                        "GreaterOrEqual",
-                                        "Identity",
-                                        "If",
-                                        "Less",
-                                        "LessOrEqual",
-                                        "Max",
-                                        "Min",
-                                        "Mod",
-                                        "Mul",
-                                        "Neg",
-                                        "NonZero",
-                                        "Not",
-                                        "Or",
-                                        "Range",
-                                        "ReduceMax",
-                                        "ReduceProd",
-                                        "ReduceSum",
-                                        "Reshape",
-                                        "Shape",
-                                        "Size",
-                                        "Slice",
-                                        "Split",
-                                        "Squeeze",
-                                        "Sub",
-                                        "Tile",
-                                        "Transpose",
-                                        "Unsqueeze",
-                                        "Where",
-                                        NULL};
-    const char *const *at = names;
-    while (*at && strcmp(*at, kind) != 0)
-        at++;
-    return *at != NULL;
+    static const char names[] =
+        "Abs Add And Cast Ceil Clip Concat Constant ConstantOfShape CumSum Div Equal Expand Floor Gather Greater "
+        "GreaterOrEqual Identity If Less LessOrEqual Max Min Mod Mul Neg NonZero Not Or Range ReduceMax ReduceProd "
+        "ReduceSum Reshape Shape Size Slice Split Squeeze Sub Tile Transpose Unsqueeze Where";
+    return onnx_text_among((onnx_text){kind, strlen(kind)}, names);
 }
 
 bool onnx_shared_allowed(const onnx_use *use, bool unlike, const char *const *elsewhere, size_t count)
@@ -92,13 +48,6 @@ typedef struct elsewhere {
     size_t count;
 } elsewhere;
 
-typedef struct attempt {
-    int code;
-    char text[512];
-} attempt;
-
-#define FAILED(model, a, call) onnx_failed((model)->library->api, call, &(a)->code, (a)->text, sizeof(a)->text)
-
 static bool shared_note(elsewhere *to, const char *kind)
 {
     for (size_t i = 0; i < to->count; i++)
@@ -110,7 +59,7 @@ static bool shared_note(elsewhere *to, const char *kind)
     return true;
 }
 
-static bool read_nodes(const weir_engine_model *model, const ort_subgraph *subgraph, elsewhere *out, attempt *a)
+static bool read_nodes(const weir_engine_model *model, const ort_subgraph *subgraph, elsewhere *out, onnx_attempt *a)
 {
     const ort_api *api = model->library->api;
     const char *provider = "";
@@ -132,7 +81,7 @@ static bool read_elsewhere(const weir_engine_model *model, elsewhere *out)
 {
     const ort_subgraph *const *list = NULL;
     size_t count = 0;
-    attempt a;
+    onnx_attempt a;
     bool good = !FAILED(model, &a,
                         model->library->api->Session_GetEpGraphAssignmentInfo(model->slots[0].session, &list, &count));
     for (size_t i = 0; good && i < count; i++)
@@ -236,7 +185,7 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
     const ort_api *api = model->library->api;
     onnx_weight *weight = &model->weights[model->weight_count];
     ort_session_options *first = model->slots[0].options; /* further slots: made later, with all shared weights */
-    attempt a;
+    onnx_attempt a;
     weight->name = onnx_text_copy(tensor->name);
     if (!weight->name)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its names", model->name);

@@ -106,9 +106,7 @@ static void rewrite(rewriting *r, const uint8_t *data, size_t size,
                     onnx_buffer *out) // NOLINT(misc-no-recursion): as deep as onnx_check allows
 {
     const uint8_t *from = data;
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
-    for (onnx_field field; r->next < r->count && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (r->next < r->count, field, data, size) {
         const onnx_tensor *tensor = r->list[r->next];
         if (strip_place(tensor) >= field.end)
             continue;

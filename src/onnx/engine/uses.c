@@ -76,7 +76,7 @@ static void onnx_uses_make(const reading *r, const onnx_field *name)
  * node; 0: no reader of such a constant. */
 static void onnx_uses_use(const reading *r, const onnx_field *name, unsigned kind, unsigned deep_kind, bool valued)
 {
-    onnx_use *found = onnx_uses_find(r, (onnx_text){(const char *)name->data, name->size});
+    onnx_use *found = onnx_uses_find(r, onnx_field_text(name));
     const named *deep = found || !deep_kind ? NULL : onnx_uses_find_deep(r, name);
     if (!found && !deep)
         return;
@@ -100,10 +100,8 @@ static bool read_identity(const onnx_field *node, onnx_text *from, onnx_text *to
  * memory the names stay unknown, and the Identity counts as a reader of the weight (ONNX_USE_OTHER). */
 static void read_copies(reading *r, const onnx_graph *graph)
 {
-    onnx_wire wire;
     onnx_text from, to;
-    onnx_wire_open(&wire, graph->data, graph->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, graph->data, graph->size) {
         onnx_use *its =
             field.number == GRAPH_NODE && read_identity(&field, &from, &to) ? onnx_uses_find(r, from) : NULL;
         if (!its)
@@ -124,9 +122,7 @@ static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, u
 
 static void onnx_uses_read_attribute(reading *r, const onnx_field *attribute, unsigned deep)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, attribute->data, attribute->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, attribute->data, attribute->size)
         if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
             onnx_uses_read_graph(r, field.data, field.size, deep + 1);
 }
@@ -207,11 +203,9 @@ static void onnx_uses_read_node(reading *r, const onnx_field *node, unsigned dee
     onnx_text name, from, to;
     const operation *its = onnx_uses_operation_of(r, node, &name);
     unsigned input = 0, at = 0, computes = computes_from(name);
-    onnx_wire wire;
     if (deep == 0 && read_identity(node, &from, &to) && onnx_uses_find(r, to))
         return;
-    onnx_wire_open(&wire, node->data, node->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, node->data, node->size) {
         if (field.number == NODE_ATTRIBUTE && !r->plain)
             onnx_uses_read_attribute(r, &field, deep);
         if (field.number == NODE_OUTPUT)
@@ -228,9 +222,7 @@ static void onnx_uses_read_node(reading *r, const onnx_field *node, unsigned dee
  * constant, even if an initializer is its default; an initializer of a subgraph may have the name of one of the main graph's. */
 static void use_named(const reading *r, const onnx_field *message, uint32_t number, unsigned kind, bool made)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, message->data, message->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, message->data, message->size) {
         if (field.number != number)
             continue;
         onnx_uses_use(r, &field, kind, made ? 0 : kind, false);
@@ -241,9 +233,7 @@ static void use_named(const reading *r, const onnx_field *message, uint32_t numb
 
 static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, unsigned deep)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, data, size) {
         if (field.number == GRAPH_NODE) {
             onnx_uses_read_node(r, &field, deep);
         } else if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT) {
@@ -333,6 +323,30 @@ weir_status onnx_uses_lift(onnx_graph *graph)
         onnx_tensor *its = &graph->inner[i];
         its->lifted = its->deep && onnx_moved(its) && use->count > 0 && !(use->kinds & ~(unsigned)PRODUCTS);
     }
+    free(uses.of);
+    return status;
+}
+
+/* ---- weights that kernels are expected to pack ----------------------------------------------------------------------- */
+
+/* A wrong guess is harmless: session.c finds what was not packed, and what was packed beside it is freed. */
+static bool is_packed(const onnx_tensor *weight, unsigned kinds)
+{
+    if (weight->deep && !weight->lifted) /* read on from the file, where a kernel has packed it too */
+        return false;
+    bool floats = weight->type == ONNX_FLOAT, bytes = weight->type == ONNX_UINT8 || weight->type == ONNX_INT8;
+    bool matrix = weight->rank == 2 && kinds == ONNX_USE_RIGHT, gates = weight->rank == 3 && kinds == ONNX_USE_GATES;
+    return onnx_moved(weight) && (floats || bytes) && (matrix || gates);
+}
+
+weir_status onnx_packed(const onnx_graph *graph, bool *packed)
+{
+    onnx_uses uses;
+    weir_status status = onnx_uses_read(graph, &uses);
+    for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
+        packed[i] = is_packed(&graph->weights[i], uses.of[i].kinds);
+    for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++)
+        packed[graph->weight_count + i] = is_packed(&graph->inner[i], uses.of[graph->weight_count + i].kinds);
     free(uses.of);
     return status;
 }

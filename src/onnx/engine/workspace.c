@@ -3,14 +3,9 @@
 #include "rewrite.h"
 
 #include "model.h"
-#include "onnx/shapes/attributes.h"
+#include "onnx/shapes/graph.h"
 
 enum { MOST_DIM = 1 << 20 };
-
-static uint64_t workspace_add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
 
 static uint64_t product(const graph_shape *shape, uint32_t from)
 {
@@ -97,7 +92,7 @@ static uint64_t workspace_times(uint64_t count, uint64_t bytes)
 static uint64_t states_of_lstm(const recurrence *r)
 {
     uint64_t of_batch = floats(r->batch * r->hidden), of_one = floats(r->hidden);
-    return workspace_add(workspace_times(3, of_batch), workspace_times(r->biased ? 6 : 2, of_one));
+    return onnx_plus(workspace_times(3, of_batch), workspace_times(r->biased ? 6 : 2, of_one));
 }
 
 static uint64_t states_of_gru(const recurrence *r)
@@ -110,14 +105,14 @@ static uint64_t states_of_gru(const recurrence *r)
 static uint64_t turned_round(const recurrence *r)
 {
     uint64_t cells = r->steps * r->batch;
-    return r->reversed ? workspace_add(floats(cells * r->width), floats(cells * r->hidden)) : 0;
+    return r->reversed ? onnx_plus(floats(cells * r->width), floats(cells * r->hidden)) : 0;
 }
 
 /* The input as whole numbers, and their products. */
 static uint64_t as_bytes(const recurrence *r)
 {
     uint64_t all = r->steps * r->batch * r->width, one = r->batch * r->hidden;
-    return workspace_add(onnx_charge(all > one ? all : one, false), floats(r->batch * r->gates));
+    return onnx_plus(onnx_charge(all > one ? all : one, false), floats(r->batch * r->gates));
 }
 
 /* Of the last states, which are computed whether they are wanted or not: outputs number 1 and, of an LSTM, 2. */
@@ -126,7 +121,7 @@ static uint64_t unwanted(const graph_node *node, const recurrence *r, bool lstm)
     uint64_t bytes = 0, one = floats(r->directions * r->batch * r->hidden);
     for (uint32_t i = 1; i <= (lstm ? 2u : 1u); i++)
         if (node->output_count <= i || node->outputs[i] == GRAPH_NONE)
-            bytes = workspace_add(bytes, one);
+            bytes = onnx_plus(bytes, one);
     return bytes;
 }
 
@@ -138,10 +133,10 @@ static uint64_t recurrent(const graph *g, const graph_node *node)
     if (!read_recurrence(g, node, &r))
         return 0;
     uint64_t gates = floats(workspace_times(r.steps * r.batch, r.gates));
-    uint64_t one = workspace_add(workspace_add(lstm ? states_of_lstm(&r) : states_of_gru(&r), gates), floats(r.batch));
+    uint64_t one = onnx_plus(onnx_plus(lstm ? states_of_lstm(&r) : states_of_gru(&r), gates), floats(r.batch));
     if (r.quantized)
-        one = workspace_add(one, as_bytes(&r));
-    return workspace_add(workspace_add(workspace_times(r.directions, one), turned_round(&r)), unwanted(node, &r, lstm));
+        one = onnx_plus(one, as_bytes(&r));
+    return onnx_plus(onnx_plus(workspace_times(r.directions, one), turned_round(&r)), unwanted(node, &r, lstm));
 }
 
 /* ---- element by element -------------------------------------------------------------------------------------------- */
@@ -153,7 +148,7 @@ static uint64_t workspace_chosen(const graph *g, const graph_node *node)
     for (uint32_t i = 1; i < 3; i++) {
         const graph_value *side = &g->values[node->inputs[i]], *condition = &g->values[node->inputs[0]];
         uint64_t numbers = side->elements > condition->elements ? side->elements : condition->elements;
-        bytes = workspace_add(bytes, onnx_charge(workspace_times(numbers, onnx_type_bits(side->type) / 8), false));
+        bytes = onnx_plus(bytes, onnx_charge(workspace_times(numbers, onnx_type_bits(side->type) / 8), false));
     }
     return bytes;
 }

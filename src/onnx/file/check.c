@@ -1,5 +1,4 @@
-/* See check.h. One walk over all messages, driven by the tables of schema.c; what a table cannot say is in `look`. */
-#include "onnx/file/check.h"
+/* See file.h. One walk over all messages, driven by the tables of schema.c; what a table cannot say is in `look`. */
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -8,7 +7,7 @@
 #include <string.h>
 
 #include "onnx/file/schema.h"
-#include "onnx/file/tensor.h"
+#include "onnx/file/main_graph.h"
 
 /* protobuf refuses more than 100 levels; each subgraph takes three. */
 enum { MAX_DEPTH = 96, DEPTH_OF_WEIGHTS = 3 /* of the main graph */ };
@@ -73,28 +72,22 @@ static int onnx_file_check_by_name(const void *a, const void *b)
 /* The field `number` of the message, or no text. */
 static onnx_text onnx_file_check_text_in(const onnx_field *message, uint32_t number)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, message->data, message->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, message->data, message->size)
         if (field.number == number && field.type == PB_WT_STRING)
-            return (onnx_text){(const char *)field.data, field.size};
+            return onnx_field_text(&field);
     return (onnx_text){0};
 }
 
 static void add_results(names *n, const onnx_field *node)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, node->data, node->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, node->data, node->size)
         if (field.number == 2 && field.type == PB_WT_STRING)
             onnx_file_check_add_name(n, field.data, field.size, RESULT);
 }
 
 static void collect_names(onnx_message kind, const uint8_t *data, size_t size, names *n)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, data, size) {
         onnx_text text = {0};
         if (kind == ONNX_FUNCTION) {
             if (field.number == 4)
@@ -232,13 +225,12 @@ static weir_status walk_packed(const checker *c, onnx_kind kind, const onnx_fiel
         return field->size % (kind == ONNX_FIX32 ? 4 : 8) == 0
                    ? WEIR_OK
                    : onnx_file_check_bad(c, field->begin, "a list of numbers is cut short");
-    onnx_wire wire;
-    onnx_wire_open(&wire, field->data, field->size);
+    onnx_wire wire = onnx_wire_of(field->data, field->size);
     int more;
     uint64_t value;
     while ((more = onnx_wire_varint(&wire, &value)) == 1) {
     }
-    return more == 0 ? WEIR_OK : onnx_file_check_bad(c, onnx_wire_at(&wire), "a list of numbers is cut short");
+    return more == 0 ? WEIR_OK : onnx_file_check_bad(c, wire.at, "a list of numbers is cut short");
 }
 
 static weir_status walk_field(checker *c, onnx_message parent, const onnx_field *field)
@@ -254,27 +246,21 @@ static weir_status walk_field(checker *c, onnx_message parent, const onnx_field 
     if (field->type != wires[rule->kind])
         return onnx_file_check_bad(c, field->begin, "field %u of a %s has the wrong wire type", (unsigned)field->number,
                                    onnx_schema_names[parent]);
-    if (rule->kind == ONNX_TEXT && !onnx_text_valid((onnx_text){(const char *)field->data, field->size}))
+    if (rule->kind == ONNX_TEXT && !onnx_text_valid(onnx_field_text(field)))
         return onnx_file_check_bad(c, field->begin, "a text of a %s is not UTF-8", onnx_schema_names[parent]);
     return rule->kind == ONNX_MESSAGE ? onnx_file_check_walk(c, rule->message, field->data, field->size) : WEIR_OK;
 }
 
-/* True: a list of numbers or bytes, whose elements are not checked further. */
-static bool is_plain_list(const onnx_schema_field *rule, const onnx_field *field)
-{
-    return rule->repeated && (field->type != PB_WT_STRING || rule->kind == ONNX_DATA);
-}
-
 static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *data, size_t size, summary *s)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
+    onnx_wire wire = onnx_wire_of(data, size);
     onnx_field field;
     int more;
     while ((more = onnx_wire_next(&wire, &field)) == 1) {
         if (field.number >= ONNX_SCHEMA_FIELDS || onnx_schema[kind][field.number].kind == ONNX_ANY)
             continue; /* a later version's field */
-        if (!onnx_schema[kind][field.number].repeated && HAS(s, field.number))
+        const onnx_schema_field *rule = &onnx_schema[kind][field.number];
+        if (!rule->repeated && HAS(s, field.number))
             return onnx_file_check_bad(c, field.begin, "field %u of a %s appears twice", (unsigned)field.number,
                                        onnx_schema_names[kind]);
         s->seen |= 1u << field.number;
@@ -283,14 +269,15 @@ static weir_status walk_fields(checker *c, onnx_message kind, const uint8_t *dat
         weir_status status = walk_field(c, kind, &field);
         if (status != WEIR_OK)
             return status;
-        if (is_plain_list(&onnx_schema[kind][field.number], &field) && !onnx_wire_skip_alike(&wire, &field))
+        /* The elements of a list of numbers or bytes are not checked further. */
+        bool plain_list = rule->repeated && (field.type != PB_WT_STRING || rule->kind == ONNX_DATA);
+        if (plain_list && !onnx_wire_skip_alike(&wire, &field)) {
             more = -1;
-        if (more < 0)
             break;
+        }
     }
-    return more == 0
-               ? WEIR_OK
-               : onnx_file_check_bad(c, onnx_wire_at(&wire), "a %s is cut short or malformed", onnx_schema_names[kind]);
+    return more == 0 ? WEIR_OK
+                     : onnx_file_check_bad(c, wire.at, "a %s is cut short or malformed", onnx_schema_names[kind]);
 }
 
 static weir_status onnx_file_check_walk(checker *c, onnx_message kind, const uint8_t *data, size_t size)

@@ -1,6 +1,6 @@
 /* Files that this process has checked. A model is looked at before it is loaded, to tell what it will take, and the walk
  * over a large one is most of that: so a file is walked again only where it may have changed. */
-#include "onnx/file/check.h"
+#include "onnx/file/file.h"
 
 #include <pthread.h>
 #include <stdlib.h>

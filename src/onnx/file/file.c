@@ -216,13 +216,6 @@ static onnx_side_file *open_side(const onnx_file *file, onnx_text location, char
     return NULL;
 }
 
-/* Raises the folder until the file lies below it, too. */
-static void onnx_file_file_take_in(onnx_file *file, const onnx_side_file *side)
-{
-    while (!below(file->folder, strlen(file->folder), side->real))
-        cut_to_folder(file->folder);
-}
-
 const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *why, size_t capacity)
 {
     for (onnx_side_file *side = file->sides; side; side = side->next)
@@ -236,7 +229,8 @@ const onnx_side_file *onnx_file_side(onnx_file *file, onnx_text location, char *
     if (side) {
         side->next = file->sides;
         file->sides = side;
-        onnx_file_file_take_in(file, side);
+        while (!below(file->folder, strlen(file->folder), side->real))
+            cut_to_folder(file->folder);
     }
     return side;
 }

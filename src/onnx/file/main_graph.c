@@ -28,20 +28,16 @@ enum {
 
 static void main_graph_read_dimension(const onnx_field *dim, int64_t *extent)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, dim->data, dim->size);
     *extent = -1;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, dim->data, dim->size)
         if (field.number == DIM_VALUE && field.value <= INT64_MAX)
             *extent = (int64_t)field.value;
 }
 
 static void main_graph_read_shape(const onnx_field *shape, onnx_value *value)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, shape->data, shape->size);
     value->shaped = true;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, shape->data, shape->size) {
         if (field.number != SHAPE_DIM)
             continue;
         if (value->rank < ONNX_MAX_RANK)
@@ -52,10 +48,8 @@ static void main_graph_read_shape(const onnx_field *shape, onnx_value *value)
 
 static void read_tensor_type(const onnx_field *type, onnx_value *value)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, type->data, type->size);
     value->kind = ONNX_VALUE_TENSOR;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, type->data, type->size) {
         if (field.number == TENSOR_ELEMENT)
             value->type = (int32_t)field.value;
         else if (field.number == TENSOR_SHAPE)
@@ -67,9 +61,7 @@ static void main_graph_read_type(const onnx_field *type, onnx_value *value)
 {
     static const char *const others[] = {
         [4] = "a sequence", [5] = "a map", [7] = "an opaque type", [8] = "a sparse tensor", [9] = "an optional"};
-    onnx_wire wire;
-    onnx_wire_open(&wire, type->data, type->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, type->data, type->size) {
         if (field.number == TYPE_TENSOR) {
             read_tensor_type(&field, value);
         } else if (field.number < sizeof others / sizeof *others && others[field.number]) {
@@ -81,14 +73,12 @@ static void main_graph_read_type(const onnx_field *type, onnx_value *value)
 
 static void main_graph_read_value(const onnx_field *info, onnx_value *value)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, info->data, info->size);
     memset(value, 0, sizeof *value);
     value->at = info->begin;
     value->kind = ONNX_VALUE_UNTYPED;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, info->data, info->size) {
         if (field.number == VALUE_NAME)
-            value->name = (onnx_text){(const char *)field.data, field.size};
+            value->name = onnx_field_text(&field);
         else if (field.number == VALUE_TYPE)
             main_graph_read_type(&field, value);
     }
@@ -96,9 +86,7 @@ static void main_graph_read_value(const onnx_field *info, onnx_value *value)
 
 static bool find_graph(const onnx_file *file, onnx_graph *graph)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, file->data, file->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, file->data, file->size) {
         graph->functions |= field.number == MODEL_FUNCTION;
         graph->ir = field.number == MODEL_IR ? field.value : graph->ir;
         if (field.number == MODEL_GRAPH) {
@@ -113,9 +101,7 @@ static bool find_graph(const onnx_file *file, onnx_graph *graph)
 
 static void count_fields(onnx_graph *graph)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, graph->data, graph->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, graph->data, graph->size) {
         graph->nodes += field.number == GRAPH_NODE;
         graph->weight_count += field.number == GRAPH_WEIGHT;
         graph->input_count += field.number == GRAPH_INPUT;
@@ -127,9 +113,7 @@ static weir_status read_fields(onnx_file *file, onnx_graph *graph)
 {
     size_t inputs = 0, outputs = 0, weights = 0;
     weir_status status = WEIR_OK;
-    onnx_wire wire;
-    onnx_wire_open(&wire, graph->data, graph->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (status == WEIR_OK, field, graph->data, graph->size) {
         if (field.number == GRAPH_INPUT) {
             main_graph_read_value(&field, &graph->inputs[inputs++]);
         } else if (field.number == GRAPH_OUTPUT) {
@@ -235,9 +219,7 @@ static void read_inside(inner_reading *r, const uint8_t *data, size_t size, unsi
 static void main_graph_read_attribute(inner_reading *r, const onnx_field *attribute, const onnx_field *maker,
                                       onnx_text output, unsigned deep)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, attribute->data, attribute->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, attribute->data, attribute->size) {
         if (field.number == ATTRIBUTE_TENSOR && maker)
             add_inner(r, &field, maker, output, deep);
         else if (field.number == ATTRIBUTE_GRAPH || field.number == ATTRIBUTE_GRAPHS)
@@ -248,10 +230,8 @@ static void main_graph_read_attribute(inner_reading *r, const onnx_field *attrib
 onnx_node onnx_node_read(const onnx_field *node)
 {
     onnx_node out = {0};
-    onnx_wire wire;
-    onnx_wire_open(&wire, node->data, node->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        onnx_text text = {(const char *)field.data, field.size};
+    EACH_FIELD (field, node->data, node->size) {
+        onnx_text text = onnx_field_text(&field);
         if (field.number == NODE_OPERATOR)
             out.kind = text;
         else if (field.number == NODE_DOMAIN)
@@ -271,22 +251,18 @@ bool onnx_node_is_standard(const onnx_node *node)
 
 static void main_graph_read_node(inner_reading *r, const onnx_field *node, unsigned deep)
 {
-    onnx_wire wire;
     onnx_node its = onnx_node_read(node);
     bool constant = onnx_node_is_standard(&its) && onnx_text_is(its.kind, "Constant");
     if (!constant && r->graph->plain) /* trees have a hundred million numbers there */
         return;
-    onnx_wire_open(&wire, node->data, node->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, node->data, node->size)
         if (field.number == NODE_ATTRIBUTE)
             main_graph_read_attribute(r, &field, constant ? node : NULL, its.output, deep);
 }
 
 static void read_inside(inner_reading *r, const uint8_t *data, size_t size, unsigned deep)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, data, size) {
         if (field.number == GRAPH_NODE && field.size >= r->least)
             main_graph_read_node(r, &field, deep);
         else if (field.number == GRAPH_WEIGHT && deep > 0)
@@ -326,9 +302,7 @@ static void add_beside(inner_reading *r, const onnx_field *field)
 static void find_beside(inner_reading *r, onnx_message kind, const uint8_t *data,
                         size_t size) // NOLINT(misc-no-recursion): as deep as onnx_check allows
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
-    for (onnx_field field; r->status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (r->status == WEIR_OK, field, data, size) {
         const onnx_schema_field *rule = field.number < ONNX_SCHEMA_FIELDS ? &onnx_schema[kind][field.number] : NULL;
         bool weight = kind == ONNX_GRAPH && field.number == GRAPH_WEIGHT && data == r->graph->data;
         if (!rule || rule->kind != ONNX_MESSAGE || weight)

@@ -1,5 +1,5 @@
-/* See tensor.h. ONNX Runtime trusts some of this: a tensor whose data is shorter than its shape must not reach it. */
-#include "onnx/file/tensor.h"
+/* See main_graph.h. ONNX Runtime trusts some of this: a tensor whose data is shorter than its shape must not reach it. */
+#include "onnx/file/main_graph.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -129,8 +129,7 @@ static weir_status tensor_read_dims(found *f, const onnx_field *field)
 {
     if (field->type == PB_WT_VARINT)
         return add_dim(f, field->value);
-    onnx_wire wire;
-    onnx_wire_open(&wire, field->data, field->size);
+    onnx_wire wire = onnx_wire_of(field->data, field->size);
     weir_status status = WEIR_OK;
     for (uint64_t value; status == WEIR_OK && onnx_wire_varint(&wire, &value) == 1;)
         status = add_dim(f, value);
@@ -153,10 +152,8 @@ static bool decimal(onnx_text text, uint64_t *value)
 static weir_status read_entry(found *f, const onnx_field *entry)
 {
     onnx_text key = {0}, value = {0};
-    onnx_wire wire;
-    onnx_wire_open(&wire, entry->data, entry->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
-        onnx_text text = {(const char *)field.data, field.size};
+    EACH_FIELD (field, entry->data, entry->size) {
+        onnx_text text = onnx_field_text(&field);
         if (field.number == 1)
             key = text;
         else if (field.number == 2)
@@ -201,7 +198,7 @@ static weir_status tensor_read_field(found *f, const onnx_field *field)
     case SEGMENT:
         return tensor_bad(f, WEIR_ERR_UNSUPPORTED, "data in segments");
     case NAME:
-        t->name = (onnx_text){(const char *)field->data, field->size};
+        t->name = onnx_field_text(field);
         break;
     case RAW:
         f->has_raw = true;
@@ -339,10 +336,8 @@ weir_status onnx_tensor_read(onnx_file *file, const uint8_t *data, size_t size, 
 {
     memset(out, 0, sizeof *out);
     found f = {.file = file, .at = data, .tensor = out};
-    onnx_wire wire;
-    onnx_wire_open(&wire, data, size);
     weir_status status = WEIR_OK;
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, data, size)
         status = tensor_read_field(&f, &field);
     if (status == WEIR_OK)
         status = tensor_measure(&f);

@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const uint8_t *onnx_wire_at(const onnx_wire *wire)
-{
-    return wire->at;
-}
-
 /* Moves on behind a varint of at most 64 bits; false: there is none, and nothing has moved. */
 static inline bool take_varint(onnx_wire *wire, uint64_t *value)
 {
@@ -128,6 +123,16 @@ static size_t sequence(const uint8_t *s, size_t left)
         code = code << 6 | (s[i] & 0x3fu);
     }
     return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? n : 0;
+}
+
+bool onnx_text_among(onnx_text text, const char *words)
+{
+    for (size_t length; *words; words += length + (words[length] == ' ')) {
+        length = strcspn(words, " ");
+        if (length == text.size && memcmp(words, text.text, length) == 0)
+            return true;
+    }
+    return false;
 }
 
 char *onnx_text_copy(onnx_text text)

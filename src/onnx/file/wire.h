@@ -29,16 +29,16 @@ typedef struct onnx_text {
     size_t size;
 } onnx_text;
 
-static inline void onnx_wire_open(onnx_wire *wire, const uint8_t *data, size_t size)
+static inline onnx_wire onnx_wire_of(const uint8_t *data, size_t size)
 {
-    wire->at = data ? data : (const uint8_t *)""; /* a field without content may have no address */
-    wire->end = wire->at + size;
+    const uint8_t *at = data ? data : (const uint8_t *)""; /* a field without content may have no address */
+    return (onnx_wire){at, at + size};
 }
 
 /* As onnx_wire_next, for any field. */
 int onnx_wire_next_any(onnx_wire *wire, onnx_field *field);
 
-/* 1: *field is the next one, 0: the end, -1: malformed at onnx_wire_at(). Most fields are texts and messages of less than 128 bytes, with
+/* 1: *field is the next one, 0: the end, -1: malformed at wire->at. Most fields are texts and messages of less than 128 bytes, with
  * a tag of one byte. */
 static inline int onnx_wire_next(onnx_wire *wire, onnx_field *field)
 {
@@ -52,13 +52,23 @@ static inline int onnx_wire_next(onnx_wire *wire, onnx_field *field)
     return 1;
 }
 
-const uint8_t *onnx_wire_at(const onnx_wire *wire);
+/* Goes through the fields of a message, up to the end or a malformed field; _WHILE stops once `more` is false. */
+#define EACH_FIELD_WHILE(more, field, data_, size_)                                                                    \
+    for (onnx_wire field##_wire = onnx_wire_of(data_, size_), *field##_once = &field##_wire; field##_once;             \
+         field##_once = NULL)                                                                                          \
+        for (onnx_field field; (more) && onnx_wire_next(&field##_wire, &field) == 1;)
+#define EACH_FIELD(field, data_, size_) EACH_FIELD_WHILE (true, field, data_, size_)
 
 /* Moves on behind the fields that follow with the same number and wire type, as lists of numbers have them one by one.
- * False: a malformed field, at onnx_wire_at(). */
+ * False: a malformed field, at wire->at. */
 bool onnx_wire_skip_alike(onnx_wire *wire, const onnx_field *field);
 /* The next varint of a packed field; 1, 0 or -1 as above. */
 int onnx_wire_varint(onnx_wire *wire, uint64_t *value);
+
+static inline onnx_text onnx_field_text(const onnx_field *field)
+{
+    return (onnx_text){(const char *)field->data, field->size};
+}
 
 static inline bool onnx_text_same(onnx_text a, onnx_text b)
 {
@@ -71,6 +81,8 @@ static inline bool onnx_text_is(onnx_text text, const char *other)
     return begins && onnx_text_same(text, (onnx_text){other, strlen(other)});
 }
 
+/* True: the text is a word of the list, which has blanks between words. */
+bool onnx_text_among(onnx_text text, const char *words);
 bool onnx_text_valid(onnx_text text); /* UTF-8 without NUL */
 char *onnx_text_copy(onnx_text text); /* with a NUL behind it, for free; NULL: no host memory */
 /* For "%.*s": a name cut to what a message can hold. */

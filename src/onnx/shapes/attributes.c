@@ -1,5 +1,5 @@
 /* attributes.c: looked up in the file's own bytes each time: nodes have few. */
-#include "onnx/shapes/attributes.h"
+#include "onnx/shapes/graph.h"
 
 #include <string.h>
 
@@ -17,19 +17,14 @@ enum {
     TEXTS = 9
 };
 
-/* Opens the attribute of that name. */
-static bool attributes_find(const graph_node *node, const char *name, onnx_wire *out)
+/* Finds the attribute of that name. */
+static bool attributes_find(const graph_node *node, const char *name, onnx_field *out)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, node->proto, node->proto_size);
-    for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
-        if (field.number != NODE_ATTRIBUTE)
-            continue;
-        onnx_wire_open(out, field.data, field.size);
-        while (onnx_wire_next(out, &part) == 1)
+    EACH_FIELD (field, node->proto, node->proto_size) {
+        *out = field;
+        EACH_FIELD (part, field.data, field.number == NODE_ATTRIBUTE ? field.size : 0)
             if (part.number == NAME) { /* it has one; what follows may be a long list */
-                onnx_wire_open(out, field.data, field.size);
-                if (onnx_text_is((onnx_text){(const char *)part.data, part.size}, name))
+                if (onnx_text_is(onnx_field_text(&part), name))
                     return true;
                 break;
             }
@@ -39,10 +34,10 @@ static bool attributes_find(const graph_node *node, const char *name, onnx_wire 
 
 static bool find_field(const graph_node *node, const char *name, uint32_t number, onnx_field *out)
 {
-    onnx_wire wire;
+    onnx_field attribute;
     bool found = false;
-    if (attributes_find(node, name, &wire))
-        for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    if (attributes_find(node, name, &attribute))
+        EACH_FIELD (field, attribute.data, attribute.size)
             if (field.number == number) {
                 *out = field;
                 found = true;
@@ -72,7 +67,7 @@ double graph_float(const graph_node *node, const char *name, double otherwise)
 onnx_text graph_text(const graph_node *node, const char *name)
 {
     onnx_field field;
-    return find_field(node, name, TEXT, &field) ? (onnx_text){(const char *)field.data, field.size} : (onnx_text){0};
+    return find_field(node, name, TEXT, &field) ? onnx_field_text(&field) : (onnx_text){0};
 }
 
 static bool find_message(const graph_node *node, const char *name, uint32_t number, onnx_text *out)
@@ -80,7 +75,7 @@ static bool find_message(const graph_node *node, const char *name, uint32_t numb
     onnx_field field;
     if (!find_field(node, name, number, &field))
         return false;
-    *out = (onnx_text){(const char *)field.data, field.size};
+    *out = onnx_field_text(&field);
     return true;
 }
 
@@ -96,20 +91,19 @@ bool graph_body(const graph_node *node, const char *name, onnx_text *out)
 
 bool graph_has(const graph_node *node, const char *name)
 {
-    onnx_wire wire;
-    return attributes_find(node, name, &wire);
+    onnx_field attribute;
+    return attributes_find(node, name, &attribute);
 }
 
 /* Adds the numbers of one field, a single one or a packed list. False: too many. */
 static bool add_ints(const onnx_field *field, int64_t *out, int capacity, int *count)
 {
-    onnx_wire wire;
     if (field->type == PB_WT_VARINT) {
         if (*count < capacity)
             out[*count] = (int64_t)field->value;
         return ++*count <= capacity;
     }
-    onnx_wire_open(&wire, field->data, field->size);
+    onnx_wire wire = onnx_wire_of(field->data, field->size);
     for (uint64_t value; *count <= capacity && onnx_wire_varint(&wire, &value) == 1; ++*count)
         if (*count < capacity)
             out[*count] = (int64_t)value;
@@ -119,11 +113,11 @@ static bool add_ints(const onnx_field *field, int64_t *out, int capacity, int *c
 /* An empty list has no field with numbers; only the attribute tells an empty list from a missing list. */
 int graph_ints(const graph_node *node, const char *name, int64_t *out, int capacity)
 {
-    onnx_wire wire;
+    onnx_field attribute;
     int count = 0;
-    if (!attributes_find(node, name, &wire))
+    if (!attributes_find(node, name, &attribute))
         return -1;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, attribute.data, attribute.size)
         if (field.number == INTS && !add_ints(&field, out, capacity, &count))
             return -2;
     return count;
@@ -131,11 +125,11 @@ int graph_ints(const graph_node *node, const char *name, int64_t *out, int capac
 
 int graph_floats(const graph_node *node, const char *name, double *out, int capacity)
 {
-    onnx_wire wire;
+    onnx_field attribute;
     int count = 0;
-    if (!attributes_find(node, name, &wire))
+    if (!attributes_find(node, name, &attribute))
         return -1;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, attribute.data, attribute.size) {
         if (field.number != FLOATS)
             continue;
         for (size_t at = 0; at + 4 <= field.size; at += 4, count++) {
@@ -149,18 +143,18 @@ int graph_floats(const graph_node *node, const char *name, double *out, int capa
 
 int64_t graph_length(const graph_node *node, const char *name)
 {
-    onnx_wire wire, packed;
+    onnx_field attribute;
     int64_t count = 0;
-    if (!attributes_find(node, name, &wire))
+    if (!attributes_find(node, name, &attribute))
         return 0;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, attribute.data, attribute.size) {
         bool listed = field.type == PB_WT_STRING;
         if (field.number == FLOATS)
             count += listed ? (int64_t)(field.size / 4) : 1;
         else if (field.number == TEXTS || (field.number == INTS && !listed))
             count++;
         else if (field.number == INTS) {
-            onnx_wire_open(&packed, field.data, field.size);
+            onnx_wire packed = onnx_wire_of(field.data, field.size);
             for (uint64_t value; onnx_wire_varint(&packed, &value) == 1;)
                 count++;
         }

@@ -2,7 +2,6 @@
  * the larger one needs is one value of the graph around, live while the node runs. Where the condition follows from shapes, the
  * branch that runs is alone. The others are not looked into, but
  * for what they take from outside. */
-#include "onnx/shapes/memory.h"
 #include "onnx/shapes/rules.h"
 
 #include <weir/plan.h>
@@ -22,16 +21,6 @@ enum {
     GRAPH_OUTPUT = 12,
     VALUE_NAME = 1
 };
-
-static onnx_text branches_text_of(const onnx_field *field)
-{
-    return (onnx_text){(const char *)field->data, field->size};
-}
-
-static void open_text(onnx_wire *wire, onnx_text text)
-{
-    onnx_wire_open(wire, (const uint8_t *)text.text, text.size);
-}
 
 typedef struct looking {
     graph *g;
@@ -55,22 +44,18 @@ static void look_at_body(looking *it, onnx_text body);
 /* The field is an attribute of a node. */
 static void look_at_attribute(looking *it, const onnx_field *field, bool outermost)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, field->data, field->size);
-    for (onnx_field part; onnx_wire_next(&wire, &part) == 1;)
+    EACH_FIELD (part, field->data, field->size)
         if (part.number == ATTRIBUTE_BODY || part.number == ATTRIBUTE_BODIES) {
             it->found.count += outermost;
-            look_at_body(it, branches_text_of(&part));
+            look_at_body(it, onnx_field_text(&part));
         }
 }
 
 static void look_at_node(looking *it, onnx_text node)
 {
-    onnx_wire wire;
-    open_text(&wire, node);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, (const uint8_t *)node.text, node.size)
         if (field.number == NODE_INPUT)
-            branches_capture(it, branches_text_of(&field));
+            branches_capture(it, onnx_field_text(&field));
         else if (field.number == NODE_OUTPUT)
             it->found.made += field.size > 0;
         else if (field.number == NODE_ATTRIBUTE)
@@ -79,15 +64,12 @@ static void look_at_node(looking *it, onnx_text node)
 
 static void look_at_body(looking *it, onnx_text body)
 {
-    onnx_wire wire, inner;
-    open_text(&wire, body);
-    for (onnx_field field, part; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, (const uint8_t *)body.text, body.size) {
         if (field.number == GRAPH_NODE)
-            look_at_node(it, branches_text_of(&field));
-        onnx_wire_open(&inner, field.data, field.number == GRAPH_OUTPUT ? field.size : 0);
-        while (onnx_wire_next(&inner, &part) == 1)
+            look_at_node(it, onnx_field_text(&field));
+        EACH_FIELD (part, field.data, field.number == GRAPH_OUTPUT ? field.size : 0)
             if (part.number == VALUE_NAME)
-                branches_capture(it, branches_text_of(&part));
+                branches_capture(it, onnx_field_text(&part));
     }
 }
 
@@ -96,9 +78,7 @@ static void look_at_body(looking *it, onnx_text body)
 weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out)
 {
     looking it = {.g = g, .status = WEIR_OK};
-    onnx_wire wire;
-    open_text(&wire, node);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, (const uint8_t *)node.text, node.size)
         if (field.number == NODE_ATTRIBUTE)
             look_at_attribute(&it, &field, true);
     *out = it.found;
@@ -290,8 +270,6 @@ static bool both_branches(step *s)
 
 bool rule_if(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const char *only = only_branch(s);
     return only ? one_branch(s, only) : both_branches(s);
 }

@@ -1,5 +1,5 @@
-/* See contents.h. */
-#include "onnx/shapes/contents.h"
+/* See graph.h. */
+#include "onnx/shapes/graph.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -121,7 +121,6 @@ static uint32_t list_of(int32_t type)
 static void shapes_contents_read_list(graph_value *value, const onnx_field *field, uint64_t *at)
 {
     size_t each = field->number == F32S ? 4 : field->number == F64S ? 8 : 0;
-    onnx_wire wire;
     uint64_t number = field->value;
     if (each) {
         for (size_t i = 0; i + each <= field->size && *at < value->elements; i += each)
@@ -133,7 +132,7 @@ static void shapes_contents_read_list(graph_value *value, const onnx_field *fiel
             value->data[(*at)++] = at_varint(value->type, number);
         return;
     }
-    onnx_wire_open(&wire, field->data, field->size);
+    onnx_wire wire = onnx_wire_of(field->data, field->size);
     while (*at < value->elements && onnx_wire_varint(&wire, &number) == 1)
         value->data[(*at)++] = at_varint(value->type, number);
 }
@@ -151,9 +150,7 @@ void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, siz
         return;
     }
     uint64_t at = 0;
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto, size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, proto, size)
         if (field.number == list_of(value->type))
             shapes_contents_read_list(value, &field, &at);
 }

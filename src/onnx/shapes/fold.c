@@ -1,5 +1,4 @@
 /* The contents of values that follow from dimensions and constants: the arithmetic that models do with shapes. */
-#include "onnx/shapes/contents.h"
 #include "onnx/shapes/rules.h"
 
 #include <math.h>
@@ -208,11 +207,6 @@ static int fold_operation_of(const graph_node *node)
     return -1;
 }
 
-static bool fold_is_each(const graph_node *node)
-{
-    return fold_operation_of(node) >= 0;
-}
-
 /* Two numbers ------------------------------------------------------------------------------------------------------ */
 
 static int64_t whole_power(int64_t base, int64_t exponent)
@@ -230,67 +224,48 @@ static int64_t whole_rest(int64_t a, int64_t b, bool fmod_like)
     return rest != 0 && !fmod_like && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-static bool fold_whole(operation op, bool fmod_like, int64_t a, int64_t b, int64_t *out)
+/* Of two whole numbers that may be put together so. */
+static int64_t fold_whole(operation op, bool fmod_like, int64_t a, int64_t b)
 {
     switch (op) {
     case ADD:
-        *out = (int64_t)((uint64_t)a + (uint64_t)b);
-        return true;
+        return (int64_t)((uint64_t)a + (uint64_t)b);
     case SUB:
-        *out = (int64_t)((uint64_t)a - (uint64_t)b);
-        return true;
+        return (int64_t)((uint64_t)a - (uint64_t)b);
     case MUL:
-        *out = (int64_t)((uint64_t)a * (uint64_t)b);
-        return true;
+        return (int64_t)((uint64_t)a * (uint64_t)b);
     case DIV:
-        *out = b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
-        return b != 0;
+        return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
     case MOD:
-        *out = b == 0 ? 0 : whole_rest(a, b, fmod_like);
-        return b != 0;
+        return whole_rest(a, b, fmod_like);
     case POW:
-        *out = whole_power(a, b);
-        return b >= 0;
+        return whole_power(a, b);
     case MIN:
-        *out = a < b ? a : b;
-        return true;
-    case MAX:
-        *out = a > b ? a : b;
-        return true;
-    default:
-        return false;
+        return a < b ? a : b;
+    default: /* MAX */
+        return a > b ? a : b;
     }
 }
 
-static bool fold_real(operation op, double a, double b, double *out)
+static double fold_real(operation op, double a, double b)
 {
     switch (op) {
     case ADD:
-        *out = a + b;
-        return true;
+        return a + b;
     case SUB:
-        *out = a - b;
-        return true;
+        return a - b;
     case MUL:
-        *out = a * b;
-        return true;
+        return a * b;
     case DIV:
-        *out = a / b;
-        return true;
+        return a / b;
     case MOD:
-        *out = fmod(a, b);
-        return true;
+        return fmod(a, b);
     case POW:
-        *out = pow(a, b);
-        return true;
+        return pow(a, b);
     case MIN:
-        *out = fmin(a, b);
-        return true;
-    case MAX:
-        *out = fmax(a, b);
-        return true;
-    default:
-        return false;
+        return fmin(a, b);
+    default: /* MAX */
+        return fmax(a, b);
     }
 }
 
@@ -327,17 +302,15 @@ static bool pair(step *s, operation op, graph_number a, graph_number b, graph_nu
 {
     int32_t type = step_in(s, 0)->type;
     bool is_real = graph_real(type), fmod_like = op == MOD && graph_int(s->node, "fmod", 0) != 0;
-    double value = 0;
     if (op >= EQ) {
         int order = is_real ? (a.f < b.f ? -1 : a.f > b.f ? 1 : a.f == b.f ? 0 : 2) : (a.i > b.i) - (a.i < b.i);
         out->i = truth(op, order, a.i != 0, b.i != 0);
         return true;
     }
-    if (!is_real)
-        return fold_whole(op, fmod_like, a.i, b.i, &out->i);
-    bool good = fold_real(op, a.f, b.f, &value);
-    *out = stored(type, value);
-    return good;
+    if (!is_real && ((b.i == 0 && (op == DIV || op == MOD)) || (b.i < 0 && op == POW)))
+        return false;
+    *out = is_real ? stored(type, fold_real(op, a.f, b.f)) : (graph_number){.i = fold_whole(op, fmod_like, a.i, b.i)};
+    return true;
 }
 
 static bool fold_pairs(step *s, operation op)
@@ -707,14 +680,7 @@ static graph_folder *fold_folder_of(const graph_node *node)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (onnx_text_is(node->op, table[i].op))
             return table[i].fold;
-    return fold_is_each(node) ? fold_each : NULL;
-}
-
-static void fold_forget(graph_value *value)
-{
-    free(value->data);
-    value->data = NULL;
-    value->proto = NULL;
+    return fold_operation_of(node) >= 0 ? fold_each : NULL;
 }
 
 void graph_fold(step *s)
@@ -723,8 +689,11 @@ void graph_fold(step *s)
     bool good = fold && fold(s);
     for (uint32_t i = 0; i < s->node->output_count; i++) {
         graph_value *value = step_out(s, i);
-        if (value && !good)
-            fold_forget(value);
+        if (value && !good) {
+            free(value->data);
+            value->data = NULL;
+            value->proto = NULL;
+        }
         good &= !value || value->data || value->proto;
     }
     s->node->folded = good;

@@ -6,8 +6,9 @@
 #ifndef WI_ONNX_SHAPES_GRAPH_H
 #define WI_ONNX_SHAPES_GRAPH_H
 
-#include "onnx/file/file.h"
-#include "onnx/file/tensor.h"
+#include <weir/plan.h>
+
+#include "onnx/file/main_graph.h"
 
 enum { GRAPH_MAX_RANK = 16 };
 #define GRAPH_NONE UINT32_MAX /* no value: an optional input that was left out, or an output that nobody wants */
@@ -158,5 +159,78 @@ static inline size_t graph_offset(const graph *g, const uint8_t *at)
 {
     return (size_t)(at - g->file->data);
 }
+
+/* ---- attributes.c: the attributes of a node; one that is not there, or is of another type, is not found ----------------- */
+
+int64_t graph_int(const graph_node *node, const char *name, int64_t otherwise);
+double graph_float(const graph_node *node, const char *name, double otherwise);
+/* An empty text if the attribute is missing. */
+onnx_text graph_text(const graph_node *node, const char *name);
+
+/* Up to `capacity` numbers. -1: not there; -2: more than that. */
+int graph_ints(const graph_node *node, const char *name, int64_t *out, int capacity);
+int graph_floats(const graph_node *node, const char *name, double *out, int capacity);
+
+/* How many elements a list of whole numbers, floats or texts has; 0 also if the attribute is missing. */
+int64_t graph_length(const graph_node *node, const char *name);
+
+/* The TensorProto. False: not there. */
+bool graph_tensor(const graph_node *node, const char *name, onnx_text *out);
+/* The GraphProto. False: not there. */
+bool graph_body(const graph_node *node, const char *name, onnx_text *out);
+/* True: the node has an attribute of this name. */
+bool graph_has(const graph_node *node, const char *name);
+
+/* ---- contents.c: values whose contents are known before anything runs ------------------------------------------------ */
+
+/* Constants, and what follows from dimensions. Kept only where they are few, as shape arithmetic is. */
+
+enum { GRAPH_NUMBERS = 4096 }; /* most numbers in the contents of a value */
+
+/* Whether numbers of the type are kept in `f`; others of known types are in `i`. */
+bool graph_real(int32_t type);
+
+/* Makes room for the contents of a value that has its type and shape. NULL: too many, or no host memory; that is no
+ * failure, they are just not known then. */
+graph_number *graph_contents_make(graph *g, graph_value *value);
+
+/* The contents of a value, read from the file where it is a weight or a constant that was not read before; NULL: not known. */
+const graph_number *graph_contents(graph *g, uint32_t id);
+
+/* Reads a TensorProto's numbers into the value, which has its type and shape. */
+void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, size_t size);
+
+/* The number as a whole one; false: it is none, or beyond what can be. */
+bool graph_whole(int32_t type, graph_number number, int64_t *out);
+
+/* ---- memory.c: what the values of an inferred graph take, and when: the list of buffers that is planned ---------------- */
+
+/* Steps are the nodes that run, in the given order, but for those that unpack weights (DequantizeLinear), each of which comes
+ * right before the first node that reads it; views take none. Not in the list, because they are no activations:
+ * - weights, and views of them;
+ * - values that are made of weights alone, and small ones that follow from dimensions: they are worked out once, unless
+ *   they are an output.
+ * Inputs live from the first step to their last use, outputs up to the last step. Views (Reshape, Flatten, Squeeze,
+ * Unsqueeze, Identity, Dropout, a Cast to the same type) share the bytes of what they look at. Where an operator works
+ * element by element or row by row and its input is of no use to anybody else, its output may be written over it.
+ * The branches of an If are planned by themselves, and the larger arena is one buffer, live in the node's step. */
+typedef struct graph_memory {
+    weir_buffers *buffers;
+    uint32_t *values; /* by buffer */
+    uint32_t *order;  /* by step: the node that runs */
+    uint32_t count, views;
+    size_t steps, folded;        /* nodes that run, and that were worked out */
+    uint64_t weights, constants; /* bytes read by nodes that run */
+    uint64_t inputs, outputs;    /* bytes of the list that are the graph's */
+    uint32_t weight_count;
+} graph_memory;
+
+/* `in_place` false: no output is written over an input. `order`: every node once, makers before readers; NULL: as in the file.
+ * WEIR_ERR_SYSTEM without host memory; on failure *out is empty. */
+weir_status graph_memory_make(const graph *g, bool in_place, const uint32_t *order, graph_memory *out);
+void graph_memory_clear(graph_memory *memory);
+
+/* Where a value comes from: "Conv", "input". */
+onnx_text graph_origin(const graph *g, uint32_t id);
 
 #endif

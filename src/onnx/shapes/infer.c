@@ -1,7 +1,6 @@
 /* The walk over the nodes: inputs have shapes, each operator's rule gives its outputs theirs; where none can, what the
  * file or the user says of the value stands in. */
-#include "onnx/shapes/contents.h"
-#include "onnx/shapes/step.h"
+#include "onnx/shapes/rules.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -97,14 +96,6 @@ bool step_give(step *s, unsigned output, int32_t type, const graph_shape *shape)
 bool step_give_like(step *s, unsigned output, const graph_value *value)
 {
     return step_give(s, output, value->type, &value->shape);
-}
-
-bool step_need(step *s, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++)
-        if (!step_has(s, i))
-            return step_wrong(s, "its input %u is missing", i);
-    return true;
 }
 
 bool step_axis(step *s, int64_t axis, uint32_t rank, uint32_t *out)
@@ -350,11 +341,10 @@ static void shapes_infer_compare(graph *g, uint32_t id)
 /* Is it the same in every run? False for weights that a node unpacks, as the unpacked weights are not kept. */
 static bool shapes_infer_is_constant(const graph *g, const graph_node *node)
 {
-    static const char *const never[] = {"DequantizeLinear",  "RandomNormal", "RandomNormalLike", "RandomUniform",
-                                        "RandomUniformLike", "Bernoulli",    "Multinomial",      "If"};
-    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        if (onnx_text_is(node->op, never[i]))
-            return false;
+    static const char never[] =
+        "DequantizeLinear RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial If";
+    if (onnx_text_among(node->op, never))
+        return false;
     for (uint32_t i = 0; i < node->input_count; i++)
         if (node->inputs[i] != GRAPH_NONE && !g->values[node->inputs[i]].constant)
             return false;
@@ -383,15 +373,25 @@ static bool no_rule(step *s)
                         node->domain.size ? "." : "", ONNX_SHOW(node->op));
 }
 
+static bool has_inputs(step *s, unsigned count)
+{
+    unsigned all = count & GRAPH_ALL_INPUTS ? s->node->input_count : 0;
+    count &= GRAPH_ALL_INPUTS - 1;
+    for (unsigned i = 0; i < count || i < all; i++)
+        if (!step_has(s, i))
+            return step_wrong(s, "its input %u is missing", i);
+    return true;
+}
+
 static weir_status infer_node(graph *g, graph_node *node)
 {
     step s = {.g = g, .node = node};
     weir_status status = shapes_infer_check_inputs(g, node);
     if (status != WEIR_OK)
         return status;
-    graph_rule *rule = graph_rule_of(node);
-    node->known = rule != NULL;
-    bool good = rule ? rule(&s) : no_rule(&s);
+    const graph_operator *op = graph_operator_of(node);
+    node->known = op != NULL;
+    bool good = op ? has_inputs(&s, op->inputs) && op->rule(&s) : no_rule(&s);
     if (!good && s.wrong)
         return refuse(g, node, WEIR_ERR_CORRUPT, "%s", s.why);
     if (good) /* for those that the rule does not know of */
@@ -402,7 +402,7 @@ static weir_status infer_node(graph *g, graph_node *node)
             shapes_infer_compare(g, node->outputs[i]);
     if (status == WEIR_OK && good)
         graph_fold(&s);
-    if (status == WEIR_OK && rule) /* of an unknown operator nothing is known */
+    if (status == WEIR_OK && op) /* of an unknown operator nothing is known */
         mark_constant(g, node);
     return status;
 }

@@ -1,13 +1,10 @@
-/* See memory.h. */
-#include "onnx/shapes/memory.h"
+/* See graph.h. */
+#include "onnx/shapes/rules.h"
 #include <weir/plan.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "onnx/shapes/attributes.h"
-#include "onnx/shapes/contents.h"
 
 /* The lifetime of a value, and the value that owns the bytes. */
 typedef struct life {
@@ -34,22 +31,12 @@ static uint32_t shapes_memory_node_at(const maker *m, uint32_t place)
     return m->nodes ? m->nodes[place] : place;
 }
 
-/* An operator that has no rule here may share its name with one of them, in another domain, and nothing else. */
-static bool shapes_memory_among(const graph_node *node, const char *const *names, size_t count)
-{
-    for (size_t i = 0; node->known && i < count; i++)
-        if (onnx_text_is(node->op, names[i]))
-            return true;
-    return false;
-}
-
-#define AMONG(node, names) shapes_memory_among(node, names, sizeof(names) / sizeof *(names))
-
-/* Is the first output the first input's very bytes? Dropout is meant as it runs, not as it trains. */
+/* Is the first output the first input's very bytes? Dropout is meant as it runs, not as it trains. An operator without a
+ * rule here may share its name with an operator of another domain, and nothing else. */
 static bool shapes_memory_is_view(const graph *g, const graph_node *node)
 {
-    static const char *const views[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"};
-    static const char *const casts[] = {"Cast", "CastLike"};
+    static const char views[] = "Reshape Flatten Squeeze Unsqueeze Identity Dropout";
+    static const char casts[] = "Cast CastLike";
     if (node->input_count == 0 || node->output_count == 0 || node->inputs[0] == GRAPH_NONE ||
         node->outputs[0] == GRAPH_NONE)
         return false;
@@ -57,117 +44,33 @@ static bool shapes_memory_is_view(const graph *g, const graph_node *node)
         if (node->outputs[i] != GRAPH_NONE) /* the mask of a Dropout has to be written */
             return false;
     bool same = g->values[node->inputs[0]].type == g->values[node->outputs[0]].type;
-    return AMONG(node, views) || (same && AMONG(node, casts));
+    return node->known && (onnx_text_among(node->op, views) || (same && onnx_text_among(node->op, casts)));
 }
-
-/* Operators each number of whose output needs nothing of an input but what lies in the same place, or the same row. */
-static const char *const in_place_names[] = {
-    "Abs",
-    "Acos",
-    "Acosh",
-    "Add",
-    "And",
-    "Asin",
-    "Asinh",
-    "Atan",
-    "Atanh",
-    "BiasAdd",
-    "BiasGelu",
-    "BitShift",
-    "BitwiseAnd",
-    "BitwiseNot",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Cast",
-    "CastLike",
-    "Ceil",
-    "Celu",
-    "Clip",
-    "Cos",
-    "Cosh",
-    "Div",
-    "Elu",
-    "Equal",
-    "Erf",
-    "Exp",
-    "FastGelu",
-    "Floor",
-    "Gelu",
-    "Greater",
-    "HardSigmoid",
-    "HardSwish",
-    "IsInf",
-    "IsNaN",
-    "LeakyRelu",
-    "Less",
-    "Log",
-    "Max",
-    "Min",
-    "Mish",
-    "Mod",
-    "Mul",
-    "Neg",
-    "Not",
-    "Or",
-    "PRelu",
-    "Pow",
-    "QuickGelu",
-    "Reciprocal",
-    "Relu",
-    "Round",
-    "Selu",
-    "Shrink",
-    "Sigmoid",
-    "Sign",
-    "Sin",
-    "Sinh",
-    "Softplus",
-    "Softsign",
-    "Sqrt",
-    "Sub",
-    "Sum",
-    "Swish",
-    "Tan",
-    "Tanh",
-    "Where",
-    "Xor",
-    "GreaterOrEqual",
-    "LessOrEqual",
-    "Mean",
-    "Softmax",
-    "LogSoftmax",
-    "LayerNormalization",
-    "ThresholdedRelu",
-    "RMSNormalization",
-    "SimplifiedLayerNormalization",
-    "BatchNormalization",
-    "DequantizeLinear",
-    "QuantizeLinear",
-};
 
 static bool shapes_memory_is_in_place(const graph_node *node)
 {
-    return AMONG(node, in_place_names);
+    const graph_operator *op = node->known ? graph_operator_of(node) : NULL;
+    return op && op->in_place;
 }
 
 /* Lives ------------------------------------------------------------------------------------------------------------ */
 
-static void shapes_memory_use(maker *m, uint32_t id, uint64_t step)
+static void shapes_memory_use(maker *m, uint32_t id, uint64_t when)
 {
     life *l = &m->lives[id];
     l->read = true;
     if (l->outside)
         return;
-    l->end = step + 1 > l->end ? step + 1 : l->end;
+    l->end = when + 1 > l->end ? when + 1 : l->end;
     life *root = &m->lives[l->root];
     root->root_end = l->end > root->root_end ? l->end : root->root_end;
 }
 
-static void shapes_memory_begin(maker *m, uint32_t id, uint64_t step, uint32_t root)
+static void shapes_memory_begin(maker *m, uint32_t id, uint64_t when, uint32_t root)
 {
-    m->lives[id].begin = step;
+    m->lives[id].begin = when;
     m->lives[id].root = root;
-    shapes_memory_use(m, id, step);
+    shapes_memory_use(m, id, when);
     m->lives[id].read = false;
 }
 
@@ -184,32 +87,31 @@ static void shapes_memory_look(maker *m, const graph_node *node)
 static void run_node(maker *m, uint32_t number)
 {
     const graph_node *node = &m->g->nodes[number];
-    uint64_t step = m->out->steps;
+    uint64_t when = m->out->steps;
     if (shapes_memory_is_view(m->g, node)) {
         shapes_memory_look(m, node);
         return;
     }
     for (uint32_t i = 0; i < node->input_count; i++)
         if (node->inputs[i] != GRAPH_NONE)
-            shapes_memory_use(m, node->inputs[i], step);
+            shapes_memory_use(m, node->inputs[i], when);
     for (uint32_t i = 0; i < node->captured_count; i++)
-        shapes_memory_use(m, node->captured[i], step);
+        shapes_memory_use(m, node->captured[i], when);
     for (uint32_t i = 0; i < node->output_count; i++) {
         uint32_t id = node->outputs[i];
         if (id == GRAPH_NONE)
             continue;
-        shapes_memory_begin(m, id, step, id);
+        shapes_memory_begin(m, id, when, id);
     }
     if (node->branches.scratch != GRAPH_NONE)
-        shapes_memory_begin(m, node->branches.scratch, step, node->branches.scratch);
+        shapes_memory_begin(m, node->branches.scratch, when, node->branches.scratch);
     m->out->order[m->out->steps++] = number;
 }
 
 /* Weights are unpacked where they are read: it depends on nothing, and what it makes is several times as large. */
 static bool shapes_memory_waits(const maker *m, const graph_node *node)
 {
-    static const char *const names[] = {"DequantizeLinear"};
-    if (!AMONG(node, names) || node->folded)
+    if (!node->known || !onnx_text_is(node->op, "DequantizeLinear") || node->folded)
         return false;
     for (uint32_t i = 0; i < node->input_count; i++)
         if (node->inputs[i] != GRAPH_NONE && !m->lives[node->inputs[i]].outside)

@@ -1,8 +1,7 @@
 /* Reading the graph of an ONNX file, or a body of a node, into values and nodes. onnx_check has checked the file
  * before, so the wire format is sound, and tensors are as declared. */
 #include "base/texts.h"
-#include "onnx/shapes/graph.h"
-#include "onnx/shapes/step.h"
+#include "onnx/shapes/rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,12 +55,6 @@ uint32_t graph_find(const graph *g, onnx_text name)
     return GRAPH_NONE;
 }
 
-static void graph_names_clear(graph_names *names)
-{
-    free(names->slots);
-    *names = (graph_names){0};
-}
-
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
 /* Field numbers: ModelProto, GraphProto, NodeProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto, its
@@ -90,11 +83,6 @@ enum {
     DIM_NAME = 2,
     TENSOR_NAME = 8
 };
-
-static onnx_text read_text_of(const onnx_field *field)
-{
-    return (onnx_text){(const char *)field->data, field->size};
-}
 
 /* Values ----------------------------------------------------------------------------------------------------------- */
 
@@ -127,13 +115,11 @@ static weir_status value_named(graph *g, onnx_text name, uint32_t *out)
 static int64_t shapes_read_dimension(graph *g, const onnx_field *dim)
 {
     int64_t extent = -1;
-    onnx_wire wire;
-    onnx_wire_open(&wire, dim->data, dim->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, dim->data, dim->size) {
         if (field.number == DIM_VALUE && field.value <= INT64_MAX)
             extent = (int64_t)field.value;
         for (size_t i = 0; field.number == DIM_NAME && i < g->given->dim_count; i++)
-            if (onnx_text_is(read_text_of(&field), g->given->dims[i].name)) {
+            if (onnx_text_is(onnx_field_text(&field), g->given->dims[i].name)) {
                 extent = g->given->dims[i].size;
                 g->given->dims[i].used = true;
             }
@@ -143,11 +129,9 @@ static int64_t shapes_read_dimension(graph *g, const onnx_field *dim)
 
 static bool shapes_read_shape(graph *g, const onnx_field *shape, graph_value *value)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, shape->data, shape->size);
     value->declared = true;
     value->said.rank = 0;
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, shape->data, shape->size) {
         if (field.number != SHAPE_DIM)
             continue;
         if (value->said.rank == GRAPH_MAX_RANK)
@@ -160,13 +144,10 @@ static bool shapes_read_shape(graph *g, const onnx_field *shape, graph_value *va
 /* False: more dimensions than can be. */
 static bool shapes_read_type(graph *g, const onnx_field *type, graph_value *value)
 {
-    onnx_wire outer, wire;
-    onnx_wire_open(&outer, type->data, type->size);
-    for (onnx_field tensor; onnx_wire_next(&outer, &tensor) == 1;) {
+    EACH_FIELD (tensor, type->data, type->size) {
         if (tensor.number != TYPE_TENSOR)
             continue;
-        onnx_wire_open(&wire, tensor.data, tensor.size);
-        for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+        EACH_FIELD (field, tensor.data, tensor.size) {
             if (field.number == TENSOR_ELEMENT && field.value < ONNX_TYPE_COUNT)
                 value->type = (int32_t)field.value;
             else if (field.number == TENSOR_SHAPE && !shapes_read_shape(g, &field, value))
@@ -179,11 +160,9 @@ static bool shapes_read_type(graph *g, const onnx_field *type, graph_value *valu
 static onnx_text read_text_in(const onnx_field *message, uint32_t number)
 {
     onnx_text text = {0};
-    onnx_wire wire;
-    onnx_wire_open(&wire, message->data, message->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, message->data, message->size)
         if (field.number == number)
-            text = read_text_of(&field);
+            text = onnx_field_text(&field);
     return text;
 }
 
@@ -194,15 +173,13 @@ static weir_status shapes_read_value(graph *g, const onnx_field *info)
     if (status != WEIR_OK)
         return status;
     graph_value *value = &g->values[id];
-    value->info = read_text_of(info);
+    value->info = onnx_field_text(info);
     value->input |= info->number == GRAPH_INPUT;
     if (info->number == GRAPH_OUTPUT) {
         value->output = true;
         g->outputs[g->output_count++] = id;
     }
-    onnx_wire wire;
-    onnx_wire_open(&wire, info->data, info->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD (field, info->data, info->size)
         if (field.number == VALUE_TYPE && !shapes_read_type(g, &field, value))
             return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: byte %zu: \"%.*s\" has more than %d dimensions", g->file->name,
                              graph_offset(g, info->begin), ONNX_SHOW(value->name), GRAPH_MAX_RANK);
@@ -260,19 +237,16 @@ static weir_status read_sparse(graph *g, const onnx_field *proto)
     onnx_tensor tensor = {.rank = 0};
     uint32_t id;
     weir_status status = WEIR_OK;
-    onnx_wire wire, extents;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == VALUES)
             status = onnx_tensor_read(g->file, field.data, field.size, &tensor);
     tensor.rank = 0;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size) {
         if (field.number != EXTENTS)
             continue;
         if (field.type == PB_WT_VARINT)
             add_extent(&tensor, field.value);
-        onnx_wire_open(&extents, field.data, field.type == PB_WT_STRING ? field.size : 0);
+        onnx_wire extents = onnx_wire_of(field.data, field.type == PB_WT_STRING ? field.size : 0);
         for (uint64_t extent; onnx_wire_varint(&extents, &extent) == 1;)
             add_extent(&tensor, extent);
     }
@@ -303,9 +277,7 @@ uint32_t graph_open_names(const graph_value *value, onnx_text names[GRAPH_MAX_RA
 {
     uint32_t count = 0, at = 0;
     onnx_text shape = read_shape_of(value->info);
-    onnx_wire wire;
-    onnx_wire_open(&wire, (const uint8_t *)shape.text, shape.size);
-    for (onnx_field dim; at < value->said.rank && onnx_wire_next(&wire, &dim) == 1;)
+    EACH_FIELD_WHILE (at < value->said.rank, dim, (const uint8_t *)shape.text, shape.size)
         if (dim.number == SHAPE_DIM && value->said.dims[at++] < 0)
             names[count++] = read_text_in(&dim, DIM_NAME);
     return count;
@@ -315,15 +287,11 @@ uint32_t graph_said_names(const graph_value *value, onnx_text names[GRAPH_MAX_RA
 {
     uint32_t count = 0;
     onnx_text shape = read_shape_of(value->info);
-    onnx_wire wire;
-    onnx_wire_open(&wire, (const uint8_t *)shape.text, shape.size);
-    for (onnx_field dim; count < GRAPH_MAX_RANK && onnx_wire_next(&wire, &dim) == 1;)
+    EACH_FIELD_WHILE (count < GRAPH_MAX_RANK, dim, (const uint8_t *)shape.text, shape.size)
         if (dim.number == SHAPE_DIM) {
             names[count] = read_text_in(&dim, DIM_NAME);
             numbers[count] = false;
-            onnx_wire inner;
-            onnx_wire_open(&inner, dim.data, dim.size);
-            for (onnx_field field; onnx_wire_next(&inner, &field) == 1;)
+            EACH_FIELD (field, dim.data, dim.size)
                 numbers[count] |= field.number == DIM_VALUE && field.value <= INT64_MAX;
             count++;
         }
@@ -346,9 +314,7 @@ size_t graph_dim_names(const graph *g, char *text, size_t capacity)
     text[0] = '\0';
     for (size_t i = 0; i < g->value_count; i++) {
         onnx_text shape = read_shape_of(g->values[i].info);
-        onnx_wire wire;
-        onnx_wire_open(&wire, (const uint8_t *)shape.text, g->values[i].input ? shape.size : 0);
-        for (onnx_field dim; onnx_wire_next(&wire, &dim) == 1;) {
+        EACH_FIELD (dim, (const uint8_t *)shape.text, g->values[i].input ? shape.size : 0) {
             char word[100];
             onnx_text name = read_text_in(&dim, DIM_NAME);
             int n = snprintf(word, sizeof word, ", %.*s", ONNX_SHOW(name));
@@ -412,26 +378,23 @@ static weir_status shapes_read_node(graph *g, const onnx_field *proto)
     graph_node *node = &g->nodes[g->node_count];
     weir_status status = WEIR_OK;
     *node = (graph_node){.proto = proto->data, .proto_size = proto->size, .branches = {.scratch = GRAPH_NONE}};
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size) {
         if (field.number == NODE_INPUT) {
-            status = shapes_read_input(g, read_text_of(&field));
+            status = shapes_read_input(g, onnx_field_text(&field));
             node->input_count++;
         } else if (field.number == NODE_NAME) {
-            node->name = read_text_of(&field);
+            node->name = onnx_field_text(&field);
         } else if (field.number == NODE_OP) {
-            node->op = read_text_of(&field);
+            node->op = onnx_field_text(&field);
         } else if (field.number == NODE_DOMAIN) {
-            node->domain = read_text_of(&field);
+            node->domain = onnx_field_text(&field);
         }
     }
     if (status == WEIR_OK && !g->file->plain)
         status = read_bodies(g, node);
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == NODE_OUTPUT) {
-            status = read_output(g, read_text_of(&field), (uint32_t)g->node_count);
+            status = read_output(g, onnx_field_text(&field), (uint32_t)g->node_count);
             node->output_count++;
         }
     g->node_count++;
@@ -460,9 +423,7 @@ typedef struct tally {
 
 static void shapes_read_count(const onnx_field *proto, tally *sum)
 {
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, proto->data, proto->size) {
         sum->outputs += field.number == GRAPH_OUTPUT;
         sum->nodes += field.number == GRAPH_NODE;
     }
@@ -483,19 +444,15 @@ static weir_status shapes_read_graph(graph *g, const onnx_field *proto)
     tally sum = {0};
     shapes_read_count(proto, &sum);
     weir_status status = read_make_room(g, &sum);
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == GRAPH_INPUT || field.number == GRAPH_OUTPUT || field.number == GRAPH_VALUE)
             status = shapes_read_value(g, &field);
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == GRAPH_WEIGHT)
             status = read_weight(g, &field);
         else if (field.number == GRAPH_SPARSE)
             status = read_sparse(g, &field);
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == GRAPH_NODE)
             status = shapes_read_node(g, &field);
     if (status == WEIR_OK)
@@ -517,13 +474,10 @@ static onnx_text weight_name(const onnx_field *field)
 static weir_status read_inputs(graph *g, const onnx_field *proto)
 {
     weir_status status = WEIR_OK;
-    onnx_wire wire;
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;)
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == GRAPH_INPUT)
             status = shapes_read_value(g, &field);
-    onnx_wire_open(&wire, proto->data, proto->size);
-    for (onnx_field field; status == WEIR_OK && onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size) {
         onnx_text name = weight_name(&field);
         uint32_t id = name.size ? graph_find(g, name) : GRAPH_NONE;
         if (id != GRAPH_NONE)
@@ -537,9 +491,7 @@ static weir_status shapes_read_file(onnx_file *file, graph_givens *given, graph 
 {
     *out = (graph){.file = file, .given = given, .numbers_left = (size_t)1 << 22, .effort = UINT64_C(1) << 20};
     onnx_field proto = {0};
-    onnx_wire wire;
-    onnx_wire_open(&wire, file->data, file->size);
-    for (onnx_field field; onnx_wire_next(&wire, &field) == 1;) {
+    EACH_FIELD (field, file->data, file->size) {
         out->functions |= field.number == MODEL_FUNCTION;
         if (field.number == MODEL_GRAPH)
             proto = field;
@@ -612,6 +564,6 @@ void graph_clear(graph *g)
     free(g->nodes);
     free(g->ids);
     free(g->outputs);
-    graph_names_clear(&g->names);
+    free(g->names.slots);
     *g = (graph){0};
 }

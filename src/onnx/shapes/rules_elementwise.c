@@ -8,18 +8,16 @@
 
 bool rule_same(step *s)
 {
-    return step_need(s, 1) && step_give_like(s, 0, step_in(s, 0));
+    return step_give_like(s, 0, step_in(s, 0));
 }
 
 bool rule_same_bool(step *s)
 {
-    return step_need(s, 1) && step_give(s, 0, ONNX_BOOL, &step_in(s, 0)->shape);
+    return step_give(s, 0, ONNX_BOOL, &step_in(s, 0)->shape);
 }
 
 static bool broadcast(step *s, graph_shape *out)
 {
-    if (!step_need(s, s->node->input_count ? s->node->input_count : 1))
-        return false;
     *out = step_in(s, 0)->shape;
     for (unsigned i = 1; i < s->node->input_count; i++)
         if (!step_broadcast(s, out, &step_in(s, i)->shape))
@@ -42,7 +40,7 @@ bool rule_compare(step *s)
 bool rule_where(step *s)
 {
     graph_shape shape;
-    return step_need(s, 3) && broadcast(s, &shape) && step_give(s, 0, step_in(s, 1)->type, &shape);
+    return broadcast(s, &shape) && step_give(s, 0, step_in(s, 1)->type, &shape);
 }
 
 bool rule_cast(step *s)
@@ -50,12 +48,13 @@ bool rule_cast(step *s)
     int64_t to = graph_int(s->node, "to", 0);
     if (to <= 0 || to >= ONNX_TYPE_COUNT)
         return step_wrong(s, "it says nothing of the type to cast to");
-    return step_need(s, 1) && step_give(s, 0, (int32_t)to, &step_in(s, 0)->shape);
+    return step_give(s, 0, (int32_t)to, &step_in(s, 0)->shape);
 }
 
+/* DequantizeLinear, too. */
 bool rule_cast_like(step *s)
 {
-    return step_need(s, 2) && step_give(s, 0, step_in(s, 1)->type, &step_in(s, 0)->shape);
+    return step_give(s, 0, step_in(s, 1)->type, &step_in(s, 0)->shape);
 }
 
 bool rule_dropout(step *s)
@@ -67,27 +66,20 @@ bool rule_quantize(step *s)
 {
     const graph_value *zero = step_in(s, 2);
     int32_t type = zero ? zero->type : (int32_t)graph_int(s->node, "output_dtype", 0);
-    return step_need(s, 1) && step_give(s, 0, type ? type : ONNX_UINT8, &step_in(s, 0)->shape);
-}
-
-bool rule_dequantize(step *s)
-{
-    return step_need(s, 2) && step_give(s, 0, step_in(s, 1)->type, &step_in(s, 0)->shape);
+    return step_give(s, 0, type ? type : ONNX_UINT8, &step_in(s, 0)->shape);
 }
 
 bool rule_dynamic_quantize(step *s)
 {
     static const graph_shape single = {.rank = 0};
-    return step_need(s, 1) && step_give(s, 0, ONNX_UINT8, &step_in(s, 0)->shape) &&
-           step_give(s, 1, ONNX_FLOAT, &single) && step_give(s, 2, ONNX_UINT8, &single);
+    return step_give(s, 0, ONNX_UINT8, &step_in(s, 0)->shape) && step_give(s, 1, ONNX_FLOAT, &single) &&
+           step_give(s, 2, ONNX_UINT8, &single);
 }
 
 /* Normalisations with further outputs ------------------------------------------------------------------------------ */
 
 bool rule_batch_norm(step *s)
 {
-    if (!step_need(s, 5))
-        return false;
     for (unsigned i = 1; i < s->node->output_count; i++) /* running mean and variance, of training */
         if (!step_give_like(s, i, step_in(s, 3)))
             return false;
@@ -106,14 +98,12 @@ static bool give_statistics(step *s, uint32_t axis)
 bool rule_layer_norm(step *s)
 {
     uint32_t axis;
-    return step_need(s, 1) && step_axis(s, graph_int(s->node, "axis", -1), step_in(s, 0)->shape.rank, &axis) &&
-           give_statistics(s, axis) && step_give_like(s, 0, step_in(s, 0));
+    return step_axis(s, graph_int(s->node, "axis", -1), step_in(s, 0)->shape.rank, &axis) && give_statistics(s, axis) &&
+           step_give_like(s, 0, step_in(s, 0));
 }
 
 bool rule_skip_norm(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     const graph_value *x = step_in(s, 0);
     if (x->shape.rank == 0)
         return step_wrong(s, "its input has no dimension");
@@ -174,8 +164,6 @@ bool rule_constant_of_shape(step *s)
     onnx_text proto;
     onnx_tensor tensor = {.type = ONNX_FLOAT};
     graph_shape shape = {.rank = 0};
-    if (!step_need(s, 1))
-        return false;
     int count = step_ints(s, NULL, 0, shape.dims, GRAPH_MAX_RANK);
     if (count < 0)
         return false;
@@ -197,21 +185,17 @@ void graph_shape_range(const graph_node *node, uint32_t rank, uint32_t *from, ui
 bool rule_shape(step *s)
 {
     uint32_t from, to;
-    if (!step_need(s, 1))
-        return false;
     graph_shape_range(s->node, step_in(s, 0)->shape.rank, &from, &to);
     return step_give(s, 0, ONNX_INT64, &(graph_shape){1, {to - from}});
 }
 
 bool rule_size(step *s)
 {
-    return step_need(s, 1) && step_give(s, 0, ONNX_INT64, &single);
+    return step_give(s, 0, ONNX_INT64, &single);
 }
 
 bool rule_range(step *s)
 {
-    if (!step_need(s, 3))
-        return false;
     double at[3];
     int32_t type = step_in(s, 0)->type;
     for (unsigned i = 0; i < 3; i++) {
@@ -239,6 +223,5 @@ bool rule_random(step *s)
 
 bool rule_random_like(step *s)
 {
-    return step_need(s, 1) &&
-           step_give(s, 0, (int32_t)graph_int(s->node, "dtype", step_in(s, 0)->type), &step_in(s, 0)->shape);
+    return step_give(s, 0, (int32_t)graph_int(s->node, "dtype", step_in(s, 0)->type), &step_in(s, 0)->shape);
 }

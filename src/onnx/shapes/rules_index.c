@@ -6,8 +6,6 @@
 bool rule_gather(step *s)
 {
     uint32_t axis;
-    if (!step_need(s, 2))
-        return false;
     const graph_shape *x = &step_in(s, 0)->shape, *at = &step_in(s, 1)->shape;
     if (!step_axis(s, graph_int(s->node, "axis", 0), x->rank, &axis))
         return false;
@@ -25,13 +23,11 @@ bool rule_gather(step *s)
 
 bool rule_gather_elements(step *s)
 {
-    return step_need(s, 2) && step_give(s, 0, step_in(s, 0)->type, &step_in(s, 1)->shape);
+    return step_give(s, 0, step_in(s, 0)->type, &step_in(s, 1)->shape);
 }
 
 bool rule_gather_nd(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     const graph_shape *x = &step_in(s, 0)->shape, *at = &step_in(s, 1)->shape;
     int64_t batch = graph_int(s->node, "batch_dims", 0), depth = at->rank ? at->dims[at->rank - 1] : 0;
     if (batch < 0 || at->rank == 0 || batch >= at->rank || depth < 0 || depth > (int64_t)x->rank - batch ||
@@ -49,8 +45,6 @@ bool rule_top_k(step *s)
 {
     uint32_t axis;
     int64_t k[1];
-    if (!step_need(s, 1))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     int count = step_has(s, 1) ? step_ints(s, NULL, 1, k, 1) : 0;
     if (count == 0)
@@ -67,8 +61,6 @@ bool rule_one_hot(step *s)
 {
     uint32_t axis;
     int64_t depth[1];
-    if (!step_need(s, 3))
-        return false;
     const graph_shape *x = &step_in(s, 0)->shape;
     int count = step_ints(s, NULL, 1, depth, 1);
     if (count < 0)
@@ -97,7 +89,7 @@ bool rule_arg(step *s)
 {
     uint32_t axis;
     bool gone[GRAPH_MAX_RANK] = {false};
-    if (!step_need(s, 1) || !step_axis(s, graph_int(s->node, "axis", 0), step_in(s, 0)->shape.rank, &axis))
+    if (!step_axis(s, graph_int(s->node, "axis", 0), step_in(s, 0)->shape.rank, &axis))
         return false;
     gone[axis] = true;
     graph_shape shape = reduced(&step_in(s, 0)->shape, gone, graph_int(s->node, "keepdims", 1) != 0);
@@ -125,7 +117,7 @@ bool graph_reduced_axes(step *s, bool *gone)
 bool rule_reduce(step *s)
 {
     bool gone[GRAPH_MAX_RANK] = {false};
-    if (!step_need(s, 1) || !graph_reduced_axes(s, gone))
+    if (!graph_reduced_axes(s, gone))
         return false;
     graph_shape shape = reduced(&step_in(s, 0)->shape, gone, graph_int(s->node, "keepdims", 1) != 0);
     return step_give(s, 0, step_in(s, 0)->type, &shape);
@@ -138,8 +130,6 @@ bool rule_data_dependent(step *s)
 
 bool rule_nonzero(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const graph_value *x = step_in(s, 0);
     const graph_number *numbers = step_contents(s, 0);
     if (!numbers)

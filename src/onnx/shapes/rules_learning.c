@@ -9,41 +9,21 @@ static int64_t rules_learning_rows_of(const graph_shape *shape)
     return shape->rank > 1 ? shape->dims[0] : 1;
 }
 
-/* How many elements a list in an attribute has; 0: it is not there. */
-static int64_t length_of(const step *s, const char *name)
-{
-    return graph_length(s->node, name);
-}
-
-static int64_t classes_of(const step *s)
-{
-    int64_t whole = length_of(s, "classlabels_int64s"), ints = length_of(s, "classlabels_ints"),
-            texts = length_of(s, "classlabels_strings");
-    return whole ? whole : ints ? ints : texts;
-}
-
-/* Labels that are texts have no fixed size, and take no memory of a plan's. */
-static bool give_classes(step *s, int64_t rows, int64_t count)
-{
-    bool texts = length_of(s, "classlabels_strings") > 0;
-    return step_give(s, 1, ONNX_FLOAT, &(graph_shape){2, {rows, count}}) &&
-           (texts ? step_unknown(s, "its labels are texts") : step_give(s, 0, ONNX_INT64, &(graph_shape){1, {rows}}));
-}
-
-/* Gives a label for each row, and a score for each row and class: two scores if no classes are listed. */
+/* Gives a label for each row, and a score for each row and class: two scores if no classes are listed. Labels that are
+ * texts have no fixed size, and take no memory of a plan's. */
 bool rule_classes(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
-    int64_t count = classes_of(s), binary = count == 2 || count == 0 ? 2 : count;
-    return give_classes(s, rules_learning_rows_of(&step_in(s, 0)->shape), binary);
+    int64_t rows = rules_learning_rows_of(&step_in(s, 0)->shape), texts = graph_length(s->node, "classlabels_strings");
+    int64_t count = graph_length(s->node, "classlabels_int64s");
+    count = count ? count : graph_length(s->node, "classlabels_ints");
+    count = count ? count : texts ? texts : 2;
+    return step_give(s, 1, ONNX_FLOAT, &(graph_shape){2, {rows, count}}) &&
+           (texts ? step_unknown(s, "its labels are texts") : step_give(s, 0, ONNX_INT64, &(graph_shape){1, {rows}}));
 }
 
 /* Gives a value for each row and target. */
 bool rule_targets(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const graph_value *x = step_in(s, 0);
     bool svm = onnx_text_is(s->node->op, "SVMRegressor");
     int64_t targets =
@@ -54,7 +34,7 @@ bool rule_targets(step *s)
 
 bool rule_same_float(step *s)
 {
-    return step_need(s, 1) && step_give(s, 0, ONNX_FLOAT, &step_in(s, 0)->shape);
+    return step_give(s, 0, ONNX_FLOAT, &step_in(s, 0)->shape);
 }
 
 bool rule_label_encoder(step *s)
@@ -65,10 +45,8 @@ bool rule_label_encoder(step *s)
     } kinds[] = {{"values_int64s", ONNX_INT64}, {"values_floats", ONNX_FLOAT}, {"classes_strings", ONNX_INT64}};
     onnx_text proto;
     onnx_tensor tensor;
-    if (!step_need(s, 1))
-        return false;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (length_of(s, kinds[i].values) > 0)
+        if (graph_length(s->node, kinds[i].values) > 0)
             return step_give(s, 0, step_in(s, 0)->type == ONNX_STRING || i < 2 ? kinds[i].type : ONNX_STRING,
                              &step_in(s, 0)->shape);
     if (graph_tensor(s->node, "values_tensor", &proto) &&
@@ -79,8 +57,6 @@ bool rule_label_encoder(step *s)
 
 bool rule_array_features(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     if (shape.rank == 0)
         return step_wrong(s, "its input has no dimension");
@@ -93,8 +69,6 @@ bool rule_array_features(step *s)
 bool rule_feature_vector(step *s)
 {
     int64_t width = 0;
-    if (!step_need(s, s->node->input_count ? s->node->input_count : 1))
-        return false;
     for (unsigned i = 0; i < s->node->input_count; i++) {
         const graph_shape *x = &step_in(s, i)->shape;
         if (__builtin_add_overflow(width, x->rank ? x->dims[x->rank - 1] : 1, &width))
@@ -105,12 +79,10 @@ bool rule_feature_vector(step *s)
 
 bool rule_categories(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
-    int64_t whole = length_of(s, "cats_int64s");
+    int64_t whole = graph_length(s->node, "cats_int64s");
     if (shape.rank == GRAPH_MAX_RANK)
         return step_wrong(s, "its input has too many dimensions");
-    shape.dims[shape.rank++] = whole ? whole : length_of(s, "cats_strings");
+    shape.dims[shape.rank++] = whole ? whole : graph_length(s->node, "cats_strings");
     return step_give(s, 0, ONNX_FLOAT, &shape);
 }

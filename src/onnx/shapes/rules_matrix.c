@@ -51,8 +51,6 @@ static bool rules_matrix_multiply(step *s, graph_shape a, graph_shape b, graph_s
 bool rule_matmul(step *s)
 {
     bool quantized = onnx_text_is(s->node->op, "QLinearMatMul");
-    if (!step_need(s, quantized ? 8 : 2))
-        return false;
     const graph_value *x = step_in(s, 0);
     graph_shape a = x->shape, b = step_in(s, quantized ? 3 : 1)->shape, shape;
     if (graph_int(s->node, "transA", 0))
@@ -66,8 +64,6 @@ bool rule_matmul(step *s)
 
 bool rule_gemm(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     graph_shape a = step_in(s, 0)->shape, b = step_in(s, 1)->shape;
     if (a.rank != 2 || b.rank != 2)
         return no_product(s, &a, &b);
@@ -83,8 +79,6 @@ bool rule_gemm(step *s)
 
 bool rule_matmul_nbits(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     int64_t k = graph_int(s->node, "K", -1);
     if (shape.rank == 0 || shape.dims[shape.rank - 1] != k)
@@ -188,8 +182,6 @@ bool rule_einsum(step *s)
     letters all = {.rest = {.rank = 0}};
     char term[GRAPH_MAX_RANK];
     int count;
-    if (!step_need(s, s->node->input_count ? s->node->input_count : 1))
-        return false;
     for (unsigned i = 0; i < s->node->input_count; i++) {
         if ((count = next_term(&equation, term)) < 0)
             return step_wrong(s, "its equation cannot be read");
@@ -216,11 +208,6 @@ bool rule_einsum(step *s)
 
 /* Attention, in the forms of ONNX and of ONNX Runtime, and recurrent layers ---------------------------------------- */
 
-static bool odd(step *s, const char *what)
-{
-    return step_wrong(s, "its %s has not the dimensions it should have", what);
-}
-
 /* A dimension from the past that the new ones are added to. */
 static int64_t past_length(const step *s, unsigned i)
 {
@@ -231,12 +218,12 @@ static int64_t past_length(const step *s, unsigned i)
 /* ai.onnx: queries, keys and values in three dimensions (heads side by side) or four. */
 static bool standard(step *s)
 {
-    if (!step_need(s, 3))
-        return false;
+    if (!step_has(s, 2))
+        return step_wrong(s, "its input 2 is missing");
     const graph_value *q = step_in(s, 0), *k = step_in(s, 1), *v = step_in(s, 2);
     bool flat = q->shape.rank == 3;
     if ((!flat && q->shape.rank != 4) || k->shape.rank != q->shape.rank || v->shape.rank != q->shape.rank)
-        return odd(s, "query, key or value");
+        return step_odd(s, "query, key or value");
     int64_t heads = flat ? graph_int(s->node, "q_num_heads", 0) : q->shape.dims[1];
     int64_t kv_heads = flat ? graph_int(s->node, "kv_num_heads", 0) : k->shape.dims[1];
     if (heads < 1 || kv_heads < 1)
@@ -247,7 +234,7 @@ static bool standard(step *s)
     int64_t batch = q->shape.dims[0], queries = q->shape.dims[row], total = k->shape.dims[row] + past_length(s, 4),
             width;
     if (__builtin_mul_overflow(heads, size, &width))
-        return odd(s, "value");
+        return step_odd(s, "value");
     graph_shape wide = {3, {batch, queries, width}}, deep = {4, {batch, heads, queries, size}};
     graph_shape keys = {4, {batch, kv_heads, total, key_size}}, values = {4, {batch, kv_heads, total, size}};
     graph_shape scores = {4, {batch, heads, queries, total}};
@@ -258,13 +245,11 @@ static bool standard(step *s)
 /* com.microsoft: one product makes queries, keys and values. */
 static bool packed(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     const graph_value *x = step_in(s, 0), *weights = step_in(s, 1);
     int64_t sizes[3], heads = graph_int(s->node, "num_heads", 0);
     int count = step_ints(s, "qkv_hidden_sizes", -1, sizes, 3);
     if (x->shape.rank != 3 || weights->shape.rank != 2 || heads < 1)
-        return odd(s, "input, weights or number of heads");
+        return step_odd(s, "input, weights or number of heads");
     if (count == -2)
         return false;
     int64_t width = count == 3 ? sizes[2] : weights->shape.dims[1] / 3;
@@ -290,21 +275,19 @@ static bool multi_head_sizes(step *s, int64_t heads, int64_t *length, int64_t *w
         *width = v->dims[2];
     else if (v->rank == 4 ? __builtin_mul_overflow(v->dims[1], v->dims[3], width)
                           : v->rank != 5 || __builtin_mul_overflow(heads, v->dims[4], width))
-        return odd(s, "query, key or value");
+        return step_odd(s, "query, key or value");
     return true;
 }
 
 bool rule_multi_head(step *s)
 {
     int64_t heads = graph_int(s->node, "num_heads", 0), length, width;
-    if (!step_need(s, 1))
-        return false;
     const graph_value *q = step_in(s, 0);
     if ((q->shape.rank != 3 && q->shape.rank != 5) || heads < 1)
-        return odd(s, "query or number of heads");
+        return step_odd(s, "query or number of heads");
     for (unsigned i = 1; i < 3; i++)
         if (step_has(s, i) && step_in(s, i)->shape.rank < 3)
-            return odd(s, i == 1 ? "key" : "value");
+            return step_odd(s, i == 1 ? "key" : "value");
     if (!multi_head_sizes(s, heads, &length, &width))
         return false;
     int64_t batch = q->shape.dims[0], queries = q->shape.dims[1], total = length + past_length(s, 6);
@@ -318,11 +301,9 @@ bool rule_multi_head(step *s)
 bool rule_group_query(step *s)
 {
     int64_t heads = graph_int(s->node, "num_heads", 0), kv_heads = graph_int(s->node, "kv_num_heads", 0), total[1];
-    if (!step_need(s, 1))
-        return false;
     const graph_value *q = step_in(s, 0), *past = step_in(s, 3);
     if (q->shape.rank != 3 || heads < 1 || kv_heads < 1 || heads > INT32_MAX || kv_heads > INT32_MAX)
-        return odd(s, "query or number of heads");
+        return step_odd(s, "query or number of heads");
     bool together = !step_has(s, 1);
     int64_t size = q->shape.dims[2] / (together ? heads + 2 * kv_heads : heads);
     graph_shape shape = {3, {q->shape.dims[0], q->shape.dims[1], size * heads}};
@@ -342,11 +323,9 @@ bool rule_group_query(step *s)
 
 bool rule_recurrent(step *s)
 {
-    if (!step_need(s, 3))
-        return false;
     const graph_value *x = step_in(s, 0), *r = step_in(s, 2);
     if (x->shape.rank != 3 || r->shape.rank != 3)
-        return odd(s, "input or recurrence");
+        return step_odd(s, "input or recurrence");
     int64_t ways = onnx_text_is(graph_text(s->node, "direction"), "bidirectional") ? 2 : 1, width = r->shape.dims[2];
     bool batch_first = graph_int(s->node, "layout", 0) == 1;
     int64_t batch = x->shape.dims[batch_first ? 0 : 1], length = x->shape.dims[batch_first ? 1 : 0];

@@ -71,8 +71,6 @@ bool rule_quantized_reduce(step *s)
 bool rule_quantized_concat(step *s)
 {
     uint32_t at;
-    if (!step_need(s, 3))
-        return false;
     graph_shape shape = step_in(s, 2)->shape;
     if (!step_axis(s, graph_int(s->node, "axis", 0), shape.rank, &at))
         return false;
@@ -88,11 +86,9 @@ bool rule_quantized_concat(step *s)
 /* Weights are laid the other way round than LSTM has them: inputs before gates. */
 bool rule_quantized_lstm(step *s)
 {
-    if (!step_need(s, 3))
-        return false;
     const graph_value *x = step_in(s, 0), *r = step_in(s, 2);
     if (x->shape.rank != 3 || r->shape.rank != 3)
-        return step_wrong(s, "its input or recurrence has not the dimensions it should have");
+        return step_odd(s, "input or recurrence");
     int64_t ways = r->shape.dims[0], width = r->shape.dims[1], length = x->shape.dims[0], batch = x->shape.dims[1];
     graph_shape all = {4, {length, ways, batch, width}}, last = {3, {ways, batch, width}};
     return step_give(s, 0, x->type, &all) && step_give(s, 1, x->type, &last) && step_give(s, 2, x->type, &last);
@@ -100,8 +96,6 @@ bool rule_quantized_lstm(step *s)
 
 bool rule_quantized_attention(step *s)
 {
-    if (!step_need(s, 4))
-        return false;
     const graph_value *x = step_in(s, 0), *weights = step_in(s, 1), *past = step_in(s, 8);
     int64_t heads = graph_int(s->node, "num_heads", 0);
     if (x->shape.rank != 3 || weights->shape.rank != 2 || heads < 1)
@@ -116,8 +110,6 @@ bool rule_quantized_attention(step *s)
 /* Rows of a table of few bits, two to a byte where it is said to be of bytes. */
 bool rule_quantized_gather(step *s)
 {
-    if (!step_need(s, 3))
-        return false;
     const graph_value *data = step_in(s, 0), *places = step_in(s, 1);
     int64_t bits = graph_int(s->node, "bits", 4);
     uint32_t axis, packed;

@@ -24,8 +24,6 @@ static bool rules_shape_fill_in(step *s, const graph_value *x, graph_shape *shap
 bool rule_reshape(step *s)
 {
     graph_shape shape = {.rank = 0};
-    if (!step_need(s, 1))
-        return false;
     s->keeps = true;
     int count = step_ints(s, "shape", 1, shape.dims, GRAPH_MAX_RANK), open = -1;
     const graph_value *x = step_in(s, 0);
@@ -51,8 +49,6 @@ bool rule_reshape(step *s)
 
 bool rule_flatten(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const graph_value *x = step_in(s, 0);
     uint32_t axis = x->shape.rank;
     int64_t wanted = graph_int(s->node, "axis", 1);
@@ -84,8 +80,6 @@ static int mark_axes(step *s, uint32_t rank, bool *marked)
 bool rule_squeeze(step *s)
 {
     bool gone[GRAPH_MAX_RANK] = {false};
-    if (!step_need(s, 1))
-        return false;
     s->keeps = true;
     const graph_value *x = step_in(s, 0);
     int count = mark_axes(s, x->shape.rank, gone);
@@ -105,8 +99,6 @@ bool rule_unsqueeze(step *s)
 {
     bool fresh[GRAPH_MAX_RANK] = {false};
     int64_t axes[GRAPH_MAX_RANK];
-    if (!step_need(s, 1))
-        return false;
     s->keeps = true;
     const graph_value *x = step_in(s, 0);
     int count = step_ints(s, "axes", 1, axes, GRAPH_MAX_RANK);
@@ -128,8 +120,6 @@ bool rule_transpose(step *s)
 {
     int64_t order[GRAPH_MAX_RANK];
     bool taken[GRAPH_MAX_RANK] = {false};
-    if (!step_need(s, 1))
-        return false;
     const graph_value *x = step_in(s, 0);
     graph_shape shape = x->shape;
     int count = step_ints(s, "perm", -1, order, GRAPH_MAX_RANK);
@@ -153,8 +143,6 @@ bool rule_transpose(step *s)
 
 static bool image_block(step *s, int64_t *block)
 {
-    if (!step_need(s, 1))
-        return false;
     *block = graph_int(s->node, "blocksize", 0);
     if (*block < 1 || *block > INT32_MAX || step_in(s, 0)->shape.rank != 4)
         return step_wrong(s, "it needs an image of four dimensions and blocks, which are %" PRId64, *block);
@@ -243,8 +231,6 @@ bool graph_slices_read(step *s, graph_slices *out)
 bool rule_concat(step *s)
 {
     uint32_t axis;
-    if (!step_need(s, s->node->input_count ? s->node->input_count : 1))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     if (!step_axis(s, graph_int(s->node, "axis", 0), shape.rank, &axis))
         return false;
@@ -271,8 +257,6 @@ bool rule_split(step *s)
     enum { PARTS = 1024 };
     int64_t sizes[PARTS], sum = 0;
     uint32_t axis, parts = s->node->output_count;
-    if (!step_need(s, 1))
-        return false;
     const graph_value *x = step_in(s, 0);
     if (!step_axis(s, graph_int(s->node, "axis", 0), x->shape.rank, &axis))
         return false;
@@ -295,7 +279,7 @@ bool rule_split(step *s)
 bool rule_slice(step *s)
 {
     graph_slices slices;
-    if (!step_need(s, 1) || !graph_slices_read(s, &slices))
+    if (!graph_slices_read(s, &slices))
         return false;
     graph_shape shape = {.rank = slices.rank};
     for (uint32_t i = 0; i < slices.rank; i++)
@@ -305,8 +289,6 @@ bool rule_slice(step *s)
 
 bool rule_expand(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     graph_shape shape = step_in(s, 0)->shape, wanted = {.rank = 0};
     int count = step_ints(s, NULL, 1, wanted.dims, GRAPH_MAX_RANK);
     if (count < 0)
@@ -318,8 +300,6 @@ bool rule_expand(step *s)
 bool rule_tile(step *s)
 {
     int64_t times[GRAPH_MAX_RANK];
-    if (!step_need(s, 2))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     int count = step_ints(s, NULL, 1, times, GRAPH_MAX_RANK);
     if (count < 0)
@@ -335,8 +315,6 @@ bool rule_tile(step *s)
 bool rule_pad(step *s)
 {
     int64_t pads[2 * GRAPH_MAX_RANK], axes[GRAPH_MAX_RANK];
-    if (!step_need(s, 1))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     int count = step_ints(s, graph_has(s->node, "pads") ? "pads" : "paddings", 1, pads, 2 * GRAPH_MAX_RANK);
     int named = count < 0 ? -2 : step_ints(s, NULL, 3, axes, GRAPH_MAX_RANK);
@@ -441,8 +419,6 @@ bool rule_resize(step *s)
 {
     int64_t sizes[GRAPH_MAX_RANK], axes[GRAPH_MAX_RANK];
     double scales[GRAPH_MAX_RANK];
-    if (!step_need(s, 1))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     int named = step_ints(s, "axes", -1, axes, GRAPH_MAX_RANK);
     int count = named == -2 ? -2 : step_ints(s, NULL, 3, sizes, GRAPH_MAX_RANK);

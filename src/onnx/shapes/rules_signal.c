@@ -11,23 +11,17 @@ static bool rules_signal_number_of(step *s, int input, int64_t *out)
     return step_ints(s, NULL, input, out, 1) == 1 || step_unknown(s, "its input %d is known to a run alone", input);
 }
 
-static bool plain(step *s, const char *what)
-{
-    return step_wrong(s, "its %s has not the dimensions it should have", what);
-}
-
 bool rule_window(step *s)
 {
     graph_shape shape = {.rank = 1};
-    return step_need(s, 1) && rules_signal_number_of(s, 0, &shape.dims[0]) &&
+    return rules_signal_number_of(s, 0, &shape.dims[0]) &&
            step_give(s, 0, (int32_t)graph_int(s->node, "output_datatype", ONNX_FLOAT), &shape);
 }
 
 bool rule_mel_weights(step *s)
 {
     graph_shape shape = {.rank = 2};
-    if (!step_need(s, 5) || !rules_signal_number_of(s, 1, &shape.dims[0]) ||
-        !rules_signal_number_of(s, 0, &shape.dims[1]))
+    if (!rules_signal_number_of(s, 1, &shape.dims[0]) || !rules_signal_number_of(s, 0, &shape.dims[1]))
         return false;
     shape.dims[0] = shape.dims[0] / 2 + 1;
     return step_give(s, 0, (int32_t)graph_int(s->node, "output_datatype", ONNX_FLOAT), &shape);
@@ -36,8 +30,6 @@ bool rule_mel_weights(step *s)
 /* The last dimension is real and imaginary part. A one-sided spectrum has length / 2 + 1 values. */
 bool rule_dft(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const graph_value *x = step_in(s, 0);
     graph_shape shape = x->shape;
     int64_t axis = graph_int(s->node, "axis", 1), length;
@@ -46,7 +38,7 @@ bool rule_dft(step *s)
     if (step_has(s, 2) && !rules_signal_number_of(s, 2, &axis))
         return false;
     if (shape.rank < 2)
-        return plain(s, "input");
+        return step_odd(s, "input");
     if (!graph_has(s->node, "axis") && !step_has(s, 2))
         axis = -2;
     if (!step_axis(s, axis, shape.rank, &at))
@@ -67,11 +59,11 @@ bool rule_dft(step *s)
 bool rule_stft(step *s)
 {
     int64_t every, length;
-    if (!step_need(s, 2) || !rules_signal_number_of(s, 1, &every))
+    if (!rules_signal_number_of(s, 1, &every))
         return false;
     const graph_value *x = step_in(s, 0), *window = step_in(s, 2);
     if (x->shape.rank < 2 || (window && window->shape.rank != 1))
-        return plain(s, "signal or window");
+        return step_odd(s, "signal or window");
     length = window ? window->shape.dims[0] : x->shape.dims[1];
     if (step_has(s, 3) && !rules_signal_number_of(s, 3, &length))
         return false;
@@ -87,12 +79,10 @@ bool rule_stft(step *s)
 /* com.microsoft's transforms over the last dimensions of real numbers, and back. */
 bool rule_rfft(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const graph_value *x = step_in(s, 0);
     graph_shape shape = x->shape;
     if (shape.rank == 0 || shape.rank == GRAPH_MAX_RANK)
-        return plain(s, "input");
+        return step_odd(s, "input");
     if (graph_int(s->node, "onesided", 1))
         shape.dims[shape.rank - 1] = shape.dims[shape.rank - 1] / 2 + 1;
     shape.dims[shape.rank++] = 2;
@@ -101,12 +91,10 @@ bool rule_rfft(step *s)
 
 bool rule_irfft(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const graph_value *x = step_in(s, 0);
     graph_shape shape = x->shape;
     if (shape.rank < 2 || shape.dims[shape.rank - 1] != 2)
-        return plain(s, "input");
+        return step_odd(s, "input");
     shape.rank--;
     if (graph_int(s->node, "onesided", 1))
         shape.dims[shape.rank - 1] = 2 * (shape.dims[shape.rank - 1] - 1);
@@ -115,11 +103,9 @@ bool rule_irfft(step *s)
 
 bool rule_det(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     if (shape.rank < 2)
-        return plain(s, "input");
+        return step_odd(s, "input");
     shape.rank -= 2;
     return step_give(s, 0, step_in(s, 0)->type, &shape);
 }
@@ -128,8 +114,6 @@ bool rule_det(step *s)
 bool rule_affine_grid(step *s)
 {
     int64_t size[5];
-    if (!step_need(s, 2))
-        return false;
     int count = step_ints(s, NULL, 1, size, 5);
     if (count != 4 && count != 5)
         return count == -2 ? false : step_wrong(s, "its size has %d numbers", count);
@@ -143,8 +127,6 @@ bool rule_affine_grid(step *s)
 bool rule_center_crop_pad(step *s)
 {
     int64_t size[GRAPH_MAX_RANK], axes[GRAPH_MAX_RANK];
-    if (!step_need(s, 2))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     int count = step_ints(s, NULL, 1, size, GRAPH_MAX_RANK), named = graph_ints(s->node, "axes", axes, GRAPH_MAX_RANK);
     if (count < 0)
@@ -163,8 +145,6 @@ bool rule_center_crop_pad(step *s)
 bool rule_col2im(step *s)
 {
     int64_t image[GRAPH_MAX_RANK - 2], block[GRAPH_MAX_RANK - 2], piece = 1;
-    if (!step_need(s, 3))
-        return false;
     const graph_shape *x = &step_in(s, 0)->shape;
     int count = step_ints(s, NULL, 1, image, GRAPH_MAX_RANK - 2),
         blocks = step_ints(s, NULL, 2, block, GRAPH_MAX_RANK - 2);
@@ -174,7 +154,7 @@ bool rule_col2im(step *s)
         if (__builtin_mul_overflow(piece, block[i], &piece))
             piece = 0;
     if (x->rank != 3 || count != blocks || piece < 1)
-        return plain(s, "input or block");
+        return step_odd(s, "input or block");
     graph_shape shape = {(uint32_t)count + 2, {x->dims[0], x->dims[1] / piece}};
     for (int i = 0; i < count; i++)
         shape.dims[i + 2] = image[i];
@@ -186,14 +166,12 @@ bool rule_roi_pool(step *s)
 {
     int64_t size[2];
     bool crop = onnx_text_is(s->node->op, "CropAndResize");
-    if (!step_need(s, 2))
-        return false;
     const graph_value *x = step_in(s, 0), *regions = step_in(s, 1);
     int count = crop ? step_ints(s, NULL, 3, size, 2) : graph_ints(s->node, "pooled_shape", size, 2);
     if (crop && count == -2)
         return false;
     if (x->shape.rank != 4 || regions->shape.rank != 2 || count != 2)
-        return plain(s, "input, regions or size");
+        return step_odd(s, "input, regions or size");
     return step_give(s, 0, x->type, &(graph_shape){4, {regions->shape.dims[0], x->shape.dims[1], size[0], size[1]}});
 }
 
@@ -201,13 +179,11 @@ bool rule_roi_pool(step *s)
 bool rule_unpool(step *s)
 {
     int64_t sizes[GRAPH_MAX_RANK], kernel[GRAPH_MAX_RANK], strides[GRAPH_MAX_RANK], pads[2 * GRAPH_MAX_RANK];
-    if (!step_need(s, 2))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     if (step_has(s, 2)) {
         int count = step_ints(s, NULL, 2, sizes, GRAPH_MAX_RANK);
         if (count != (int)shape.rank)
-            return count == -2 ? false : plain(s, "size");
+            return count == -2 ? false : step_odd(s, "size");
         for (uint32_t i = 0; i < shape.rank; i++)
             shape.dims[i] = sizes[i];
         return step_give(s, 0, step_in(s, 0)->type, &shape);
@@ -216,24 +192,22 @@ bool rule_unpool(step *s)
     bool steps = graph_ints(s->node, "strides", strides, GRAPH_MAX_RANK) == axes;
     bool padded = graph_ints(s->node, "pads", pads, 2 * GRAPH_MAX_RANK) == 2 * axes;
     if (axes < 1 || given != axes)
-        return plain(s, "kernel");
+        return step_odd(s, "kernel");
     for (int i = 0; i < axes; i++) {
         int64_t *size = &shape.dims[i + 2], by = steps ? strides[i] : 1;
         if (__builtin_mul_overflow(*size - 1, by, size) || __builtin_add_overflow(*size, kernel[i], size) ||
             (padded &&
              (__builtin_sub_overflow(*size, pads[i], size) || __builtin_sub_overflow(*size, pads[i + axes], size))))
-            return plain(s, "kernel, strides or pads");
+            return step_odd(s, "kernel, strides or pads");
     }
     return step_give(s, 0, step_in(s, 0)->type, &shape);
 }
 
 bool rule_multinomial(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     const graph_shape *x = &step_in(s, 0)->shape;
     if (x->rank != 2)
-        return plain(s, "input");
+        return step_odd(s, "input");
     return step_give(s, 0, (int32_t)graph_int(s->node, "dtype", ONNX_INT32),
                      &(graph_shape){2, {x->dims[0], graph_int(s->node, "sample_size", 1)}});
 }
@@ -242,8 +216,6 @@ bool rule_multinomial(step *s)
  * logits. */
 bool rule_loss(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     bool each = onnx_text_is(graph_text(s->node, "reduction"), "none");
     return step_give(s, 0, step_in(s, 0)->type, each ? &step_in(s, 1)->shape : &single) &&
            step_give_like(s, 1, step_in(s, 0));
@@ -253,8 +225,6 @@ bool rule_tf_idf(step *s)
 {
     enum { MOST = 4096 };
     int64_t at[MOST], most = -1;
-    if (!step_need(s, 1))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     int count = graph_ints(s->node, "ngram_indexes", at, MOST);
     if (count == -2)
@@ -262,33 +232,28 @@ bool rule_tf_idf(step *s)
     for (int i = 0; i < count; i++)
         most = at[i] > most ? at[i] : most;
     if (shape.rank == 0 || shape.rank > 2 || most < 0 || most > INT32_MAX)
-        return plain(s, "input or places");
+        return step_odd(s, "input or places");
     shape.dims[shape.rank - 1] = most + 1;
     return step_give(s, 0, ONNX_FLOAT, &shape);
 }
 
 bool rule_distances(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     const graph_shape *a = &step_in(s, 0)->shape, *b = &step_in(s, 1)->shape;
     if (a->rank != 2 || b->rank != 2)
-        return plain(s, "input");
+        return step_odd(s, "input");
     return step_give(s, 0, step_in(s, 0)->type, &(graph_shape){2, {a->dims[0], b->dims[0]}});
 }
 
 bool rule_murmur(step *s)
 {
-    return step_need(s, 1) &&
-           step_give(s, 0, graph_int(s->node, "positive", 1) ? ONNX_UINT32 : ONNX_INT32, &step_in(s, 0)->shape);
+    return step_give(s, 0, graph_int(s->node, "positive", 1) ? ONNX_UINT32 : ONNX_INT32, &step_in(s, 0)->shape);
 }
 
 /* The elements are the same bits, of another type of the same width. */
 bool rule_bit_cast(step *s)
 {
     int32_t to = (int32_t)graph_int(s->node, "to", 0);
-    if (!step_need(s, 1))
-        return false;
     if (onnx_type_bits(to) != onnx_type_bits(step_in(s, 0)->type))
         return step_wrong(s, "elements of %s are not as wide as of %s", onnx_type_name(to),
                           onnx_type_name(step_in(s, 0)->type));

@@ -90,8 +90,6 @@ bool rule_conv(step *s)
 {
     bool quantized = onnx_text_is(s->node->op, "QLinearConv");
     unsigned at = quantized ? 3 : 1;
-    if (!step_need(s, quantized ? 8 : 2))
-        return false;
     const graph_value *x = step_in(s, 0), *weights = step_in(s, at);
     window w;
     if (!read_window(s, x, weights, &w))
@@ -108,8 +106,6 @@ bool rule_conv(step *s)
 
 bool rule_conv_transpose(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     const graph_value *x = step_in(s, 0), *weights = step_in(s, 1);
     window w;
     int64_t more[GRAPH_MAX_RANK], wanted[GRAPH_MAX_RANK], group = graph_int(s->node, "group", 1);
@@ -135,7 +131,7 @@ bool rule_conv_transpose(step *s)
 bool rule_pool(step *s)
 {
     window w;
-    if (!step_need(s, 1) || !read_window(s, step_in(s, 0), NULL, &w))
+    if (!read_window(s, step_in(s, 0), NULL, &w))
         return false;
     graph_shape shape = step_in(s, 0)->shape;
     return slide(s, &w, &shape) && step_give(s, 0, step_in(s, 0)->type, &shape) && step_give(s, 1, ONNX_INT64, &shape);
@@ -143,8 +139,6 @@ bool rule_pool(step *s)
 
 bool rule_global_pool(step *s)
 {
-    if (!step_need(s, 1))
-        return false;
     graph_shape shape = step_in(s, 0)->shape;
     for (uint32_t i = 2; i < shape.rank; i++)
         shape.dims[i] = 1;
@@ -153,8 +147,6 @@ bool rule_global_pool(step *s)
 
 bool rule_roi_align(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     const graph_value *x = step_in(s, 0), *rois = step_in(s, 1);
     if (x->shape.rank != 4 || rois->shape.rank != 2)
         return step_wrong(s, "it needs images of four dimensions and boxes of two");
@@ -166,8 +158,6 @@ bool rule_roi_align(step *s)
 
 bool rule_grid_sample(step *s)
 {
-    if (!step_need(s, 2))
-        return false;
     const graph_value *x = step_in(s, 0), *grid = step_in(s, 1);
     if (x->shape.rank < 3 || grid->shape.rank != x->shape.rank)
         return step_wrong(s, "its grid does not go with its input");
