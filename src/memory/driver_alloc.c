@@ -9,11 +9,11 @@
  *
  * Invariants: the ledger holds, for this resource, lent + kept and what threads in the driver have claimed beforehand;
  * lent is the sum of all pieces. */
-#include "memory/driver_alloc.h"
-#include "memory/adaptors/nvtx.h"
-#include "memory/space/layout.h"
-#include "memory/space/range_index.h"
-#include "memory/space/stream_uses.h"
+#include "memory/stack.h"
+#include "memory/adaptors/adaptors.h"
+#include "memory/space/stream_lists.h"
+#include "memory/space/chunks.h"
+#include "memory/space/stream_order.h"
 
 #include <stddef.h>
 

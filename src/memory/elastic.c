@@ -6,8 +6,8 @@
 #include "memory/elastic.h"
 #include "base/system.h"
 #include "memory/ledger/members.h"
-#include "memory/space/layout.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_lists.h"
+#include "memory/space/stream_order.h"
 
 #include <stddef.h>
 

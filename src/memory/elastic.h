@@ -10,8 +10,8 @@
 #ifndef WI_ELASTIC_H
 #define WI_ELASTIC_H
 
-#include "memory/adaptors/budget.h"
-#include "memory/space/range_index.h"
+#include "memory/adaptors/adaptors.h"
+#include "memory/space/chunks.h"
 
 typedef struct wi_elastic_page wi_elastic_page;
 

@@ -1,6 +1,5 @@
 /* Host chunks: memory of the host's behind addresses of the device. */
-#include "memory/host_chunks.h"
-#include "memory/driver_alloc.h"
+#include "memory/stack.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,6 @@
 /* Bases and adaptors of a program's own. A registered part is never removed, so that finding one takes no lock. */
-#include "memory/own_parts.h"
-#include "memory/adaptors/own.h"
-#include "memory/driver_alloc.h"
+#include "memory/stack.h"
+#include "memory/adaptors/adaptors.h"
 
 #include <stdio.h>
 

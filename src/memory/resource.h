@@ -168,7 +168,7 @@ typedef struct wi_base_table {
     wi_block *(*peek)(wi_base *base, const void *pointer);
     /* With the lock held: calls fn for every live and pending block. */
     void (*each)(wi_base *base, void (*fn)(wi_block *block, void *user), void *user);
-    /* With the lock held: writes every driver allocation, by address, and what lies in it; layout.h. */
+    /* With the lock held: writes every driver allocation, by address, and what lies in it; stream_lists.h. */
     void (*walk)(wi_base *base, struct wi_layout *layout);
     bool (*owns)(wi_base *base, const void *pointer);
     /* With the lock held: whether a freed block began at an address that is no longer the base's. NULL: it keeps its

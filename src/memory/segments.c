@@ -1,7 +1,7 @@
 /* The base "segments": best fit in allocations of the driver's. segments.h has the rules. */
 #include "memory/segments.h"
 #include "base/system.h"
-#include "memory/space/layout.h"
+#include "memory/space/stream_lists.h"
 
 #include <weir/pressure.h>
 

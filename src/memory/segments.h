@@ -16,7 +16,7 @@
 #ifndef WI_SEGMENTS_H
 #define WI_SEGMENTS_H
 
-#include "memory/space/range_index.h"
+#include "memory/space/chunks.h"
 #include "memory/space/stream_order.h"
 #include "memory/stack.h"
 

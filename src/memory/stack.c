@@ -1,13 +1,10 @@
 /* Stacks of resources: parses the text form and makes the resources. */
 #include "memory/stack.h"
 #include "base/values.h"
-#include "memory/adaptors/budget.h"
+#include "memory/adaptors/adaptors.h"
 #include "memory/adaptors/guard.h"
-#include "memory/adaptors/log.h"
 #include "memory/mapped/mapped.h"
 #include "memory/segments.h"
-#include "memory/driver_alloc.h"
-#include "memory/own_parts.h"
 
 #include <stdio.h>
 

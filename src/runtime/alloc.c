@@ -3,7 +3,7 @@
 #include <weir/trace.h>
 #include "base/texts.h"
 #include "base/probes.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 
 static weir_status alloc_check_request(const weir_request *request, uint64_t alignment)
 {

@@ -1,5 +1,5 @@
 /* Copy memory: slabs, what is cut from them, and the gaps in between. */
-#include "runtime/copy_memory.h"
+#include "runtime/copies.h"
 #include "runtime/runtime.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * of pending blocks. */
 #include "runtime/requests.h"
 #include "base/probes.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 
 weir_status wi_free_note_zeroing(weir_runtime *runtime, wi_block *block, weir_stream stream)
 {

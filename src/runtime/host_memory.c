@@ -1,9 +1,8 @@
 /* Host memory: pinned and pageable memory that a device's runtime hands out. Each kind has a stack over one driver
  * allocation per block, charged in the ledger of the host's runtime and ordered on the device's streams. And the
  * adaptor "host_trim". */
-#include "memory/driver_alloc.h"
+#include "memory/stack.h"
 #include "memory/elastic.h"
-#include "memory/host_chunks.h"
 #include "runtime/runtime.h"
 
 /* Host trim -------------------------------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include <weir/guard.h>
 #include "memory/ledger/gauges.h"
 #include "memory/space/chunks.h"
-#include "memory/space/layout.h"
+#include "memory/space/stream_lists.h"
 #include "runtime/runtime.h"
 
 /* Copies the layout of all bases, and reads the ledger under the same locks, so that they agree. */

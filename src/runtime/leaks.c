@@ -1,5 +1,5 @@
-#include "runtime/leaks.h"
-#include "memory/space/layout.h"
+#include "runtime/runtime.h"
+#include "memory/space/stream_lists.h"
 
 #include <weir/stats.h>
 

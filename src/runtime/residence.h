@@ -6,7 +6,7 @@
 #define WI_RESIDENCE_H
 
 #include "runtime/copies.h"
-#include "runtime/elastic/elastic_away.h"
+#include "runtime/elastic/elastic.h"
 #include "runtime/runtime.h"
 
 struct wi_residence {

@@ -2,7 +2,7 @@
  * where contents are meanwhile is copies.h; this file has the order of the steps. */
 #include "base/probes.h"
 #include "base/system.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 #include "runtime/residence.h"
 
 #include <stdio.h>

@@ -3,9 +3,8 @@
 #include "base/texts.h"
 #include "base/values.h"
 #include "base/system.h"
-#include "memory/adaptors/budget.h"
+#include "memory/adaptors/adaptors.h"
 #include "memory/stack.h"
-#include "runtime/leaks.h"
 #include "runtime/watch/watch.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Traces: recorded calls, sinks, opening and closing, and notes of the program. */
 #include "runtime/trace.h"
 #include "base/texts.h"
-#include "memory/adaptors/log.h"
+#include "memory/adaptors/adaptors.h"
 #include "runtime/runtime.h"
 
 #include <weir/base.h>

@@ -1,5 +1,5 @@
 /* Trim and drain: giving cached memory back to the driver, with a report on what stays; and pressure callbacks. */
-#include "memory/space/layout.h"
+#include "memory/space/stream_lists.h"
 #include "runtime/runtime.h"
 #include "runtime/thread_cache/thread_cache.h"
 

@@ -5,7 +5,7 @@
 #include "core.h"
 
 #include "driver/driver.h"
-#include "memory/host_chunks.h"
+#include "memory/stack.h"
 #include "memory/mapped/mapped.h"
 #include "runtime/runtime.h"
 

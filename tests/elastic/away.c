@@ -4,7 +4,7 @@
 #include "core/faulty.h"
 #include "elastic/elastic.h"
 
-#include "runtime/elastic/elastic_away.h"
+#include "runtime/elastic/elastic.h"
 #include "runtime/runtime.h"
 
 #include <weir/residency.h>

@@ -1,6 +1,6 @@
 /* Copy memory: what is cut lies in no two places, what is given back can be cut again, and the ledger has all of it back. */
 #include "core/core.h"
-#include "runtime/copy_memory.h"
+#include "runtime/copies.h"
 
 #include <stdlib.h>
 #include <string.h>

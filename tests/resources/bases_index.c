@@ -1,6 +1,6 @@
 /* The index of addresses that drivers choose, against a model that knows of each address whose it is. */
 #include "core.h"
-#include "memory/space/range_index.h"
+#include "memory/space/chunks.h"
 
 enum { SPACE = 16384, RANGES = 300, ORIGIN = 1000 };
 

@@ -15,7 +15,7 @@
  *
  * The adaptor "budget" is the place of this stage in a stack. Adaptors around it see a request once, before bytes are claimed.
  * Adaptors within see the tries of the ladder, with the bytes claimed. A text form without a budget gets one around it. */
-#include "memory/adaptors/budget.h"
+#include "memory/adaptors/adaptors.h"
 #include "base/system.h"
 #include "base/values.h"
 #include "base/probes.h"

@@ -4,8 +4,8 @@
 #include <weir/guard.h>
 #include "base/values.h"
 #include "base/system.h"
-#include "memory/adaptors/nvtx.h"
-#include "memory/space/stream_uses.h"
+#include "memory/adaptors/adaptors.h"
+#include "memory/space/stream_order.h"
 
 #include <stdio.h>
 

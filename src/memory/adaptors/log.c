@@ -1,5 +1,5 @@
 /* The adaptor "log": records the calls that reach the adaptor, in the order in which the calls took effect. */
-#include "memory/adaptors/log.h"
+#include "memory/adaptors/adaptors.h"
 #include <weir/trace.h>
 #include "memory/ledger/ledger.h"
 

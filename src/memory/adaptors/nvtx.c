@@ -2,7 +2,7 @@
  * that fills in a table of calls, and everything goes through that table. What is declared here is NVTX 3's interface
  * of binaries: github.com/NVIDIA/NVTX, c/include/nvtx3/nvToolsExtMem.h (descriptions, numbers of calls) and
  * nvtxDetail/nvtxExtTypes.h, nvtxExtInit.h, nvtxExtImplMem_v1.h (the table, how a tool is found). */
-#include "memory/adaptors/nvtx.h"
+#include "memory/adaptors/adaptors.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

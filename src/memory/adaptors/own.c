@@ -1,6 +1,6 @@
 /* An adaptor of a program's own: calls its functions, on the thread of the request, with no lock of weir's held. It
  * hears of a free before the block is retired, as that happens under locks. */
-#include "memory/adaptors/own.h"
+#include "memory/adaptors/adaptors.h"
 #include "base/system.h"
 
 #include <stdio.h>

@@ -1,9 +1,8 @@
 /* Traces: the ring that events go into, and the functions that record. */
-#include "memory/ledger/events.h"
+#include "memory/ledger/ledger.h"
 #include <weir/trace.h>
 #include "base/system.h"
 #include "memory/ledger/members.h"
-#include "memory/ledger/ledger.h"
 
 /* Invariants: taken <= added <= taken + capacity; event n is in slot n % capacity. The array starts small and doubles
  * up to the capacity, so that a short trace costs little. */

@@ -16,14 +16,90 @@
 #ifndef WI_LEDGER_H
 #define WI_LEDGER_H
 
-#include "memory/space/block.h"
-#include "memory/ledger/events.h"
-#include "memory/ledger/pressure.h"
+#include <pthread.h>
 
 #include <weir/base.h>
-#include <weir/trace.h>
 #include <weir/memory.h>
+#include <weir/pressure.h>
 #include <weir/stats.h>
+#include <weir/trace.h>
+
+#include "base/internal.h"
+#include "memory/space/block.h"
+
+/* ---- events.c ---------------------------------------------------------------------------------------------------- */
+
+/* Events: the rings behind traces. Events go in under the ledger's lock and come out oldest first. */
+
+typedef struct wi_events wi_events;
+
+enum { WI_EVENTS_STANDARD = 1 << 20 }; /* the default capacity */
+
+/* Flags of a ledger's `recording`: one load tells a call whether there is anything to do. */
+enum {
+    WI_RECORDING = 1u << 0,      /* a trace is open */
+    WI_EVENTS_WAITING = 1u << 1, /* many events wait: the next call should hand them to the sinks */
+    WI_TCACHES_SHUT = 1u << 2    /* a trace is about to open: thread caches serve nothing */
+};
+
+wi_events *wi_events_create(size_t capacity); /* NULL: no memory */
+void wi_events_destroy(wi_events *events);
+/* Adds an event and numbers it. A full ring counts it as lost. */
+void wi_events_add(wi_events *events, const weir_event *event);
+size_t wi_events_take(wi_events *events, char *out, size_t stride, size_t capacity);
+size_t wi_events_count(const wi_events *events); /* events that have not been handed out */
+uint64_t wi_events_lost(const wi_events *events);
+/* From now on WI_EVENTS_WAITING is set when many events wait. */
+void wi_events_call(wi_events *events);
+bool wi_events_called(const wi_events *events); /* whether wi_events_call was called */
+bool wi_events_calls(const wi_events *events);  /* whether many events wait now */
+
+/* Links of a ledger's list of rings. */
+wi_events *wi_events_next(const wi_events *events);
+void wi_events_link(wi_events **list, wi_events *events);
+void wi_events_unlink(wi_events **list, wi_events *events);
+
+/* ---- pressure.c -------------------------------------------------------------------------------------------------- */
+
+/* Pressure callbacks: the list and its calls; weir/pressure.h is their contract.
+ *
+ * Invariants: the list is in the order of priority, then of registration; a record lives as long as a thread is in
+ * its callback, and its `gone` is called when it ends. Neither runs with the lock held. */
+
+typedef struct wi_pressure_entry wi_pressure_entry;
+
+typedef struct wi_pressures {
+    pthread_mutex_t lock;
+    pthread_cond_t ended; /* signalled when a call of a removed callback ends */
+    wi_pressure_entry *first;
+    uint64_t last_id;
+} wi_pressures;
+
+/* The position of a request in the list; starts as wi_pressure_begin. */
+typedef struct wi_pressure_turn {
+    int priority;
+    uint64_t id;
+    unsigned attempt;
+    bool again; /* call the same callback again, if it is still registered */
+} wi_pressure_turn;
+
+extern const wi_pressure_turn wi_pressure_begin;
+
+void wi_pressures_init(wi_pressures *pressures);
+void wi_pressures_clear(wi_pressures *pressures); /* removes all; no callback may be running */
+void wi_pressures_destroy(wi_pressures *pressures);
+
+/* `options` are whole and checked. */
+weir_status wi_pressures_add(wi_pressures *pressures, const weir_pressure_options *options, uint64_t *id);
+/* Removes a callback and waits for its running calls. Inside another callback, waits only if `waits` is set, which is
+ * for callbacks that never wait for other callbacks. Its `gone` is called before the return, or by the
+ * last call that leaves it. WEIR_ERR_NOT_FOUND: no such id. */
+weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits);
+
+/* Calls the next callback; false: none is left. pressure->attempt is set by this function. */
+bool wi_pressures_call(wi_pressures *pressures, wi_pressure_turn *turn, weir_pressure *pressure);
+/* Whether this thread runs a pressure callback of any list. */
+bool wi_pressures_inside(void);
 
 struct wi_account {
     wi_account *previous, *next; /* in the order of opening */

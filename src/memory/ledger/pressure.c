@@ -1,5 +1,5 @@
 /* Pressure callbacks: a list in the order of priority. */
-#include "memory/ledger/pressure.h"
+#include "memory/ledger/ledger.h"
 
 #include <limits.h>
 

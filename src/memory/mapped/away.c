@@ -1,7 +1,7 @@
 /* Away: a client's chunks leave from under its blocks; in away_back.c memory comes back there. */
 #include "base/system.h"
 #include "memory/mapped/away_parts.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 
 #include <sched.h>
 #include <stdio.h>

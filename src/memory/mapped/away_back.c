@@ -1,7 +1,7 @@
 /* Away: memory comes back under a client's blocks, all at once or by piece; and blocks without memory are freed. */
 #include "base/system.h"
 #include "memory/mapped/away_parts.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 
 #include <sched.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/values.h"
 #include "base/system.h"
 #include "memory/away.h"
-#include "memory/space/layout.h"
+#include "memory/space/stream_lists.h"
 
 #include <weir/pressure.h>
 

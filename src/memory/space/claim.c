@@ -1,8 +1,8 @@
 /* Claims: finding a block by its address, and claiming it for a free or a resize, the same for all bases (or a
  * refusal, as of a double free); and reuse of blocks that capture pools keep. */
-#include "memory/adaptors/nvtx.h"
+#include "memory/adaptors/adaptors.h"
 #include "memory/resource.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 
 uint64_t wi_new_generations(void)
 {

@@ -1,7 +1,7 @@
 /* Extents: split, coalesce, find the best fit by size (segregated free lists of size classes), and find by address. */
 #include "memory/space/extents.h"
 #include "memory/space/stream_lists.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* Layout: a copy of where memory lies, written by bases. */
-#include "memory/space/layout.h"
+#include "memory/space/stream_lists.h"
 
 /* Room for one more element; NULL: no host memory. */
 static void *layout_more(wi_layout *layout, void **list, size_t *count, size_t *room, size_t size)

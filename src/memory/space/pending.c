@@ -2,7 +2,7 @@
 #include "memory/space/pending.h"
 #include "base/probes.h"
 #include "base/system.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 
 #include <weir/base.h>
 

@@ -1,5 +1,5 @@
 /* Range index: a treap of address ranges, and a ring of addresses that were freed lately. */
-#include "memory/space/range_index.h"
+#include "memory/space/chunks.h"
 
 void wi_index_insert(wi_index *index, wi_range *range)
 {

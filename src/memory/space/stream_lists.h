@@ -18,8 +18,10 @@
 #ifndef WI_STREAM_LISTS_H
 #define WI_STREAM_LISTS_H
 
-#include "memory/space/extents.h"
+#include <weir/stats.h>
+
 #include "memory/resource.h"
+#include "memory/space/extents.h"
 
 enum { WI_EPOCHS = 8, WI_STREAM_LIST_PLACES = 1024 }; /* as many places as a runtime has streams (streams.h) */
 
@@ -112,5 +114,30 @@ void wi_stream_lists_trace(const wi_stream_lists *stream_lists, const wi_extent 
 bool wi_stream_lists_oldest(const wi_stream_lists *stream_lists, weir_stream but, wi_event *out);
 /* The point behind the last free in the extent; false: none was recorded yet. */
 bool wi_stream_lists_point(const wi_extent *extent, wi_event *out);
+
+/* ---- layout.c ---------------------------------------------------------------------------------------------------- */
+
+/* Layout: a copy of where memory lies. Bases write their segments and spans into it with their lock held. */
+
+typedef struct wi_layout {
+    weir_segment *segments;
+    weir_span *spans; /* in the order of the segments */
+    size_t segment_count, segment_room, span_count, span_room;
+    bool failed; /* host memory ran out; it is incomplete */
+} wi_layout;
+
+/* Begins a segment, which contains the spans that follow. */
+void wi_layout_segment(wi_layout *layout, const void *address, uint64_t bytes);
+/* Bytes without a block; address NULL: unknown. */
+void wi_layout_span(wi_layout *layout, weir_span_state state, const void *address, uint64_t bytes);
+/* A part of a block, in the state of the block. The lock of its base is held. */
+void wi_layout_block(wi_layout *layout, const wi_block *block, const void *address, uint64_t bytes);
+
+/* [from, from + bytes) of an extent that has memory, in the current segment. */
+void wi_layout_extent(wi_layout *layout, const wi_extent *extent, uint64_t from, uint64_t bytes);
+
+/* Writes all memory of the base. Its lock is held. */
+void wi_layout_add(wi_layout *layout, wi_base *base);
+void wi_layout_clear(wi_layout *layout);
 
 #endif

@@ -3,7 +3,6 @@
 #include "memory/space/stream_order.h"
 #include "base/probes.h"
 #include "memory/away.h"
-#include "memory/space/stream_uses.h"
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* Stream uses: the last write and the reads since, the last move, and open tickets. */
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 #include "base/probes.h"
 
 static weir_status stream_uses_no_memory(void)

@@ -1,7 +1,6 @@
 /* Pages of elastic blocks of a suspended client. */
-#include "runtime/elastic/elastic_away.h"
-#include "memory/space/stream_uses.h"
 #include "runtime/elastic/elastic.h"
+#include "memory/space/stream_order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * release frees them behind one point of a stream. */
 #include "base/values.h"
 #include "base/system.h"
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 #include "runtime/elastic/elastic.h"
 
 /* The pages that a range touches. */

@@ -1,6 +1,6 @@
 /* Capture pools: private memory of captured graphs (PyTorch: graph-private pools). A graph uses its memory at every
  * launch, so that blocks freed in the capture stay in the pool, and serve allocations of the capture by best fit. */
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 #include "runtime/runtime.h"
 
 struct weir_capture_pool {

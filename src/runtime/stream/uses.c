@@ -2,7 +2,7 @@
  * uses, and one event behind its work becomes the point of all its uses. */
 #include "base/probes.h"
 #include <weir/trace.h>
-#include "memory/space/stream_uses.h"
+#include "memory/space/stream_order.h"
 #include "runtime/runtime.h"
 
 struct weir_launch {

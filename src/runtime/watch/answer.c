@@ -1,6 +1,5 @@
-#include "runtime/watch/answer.h"
+#include "runtime/watch/watch.h"
 #include "runtime/runtime.h"
-#include "runtime/watch/json.h"
 
 #include <weir/cores.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/watch/json.h"
+#include "runtime/watch/watch.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,6 @@
 /* The connections of a process that can be watched: one thread, a few at a time, each with a limit of time and of bytes. */
 #include "base/system.h"
 #include "base/paths.h"
-#include "runtime/watch/answer.h"
 #include "runtime/watch/watch.h"
 
 #include <errno.h>

@@ -7,9 +7,11 @@
 #ifndef WI_WATCH_H
 #define WI_WATCH_H
 
-#include "base/internal.h"
-
 #include <sys/types.h>
+
+#include <weir/stats.h>
+
+#include "base/internal.h"
 
 /* Called when a runtime has been made, with no lock held: the first time that the option says so, the thread is started. */
 void wi_watch_start(void);
@@ -43,5 +45,49 @@ void wi_watch_serve(void);
  * in both: no file of the thread's is just being opened or closed. */
 void wi_watch_before_fork(void);
 void wi_watch_after_fork(bool child);
+
+/* ---- answer.c ---------------------------------------------------------------------------------------------------- */
+
+/* The answer of a watched process: a JSON document. */
+
+/* An answer has no more bytes, and no more clients of a runtime. */
+enum { WI_WATCH_BYTES = 256 * 1024, WI_WATCH_CLIENTS = 256 };
+
+/* Writes the answer to a request and a line end into `text`, of WI_WATCH_BYTES, and returns its length. `clients` is room for
+ * WI_WATCH_CLIENTS. Requests: "stats", and "layout", which has the sums of each runtime's layout besides.
+ *
+ * {weir, pid, command, runtimes[] {device, own, resource, the members of weir_stats but `clients` and `ordered`, ladder
+ * {by rung}, client_count, layout {held, in_hand, segments, spans, bytes {by state}}, clients[] {name, the members of
+ * weir_client_stats, live_class and peak_class {by class}}}, cores {the members of weir_cores_totals but `lines`, models[] {the
+ * members of weir_cores_stats}}, left_out}. Runtimes and clients for which there is no room are left out: left_out and
+ * client_count count them; of models, some.
+ *
+ * The ledgers are read as they are: nothing is reaped, and no driver is called. Takes their locks as weir_snapshot does, and
+ * for the layout the resources' as weir_layout_walk. */
+size_t wi_watch_answer(const char *request, const char *command, weir_client_stats *clients, char *text);
+
+/* ---- json.c ------------------------------------------------------------------------------------------------------ */
+
+/* JSON into a buffer of a fixed size. */
+
+/* Invariant: used < capacity. What does not fit is left out, and `full` says so: the text is none of JSON then. A copy of
+ * the structure is a place to go back to. */
+typedef struct wi_json {
+    char *text;
+    size_t used, capacity;
+    bool between; /* a value has been written at this level: the next one follows a comma */
+    bool full;
+} wi_json;
+
+/* `key` is NULL in a list and for the document itself. `bracket` is '{' or '['; its end is '}' or ']'. */
+void wi_json_open(wi_json *json, const char *key, char bracket);
+void wi_json_close(wi_json *json, char bracket);
+/* At most 2^63 - 1, as readers have no more. */
+void wi_json_number(wi_json *json, const char *key, uint64_t value);
+void wi_json_bool(wi_json *json, const char *key, bool value);
+/* Any bytes: those that are no UTF-8 become '?'. */
+void wi_json_text(wi_json *json, const char *key, const char *value);
+/* What is left of the buffer. */
+size_t wi_json_room(const wi_json *json);
 
 #endif
