@@ -2,7 +2,6 @@
 #include "memory/stack.h"
 #include "base/values.h"
 #include "memory/adaptors/adaptors.h"
-#include "memory/adaptors/guard.h"
 #include "memory/mapped/mapped.h"
 #include "memory/segments.h"
 

@@ -1,6 +1,6 @@
 /* Clients: accounts that are opened and closed, and reservations. */
 #include "base/texts.h"
-#include "memory/adaptors/guard.h"
+#include "memory/adaptors/adaptors.h"
 #include "runtime/runtime.h"
 
 #include <weir/base.h>

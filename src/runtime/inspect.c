@@ -1,5 +1,5 @@
 /* Inspection: where memory lies, statistics under PyTorch's names, what the guard found. */
-#include "memory/adaptors/guard.h"
+#include "memory/adaptors/adaptors.h"
 #include <weir/guard.h>
 #include "memory/ledger/gauges.h"
 #include "memory/space/chunks.h"

@@ -9,7 +9,6 @@
 #include "driver/driver.h"
 #include "memory/adaptors/adaptors.h"
 #include "memory/ledger/members.h"
-#include "runtime/stream/capture_pool.h"
 #include "runtime/stream/streams.h"
 #include "runtime/thread_cache/thread_cache.h"
 #include "runtime/trace.h"

@@ -1,7 +1,7 @@
 /* What cannot happen over a resource that works: the guard over one that hands out memory twice, and that fails. */
 #include "core.h"
 #include <weir/guard.h>
-#include "memory/adaptors/guard.h"
+#include "memory/adaptors/adaptors.h"
 
 #include <stdatomic.h>
 

@@ -1,8 +1,9 @@
-/* Adaptors: the budget, the log, marks for tools, and the program's own. guard.h has the guard. */
+/* Adaptors: the budget, the log, marks for tools, the program's own, and the guard. */
 #ifndef WI_ADAPTORS_H
 #define WI_ADAPTORS_H
 
 #include <weir/adaptor.h>
+#include <weir/guard.h>
 
 #include "memory/ledger/ledger.h"
 #include "memory/resource.h"
@@ -74,5 +75,109 @@ void wi_nvtx_leave(const wi_resource *resource, wi_block *block);
 
 weir_status wi_own_adaptor_create(const weir_adaptor_table *own, wi_resource *inner, const wi_arguments *arguments,
                                   wi_resource **out);
+
+/* ---- guard.c ----------------------------------------------------------------------------------------------------- */
+
+/* The adaptor "guard", inside: a record of each block, and the quarantine of freed blocks. guard.c is the adaptor, with
+ * the records by address; guard_check.c reads memory back and reports.
+ *
+ *   the life of a record:   new -> live -> freed -> kept -> leaving -> gone
+ *
+ * Invariants, under the guard's own lock, which is the last of all locks: the set holds the record of each block
+ * from its allocation to its release, by address; `kept` is the sum over the quarantine. Only the thread that has
+ * pinned a record reads, changes or ends it. */
+
+enum { WI_GUARD_ZONE = 0xFB, WI_GUARD_FREED = 0xDD, WI_GUARD_KEPT_REPORTS = 256 };
+
+typedef enum wi_guarded_state {
+    WI_GUARDED_NEW,
+    WI_GUARDED_LIVE,
+    WI_GUARDED_FREED,
+    WI_GUARDED_KEPT,
+    WI_GUARDED_LEAVING
+} wi_guarded_state;
+
+/* What the guard knows of a block. */
+typedef struct wi_guarded {
+    wi_block *block;
+    char *start, *end; /* margins included; the zone behind the block reaches to `end` */
+    char *pointer;
+    uint64_t bytes, room; /* of the block, and the most that it can become */
+    uint64_t charged, generation;
+    const weir_client *client;
+    const char *client_name, *tag; /* interned */
+    weir_class memory_class;
+    weir_stream allocated, freed;
+    wi_guarded_state state;
+    bool pinned;
+    bool blank;              /* the block overlaps another block; the guard wrote nothing into it */
+    unsigned told;           /* kinds of damage that were reported, a bit each */
+    struct wi_guarded *next; /* in the quarantine; NULL: the last one */
+} wi_guarded;
+
+typedef struct wi_guard {
+    wi_resource resource;
+    pthread_mutex_t lock; /* of the members below */
+    pthread_cond_t changed;
+    uint64_t zone, quarantine;
+    uint8_t poison;
+    bool unmapped;
+
+    wi_guarded **set; /* all records, by start */
+    size_t count, capacity;
+    wi_guarded *first, *last; /* the quarantine, oldest first */
+    uint64_t kept;            /* bytes in the quarantine */
+    uint64_t given_up;        /* bytes that ever left it */
+    size_t leaving;           /* threads that are releasing a block of the quarantine */
+    weir_guard_report reports[WI_GUARD_KEPT_REPORTS];
+    size_t reported;
+} wi_guard;
+
+weir_status wi_guard_create(wi_resource *inner, const wi_arguments *arguments, wi_resource **out);
+/* The guard of a stack; NULL if it has none. */
+wi_guard *wi_guard_in(wi_resource *top);
+
+/* The set of records; the lock is held. insert needs room, which reserve makes; *under: an overlapped block, or
+ * NULL. */
+weir_status wi_guard_set_reserve(wi_guard *guard);
+void wi_guard_set_insert(wi_guard *guard, wi_guarded *record, const wi_guarded **under);
+void wi_guard_set_remove(wi_guard *guard, const wi_guarded *record);
+wi_guarded *wi_guard_set_find(wi_guard *guard, const wi_block *block);
+
+/* Pins a record. Waits first while another thread pins the record. The lock is held, and released meanwhile. */
+void wi_guard_pin(wi_guard *guard, wi_guarded *record);
+void wi_guard_unpin(wi_guard *guard, wi_guarded *record); /* the lock is held */
+
+typedef struct wi_damage {
+    weir_guard_kind kind;
+    int64_t offset;
+    uint64_t bytes; /* 0: none */
+    uint8_t expected, found;
+} wi_damage;
+
+/* Reads the zones of a pinned block back, or all of a `kept` one. At most two damages, by address. May block. */
+weir_status wi_guard_examine(wi_guard *guard, const wi_guarded *record, bool kept, wi_damage damages[2]);
+
+/* Reports to be logged. */
+typedef struct wi_guard_news {
+    weir_guard_report reports[2];
+    size_t count;
+} wi_guard_news;
+
+/* Notes a damage of the record for the log, unless that kind was reported before. The lock is held. */
+void wi_guard_note(wi_guard *guard, wi_guarded *record, const wi_damage *damage, const wi_guarded *other,
+                   wi_guard_news *news);
+/* Logs reports. No lock is held and no record is pinned, as the log's function may allocate. */
+void wi_guard_tell(const wi_guard_news *news);
+void wi_guard_words(const weir_guard_report *report, char *text, size_t capacity);
+weir_guard_report wi_guard_report(const wi_guarded *record, const wi_damage *damage, const wi_guarded *other);
+
+weir_status wi_guard_check(wi_guard *guard);
+
+/* The reports so far, as in weir/guard.h. */
+void wi_guard_reports(wi_guard *guard, weir_guard_report *reports, size_t capacity, size_t *count);
+weir_status wi_guard_leaks(wi_guard *guard, weir_guard_leak *leaks, size_t capacity, size_t *count);
+/* Logs the client's live blocks as leaks. */
+void wi_guard_log_leaks(wi_guard *guard, const weir_client *client);
 
 #endif

@@ -1,10 +1,9 @@
 /* The adaptor "guard" (as AddressSanitizer): red zones around each block, poison in it, and a quarantine behind its
  * free. */
-#include "memory/adaptors/guard.h"
+#include "memory/adaptors/adaptors.h"
 #include <weir/guard.h>
 #include "base/values.h"
 #include "base/system.h"
-#include "memory/adaptors/adaptors.h"
 #include "memory/space/stream_order.h"
 
 #include <stdio.h>

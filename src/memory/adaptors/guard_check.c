@@ -1,5 +1,5 @@
 /* The guard's checks: reads guarded memory back, reports damage and leaks. */
-#include "memory/adaptors/guard.h"
+#include "memory/adaptors/adaptors.h"
 
 #include <weir/base.h>
 #include <weir/guard.h>

@@ -77,7 +77,7 @@ typedef struct wi_block {
     bool untouched;    /* the account never had these bytes */
     void *heap;        /* a tool's handle of the driver allocation; NULL: none; nvtx.h */
     bool marked;       /* the tool was told of the block */
-    struct weir_capture_pool *graph; /* the capture pool that it belongs to, or NULL; runtime/stream/capture_pool.h */
+    struct weir_capture_pool *graph; /* the capture pool that it belongs to, or NULL; runtime/stream/streams.h */
     bool graph_named;                /* its request named the pool, which keeps it in the order of `stream` */
 
     /* While it is pending: */
