@@ -3,7 +3,7 @@
  * the search, so the result does not depend on the clock. */
 #include "base/internal.h"
 #include "planner/problem.h"
-#include "planner/search.h"
+#include "planner/solve.h"
 
 /* Neighbourhoods --------------------------------------------------------------------------------------------------- */
 

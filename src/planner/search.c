@@ -1,4 +1,4 @@
-#include "planner/search.h"
+#include "planner/solve.h"
 #include "base/internal.h"
 #include "planner/buffers.h"
 

@@ -1,7 +1,7 @@
 /* A plain problem as the exact search sees it: its items in order, with heights in the largest unit that divides all, and
  * numbers by section. */
 #include "base/internal.h"
-#include "planner/search.h"
+#include "planner/solve.h"
 
 static uint64_t divisor(uint64_t a, uint64_t b)
 {

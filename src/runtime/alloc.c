@@ -1,5 +1,5 @@
 /* Allocation: a request is checked, placed by the runtime's stack of resources, zeroed where it must be, and published. */
-#include "runtime/requests.h"
+#include "runtime/runtime.h"
 #include <weir/trace.h>
 #include "base/texts.h"
 #include "base/probes.h"

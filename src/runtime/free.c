@@ -1,6 +1,6 @@
 /* Free: a block is claimed, ordered behind the work of its stream and its declared uses, and handed to its base or to the list
  * of pending blocks. */
-#include "runtime/requests.h"
+#include "runtime/runtime.h"
 #include "base/probes.h"
 #include "memory/space/stream_order.h"
 

@@ -1,7 +1,7 @@
 /* Inspection: where memory lies, statistics under PyTorch's names, what the guard found. */
 #include "memory/adaptors/adaptors.h"
 #include <weir/guard.h>
-#include "memory/ledger/gauges.h"
+#include "memory/ledger/ledger.h"
 #include "memory/space/chunks.h"
 #include "memory/space/stream_lists.h"
 #include "runtime/runtime.h"

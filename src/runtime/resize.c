@@ -1,5 +1,5 @@
 /* Resize: a block becomes shorter, and its tail is freed in order, or longer where the bytes behind it are free. */
-#include "runtime/requests.h"
+#include "runtime/runtime.h"
 #include "memory/space/stream_order.h"
 
 static weir_status resize_shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,

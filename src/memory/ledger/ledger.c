@@ -2,7 +2,6 @@
  * in refusal.c. */
 #include "memory/ledger/ledger.h"
 #include <weir/trace.h>
-#include "memory/ledger/gauges.h"
 
 static uint64_t ledger_used(const wi_account *account)
 {

@@ -1,5 +1,4 @@
 /* Snapshots of the ledger. */
-#include "memory/ledger/gauges.h"
 #include "memory/ledger/ledger.h"
 
 static void snapshot_account(const wi_ledger *ledger, const wi_account *account, weir_client_stats *out)

@@ -1,7 +1,7 @@
 /* Chunks: the granules that a chunk covers, and how much of the chunk is in use. */
 #include "memory/space/chunks.h"
 #include "memory/space/extents.h"
-#include "memory/ledger/gauges.h"
+#include "memory/ledger/ledger.h"
 
 static void chunk_enlist(wi_chunk *chunk)
 {
