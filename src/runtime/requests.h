@@ -1,6 +1,6 @@
 /* What allocation, free and resize share (alloc.c, free.c, resize.c). Each looks its stream up once, a free when it has claimed
- * its block, and hands the facts (`at`) down; the steps that look again say why. The blocks in these functions are taken: no other thread touches
- * them. */
+ * its block, and hands the facts (`at`) down; the steps that look again say why. The blocks in these functions are taken: no
+ * other thread touches them. */
 #ifndef WI_REQUESTS_H
 #define WI_REQUESTS_H
 
