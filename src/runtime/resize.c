@@ -2,20 +2,24 @@
 #include "runtime/runtime.h"
 #include "memory/space/stream_order.h"
 
+/* Looks the stream up again, as the claim may have waited long. */
 static weir_status resize_shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
-                                 const wi_stream_facts *at)
+                                 weir_stream stream)
 {
     wi_block *tail = NULL;
     wi_free_fence f;
-    weir_status status = at->captured ? wi_streams_captured(runtime, at->stream, "weir_resize") : WEIR_OK;
+    wi_stream_facts at;
+    weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, &at);
+    if (status == WEIR_OK && at.captured)
+        status = wi_streams_captured(runtime, stream, "weir_resize");
     if (status == WEIR_OK)
-        status = wi_free_note_zeroing(runtime, block, at->stream);
+        status = wi_free_note_zeroing(runtime, block, stream);
     if (status == WEIR_OK)
-        status = wi_free_record_fence(runtime, block, at, &f);
+        status = wi_free_record_fence(runtime, block, &at, &f);
     if (status == WEIR_OK && block->graph && f.past == WI_UNPASSED)
         status = wi_capture_pool_note(block, f.event);
     if (status == WEIR_OK)
-        status = wi_shrink(stack, block, bytes, at->native, &tail);
+        status = wi_shrink(stack, block, bytes, at.native, &tail);
     if (tail && !(tail->graph && wi_capture_pool_keep(tail->graph, stack, tail)))
         wi_pending_add(&runtime->pending, stack, tail, f.past == WI_UNPASSED ? &f.event : NULL);
     return status;
@@ -115,7 +119,7 @@ static weir_status resize_block(weir_client *client, void *pointer, size_t bytes
     status = block->away > 0 ? weir_fail(WEIR_ERR_BUSY, "the block at %p is away, as %s is suspended; resume it first",
                                          pointer, client->account.name)
              : more          ? resize_grow(runtime, stack, block, bytes, &at)
-                             : resize_shrink(runtime, stack, block, bytes, &at);
+                             : resize_shrink(runtime, stack, block, bytes, stream);
     wi_unclaim(base, block);
     return status;
 }

@@ -243,7 +243,7 @@ void wi_leaks_tell(weir_runtime *runtime, const weir_client *client);
 /* From now on the end of the process tells of all runtimes that are there. No driver is called then. */
 void wi_leaks_watch_exit(void);
 
-/* ---- requests.c -------------------------------------------------------------------------------------------------- */
+/* ---- alloc.c, free.c, resize.c ----------------------------------------------------------------------------------- */
 
 /* What allocation, free and resize share (alloc.c, free.c, resize.c). Each looks its stream up once, a free when it has claimed
  * its block, and hands the facts (`at`) down; the steps that look again say why. The blocks in these functions are taken: no other thread touches

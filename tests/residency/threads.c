@@ -338,6 +338,7 @@ static void two_threads_suspend_the_same_client(void **state)
 /* A free looks for its block while that is claimed, and goes on when the move is over. */
 static _Thread_local bool stands;
 static gate found_claimed = GATE;
+static weir_stream ends_when_claimed; /* its capture ends when a block is claimed, as another thread would end it */
 
 weir_status __real_wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
                             wi_block **out);
@@ -350,6 +351,11 @@ weir_status __wrap_wi_claim(wi_base *base, const wi_account *account, void *poin
     if (stands && status == WEIR_ERR_BUSY) {
         stands = false;
         pass_gate(&found_claimed);
+    }
+    if (ends_when_claimed.id != 0 && status == WEIR_OK) {
+        weir_stream stream = ends_when_claimed;
+        ends_when_claimed = WEIR_STREAM_HOST;
+        ok(weir_capture_end(stream, NULL));
     }
     return status;
 }
@@ -403,6 +409,20 @@ static void a_free_meets_a_suspend_that_is_just_over(void **state)
     ok(one.status);
     assert_int_equal(residency(f->model).away, 0);
     ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+}
+
+/* The claim may have waited for copies: what counts is the stream as it is then. */
+static void a_resize_looks_at_its_stream_when_it_has_its_block(void **state)
+{
+    const fixture *f = *state;
+    void *block = allocate(f->model, 4 * MIB, f->stream, WEIR_CLASS_WEIGHTS);
+    ok(weir_capture_begin(f->stream, NULL));
+    fails(WEIR_ERR_STREAM_MISUSE, weir_resize(f->model, block, 2 * MIB, f->stream));
+    ends_when_claimed = f->stream;
+    ok(weir_resize(f->model, block, 2 * MIB, f->stream));
+    assert_true(ends_when_claimed.id == 0);
+    ok(weir_free(f->model, block, f->stream));
+    ok(weir_stream_synchronize(f->stream));
 }
 
 /* Another thread was let through before the suspend began, and gets its block when the streams were looked at already. The
@@ -552,6 +572,7 @@ int main(void)
         CASE(models_change_places),
         CASE(two_threads_suspend_the_same_client),
         CASE(a_free_meets_a_suspend_that_is_just_over),
+        CASE(a_resize_looks_at_its_stream_when_it_has_its_block),
         CASE(a_block_that_comes_late_is_waited_for),
         CASE(a_close_meets_a_suspend),
         cmocka_unit_test(copies_are_given_up_when_they_were_read),

@@ -21,6 +21,8 @@ typedef struct made {
     weir_status nested;
     bool frees; /* a block inside of a free */
     void *other;
+    weir_stream captured; /* ends this capture of the pool, and the pool, inside of a free */
+    weir_capture_pool *pool;
     char arguments[64];
 } made;
 static made m;
@@ -107,6 +109,11 @@ static void own_freed(void *state, const weir_adaptor_block *block)
     a->other = NULL;
     if (a->frees && other)
         ok(weir_free(a->from, other, WEIR_STREAM_HOST));
+    if (!a->pool)
+        return;
+    ok(weir_capture_end(a->captured, a->pool));
+    ok(weir_capture_pool_destroy(a->pool, WEIR_STREAM_HOST));
+    a->pool = NULL;
 }
 
 static weir_adaptor_table table_called(const char *name)
@@ -374,6 +381,24 @@ static void blocks_of_a_capture_pool_are_told_of_once_each(void **state)
     end(runtime, client);
 }
 
+/* A free in a capture was accepted, and told of: it succeeds though the capture and its pool are over then. */
+static void what_is_told_of_is_freed_though_its_capture_pool_ends_meanwhile(void **state)
+{
+    (void)state;
+    weir_runtime *runtime = runtime_of("mine(cache)", 8 * MIB);
+    weir_client *client = open_client(runtime, "x", 0, 0);
+    ok(weir_stream_acquire(runtime, &m.captured));
+    ok(weir_capture_pool_create(client, &m.pool));
+    ok(weir_capture_begin(m.captured, m.pool));
+    void *p = allocate(client, MIB, m.captured, WEIR_CLASS_KV);
+    ok(weir_free(client, p, m.captured));
+    assert_null(m.pool);
+    assert_string_equal(story(), "a+-");
+    ok(weir_stream_release(m.captured));
+    assert_int_equal(take_snapshot(runtime).device.live, 0);
+    end(runtime, client);
+}
+
 static void adaptors_around_each_other_and_around_a_guard_agree(void **state)
 {
     (void)state;
@@ -438,6 +463,7 @@ int main(void)
         cmocka_unit_test_setup(a_growth_that_finds_no_room_has_failed, forget),
         cmocka_unit_test_setup(inside_it_may_free_and_allocate_elsewhere_but_not_what_an_adaptor_sees, forget),
         cmocka_unit_test_setup(blocks_of_a_capture_pool_are_told_of_once_each, forget),
+        cmocka_unit_test_setup(what_is_told_of_is_freed_though_its_capture_pool_ends_meanwhile, forget),
         cmocka_unit_test_setup(adaptors_around_each_other_and_around_a_guard_agree, forget),
         cmocka_unit_test_setup(an_adaptor_that_cannot_be_made_leaves_no_runtime, forget),
         cmocka_unit_test_setup(tables_that_are_none_are_refused, forget),

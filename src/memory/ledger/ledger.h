@@ -386,7 +386,7 @@ void wi_record_to(wi_ledger *ledger, wi_events **ring, weir_event event, const w
 void wi_record_into(wi_ledger *ledger, wi_events *events);
 void wi_record_no_more(wi_ledger *ledger, wi_events *events);
 
-/* ---- gauges.c ---------------------------------------------------------------------------------------------------- */
+/* ---- gauges ------------------------------------------------------------------------------------------------------ */
 
 /* Gauges: statistics under PyTorch's names: the current amount, its peak, and the totals that came and went. A gauge
  * may read below zero until thread-local deltas are merged (ledger.h); that is never a peak. */

@@ -292,13 +292,16 @@ weir_status wi_capture_pool_free(weir_capture_pool *graph, wi_resource *stack, w
                                  const wi_stream_facts *at)
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
+    wi_stream_facts now;
     bool open = !capture_pool_is_closed(graph);
     weir_status status = open ? capture_pool_note_free(graph, block, at) : WEIR_OK;
     if (status == WEIR_OK && open)
         wi_freeing(stack, block, at->stream);
-    if (status == WEIR_OK && !capture_pool_retire(graph, stack, block, at->stream, at->native))
-        status = wi_free_told(runtime, stack, block, at, open);
-    return status;
+    if (status != WEIR_OK || capture_pool_retire(graph, stack, block, at->stream, at->native))
+        return status;
+    wi_streams_facts(&runtime->streams, at->stream,
+                     &now); /* the pool's capture may have ended before the pool was closed */
+    return wi_free_told(runtime, stack, block, &now, open);
 }
 
 bool wi_capture_pool_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail)
