@@ -246,8 +246,8 @@ void wi_leaks_watch_exit(void);
 /* ---- alloc.c, free.c, resize.c ----------------------------------------------------------------------------------- */
 
 /* What allocation, free and resize share (alloc.c, free.c, resize.c). Each looks its stream up once, a free when it has claimed
- * its block, and hands the facts (`at`) down; the steps that look again say why. The blocks in these functions are taken: no other thread touches
- * them. */
+ * its block, and hands the facts (`at`) down; the steps that look again say why. The blocks in these functions are taken: no
+ * other thread touches them. */
 
 /* How many bytes of a block are zeroed before another client gets it, from its begin: also the bytes behind the requested
  * ones, which a later resize may give to the user. An adaptor that adds margins has written all that lies around the bytes. */
