@@ -7,7 +7,7 @@ static weir_status resize_shrink(weir_runtime *runtime, wi_resource *stack, wi_b
                                  weir_stream stream)
 {
     wi_block *tail = NULL;
-    wi_free_fence f;
+    wi_free_fence f = {.native = NULL};
     wi_stream_facts at;
     weir_status status = wi_streams_look(&runtime->streams, stream, runtime->name, &at);
     if (status == WEIR_OK && at.captured)
