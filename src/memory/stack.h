@@ -1,4 +1,5 @@
-/* Stacks of resources by their text form, "budget(log(csv=PATH, async))"; weir/runtime.h has the grammar. */
+/* Stacks of resources by their text form, "budget(log(csv=PATH, async))"; weir/runtime.h has the grammar. Behind it what stacks are
+ * made of besides bases and adaptors of weir's: parts of a program's own, and the ways in which bases take memory of the driver. */
 #ifndef WI_STACK_H
 #define WI_STACK_H
 

@@ -1,4 +1,5 @@
-/* The runtime and its clients, inside. */
+/* The runtime and its clients, inside, and what its calls share: residency as other calls see it, leaks, steps of allocation and
+ * free. */
 #ifndef WI_RUNTIME_H
 #define WI_RUNTIME_H
 
@@ -47,6 +48,8 @@ uint64_t wi_residency_copies(weir_client *client, uint64_t *bytes);
  * WEIR_ERR_BUSY: a block is away after all. */
 weir_status wi_residency_end(weir_client *client);
 void wi_residency_free(weir_client *client);
+
+/* ---- client.c, runtime.c ----------------------------------------------------------------------------------------- */
 
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */

@@ -1,4 +1,5 @@
-/* The ledger: a device's book of bytes, with one account per client.
+/* The ledger: a device's book of bytes, with one account per client. With it stand the rings of events and the pressure
+ * callbacks, which it calls, and its gauges.
  *
  * Invariants, while the lock is free:
  *   for each account   live = sum of live_class,  used = live + pending + promised + thread_cached <= maximum
@@ -100,6 +101,8 @@ weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits
 bool wi_pressures_call(wi_pressures *pressures, wi_pressure_turn *turn, weir_pressure *pressure);
 /* Whether this thread runs a pressure callback of any list. */
 bool wi_pressures_inside(void);
+
+/* ---- ledger.c, refusal.c, snapshot.c ----------------------------------------------------------------------------- */
 
 struct wi_account {
     wi_account *previous, *next; /* in the order of opening */

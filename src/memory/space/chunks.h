@@ -6,7 +6,8 @@
  * Invariants: a granule has a chunk if and only if no hole covers it, busy extents apart; occupied is the sum of the
  * used and busy bytes on the chunk; a chunk is in the idle list if and only if occupied is 0.
  *
- * Bookkeeping alone, under the lock of the resource; mapped/chunks_driver.c calls the driver. */
+ * Bookkeeping alone, under the lock of the resource; mapped/chunks_driver.c calls the driver. Before it the index of ranges by
+ * address, by which a pointer's chunk, segment or elastic block is found. */
 #ifndef WI_CHUNKS_H
 #define WI_CHUNKS_H
 
@@ -53,6 +54,8 @@ bool wi_index_was_freed(const wi_index *index, uintptr_t address);
 
 /* Checks the invariant; does nothing in builds without WEIR_INVARIANTS. */
 void wi_index_check(wi_index *index);
+
+/* ---- chunks.c ---------------------------------------------------------------------------------------------------- */
 
 struct wi_region;
 

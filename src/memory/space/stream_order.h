@@ -63,6 +63,8 @@ bool wi_stream_uses_passed(const wi_stream_uses *stream_uses, const wi_driver *d
 weir_status wi_stream_uses_copy(const wi_stream_uses *stream_uses, wi_stream_uses **out);
 void wi_stream_uses_free(wi_stream_uses *stream_uses);
 
+/* ---- stream_order.c ---------------------------------------------------------------------------------------------- */
+
 enum {
     WI_RECORDS_PER_CHANGE = 8, /* an upper bound for the splits of one change */
     WI_MOST_RENEWALS = 8       /* looks for one request: other threads may free and allocate for ever */
