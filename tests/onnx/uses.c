@@ -470,6 +470,10 @@ static void with_constant(told *it, onnx_buffer branch, onnx_buffer other, onnx_
     it->inner[0].place = ONNX_PLACE_BYTES;
     it->inner[0].bytes = ONNX_INLINE_BELOW;
     it->graph.ir = 4;
+    it->inner[0].sole = true;
+    static const uint8_t initializer[] = {GRAPH_WEIGHT << 3 | 2, 3, TENSOR_NAME << 3 | 2, 1, 'c'};
+    it->inner[0].begin = memmem(it->graph.data, it->graph.size, initializer, sizeof initializer);
+    assert_non_null(it->inner[0].begin);
 }
 
 static onnx_buffer reads_constant(const char *kind, const char *inputs)
@@ -485,7 +489,7 @@ static void weights_of_branches_are_lifted(void **state)
     static const struct {
         const char *kind, *inputs;
         bool lifted;
-    } readers[] = {{"MatMul", "x c", true}, {"Gemm", "x w c", true},  {"LSTM", "x c", true},
+    } readers[] = {{"MatMul", "x c", true}, {"Gemm", "x w c", false}, {"LSTM", "x c", true},
                    {"Add", "x c", false},   {"Gather", "c x", false}, {"MatMul", "x w", false}};
     for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
         told it;
@@ -505,7 +509,13 @@ static void weights_of_branches_are_lifted(void **state)
     it.graph.functions = false;
     it.inner[0].deep = 0;
     assert_false(lifts(&it));
+    it.inner[0].deep = 2;
+    assert_false(lifts(&it));
     it.inner[0].deep = 1;
+    it.inner[0].sole = false;
+    assert_false(lifts(&it));
+    it.inner[0].sole = true;
+    assert_true(lifts(&it));
     it.inner[0].bytes--;
     assert_false(lifts(&it));
     end(&it);
@@ -514,7 +524,7 @@ static void weights_of_branches_are_lifted(void **state)
 static void names_that_others_have_are_not_lifted(void **state)
 {
     (void)state;
-    for (int which = 0; which < 7; which++) {
+    for (int which = 0; which < 8; which++) {
         onnx_buffer branch = reads_constant("MatMul", "x c"), other = {0}, rest = {0};
         if (which == 1)
             put(&other, GRAPH_NODE, node_of("Exp", "", "x", "c", 0));
@@ -528,6 +538,8 @@ static void names_that_others_have_are_not_lifted(void **state)
             put(&rest, GRAPH_SPARSE, (onnx_buffer){0});
         else if (which == 6) /* the reader is a graph within */
             put(&branch, GRAPH_NODE, if_of(reads_constant("MatMul", "x c"), (onnx_buffer){0}));
+        else if (which == 7) /* so is a branch that has no such constant */
+            put_node(&other, "MatMul", "", "x c");
         told it;
         with_constant(&it, branch, other, rest);
         if (lifts(&it) != (which == 0))

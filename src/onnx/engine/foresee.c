@@ -577,9 +577,9 @@ static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *ou
     for (size_t i = 0; list && i < g->value_count; i++) {
         const graph_value *value = &g->values[i];
         bool kept = list[i].read || list[i].packed == 0 || value->output;
-        kept |= g->outer && list[i].packed > 0 && !is_lifted(ask, value->name);
+        bool stays = g->outer && !is_lifted(ask, value->name); /* of a branch, beside what became of it */
         out->packed = onnx_plus(out->packed, list[i].packed);
-        if (value->bytes >= ONNX_INLINE_BELOW && (list[i].gone || !kept))
+        if (value->bytes >= ONNX_INLINE_BELOW && !stays && (list[i].gone || !kept))
             out->replaced = onnx_plus(out->replaced, onnx_charge(value->bytes, false));
     }
     bool good = list != NULL;

@@ -78,9 +78,12 @@ static char *write_asked(const onnx_foresee_ask *ask)
 {
     size_t room = strlen(ask->dims) + 64;
     char *asked = malloc(room);
+    bool lifts = false;
+    for (size_t i = 0; ask->model && i < ask->model->inner_count; i++)
+        lifts |= ask->model->inner[i].lifted;
     if (asked)
-        snprintf(asked, room, "%d %d %d %d %d %s", ask->cuda, ask->memory_pattern, ask->threads, ask->prepack,
-                 ask->optimization, ask->dims);
+        snprintf(asked, room, "%d %d %d %d %d %d %s", ask->cuda, ask->memory_pattern, ask->threads, ask->prepack,
+                 ask->optimization, lifts, ask->dims);
     return asked;
 }
 

@@ -288,7 +288,7 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out);
 weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over);
 
 /* Marks the constants of graphs inside the main graph's nodes, as of the branches of an If, that the stripped model has in its
- * main graph: constants that products of the same inner graph alone read, and whose name nothing else in the model has. ONNX
+ * main graph: constants that only products and recurrent layers of the same inner graph multiply by, and whose name nothing else has. ONNX
  * Runtime keeps a weight of an inner graph beside the form into which a kernel has packed it; a weight of the main graph is
  * freed, unless a graph within an inner graph reads it (1.31). Before IR 4, an initializer of the main graph had to be an input,
  * too: nothing is marked. WEIR_ERR_SYSTEM without host memory. */

@@ -114,7 +114,8 @@ static void rewrite(rewriting *r, const uint8_t *data, size_t size,
         onnx_put_bytes(out, from, (size_t)(field.begin - from));
         from = field.end;
         if (strip_place(tensor) == field.begin && tensor->lifted) {
-            r->next++;
+            while (r->next < r->count && strip_place(r->list[r->next]) < field.end)
+                r->next++;
             continue;
         }
         if (strip_place(tensor) == field.begin) {

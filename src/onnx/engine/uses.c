@@ -26,7 +26,9 @@ enum { LARGE = 1024 };
 typedef struct named {
     onnx_text name;
     onnx_use *use;
-    size_t made; /* of a constant in a graph inside a node: how often a graph of the model gives the name to a value */
+    /* Of a constant in a graph inside a node. */
+    const uint8_t *at; /* its place in the file */
+    size_t made;       /* how often a graph of the model gives the name to a value */
 } named;
 
 typedef struct reading {
@@ -36,6 +38,7 @@ typedef struct reading {
     size_t copy_count, copy_room;
     named *deep; /* constants of graphs inside nodes; by name */
     size_t deep_count;
+    const uint8_t *begin, *end; /* of the graph that is read */
     bool functions, transposes, constants;
     bool sparse; /* there are initializers whose names are not read */
     bool plain;  /* no attribute is looked into */
@@ -80,7 +83,8 @@ static void onnx_uses_use(const reading *r, const onnx_field *name, unsigned kin
     const named *deep = found || !deep_kind ? NULL : onnx_uses_find_deep(r, name);
     if (!found && !deep)
         return;
-    kind = found ? kind : deep_kind;
+    if (deep) /* whoever reads it from another graph is no reader that a moved constant may have */
+        kind = deep->at >= r->begin && deep->at < r->end ? deep_kind : ONNX_USE_OTHER;
     found = found ? found : deep->use;
     found->kinds |= kind;
     found->valued |= valued;
@@ -114,7 +118,7 @@ static void read_copies(reading *r, const onnx_graph *graph)
             r->copies = list;
             r->copy_room = room;
         }
-        r->copies[r->copy_count++] = (named){to, its, 0};
+        r->copies[r->copy_count++] = (named){to, its, NULL, 0};
     }
 }
 
@@ -233,6 +237,9 @@ static void use_named(const reading *r, const onnx_field *message, uint32_t numb
 
 static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, unsigned deep)
 {
+    const uint8_t *begin = r->begin, *end = r->end;
+    r->begin = data;
+    r->end = data + size;
     EACH_FIELD (field, data, size) {
         if (field.number == GRAPH_NODE) {
             onnx_uses_read_node(r, &field, deep);
@@ -244,6 +251,8 @@ static void onnx_uses_read_graph(reading *r, const uint8_t *data, size_t size, u
         }
         r->sparse |= field.number == GRAPH_SPARSE;
     }
+    r->begin = begin;
+    r->end = end;
 }
 
 /* Of a constant whose name several graphs of the model give to a value, the readers are not told apart. */
@@ -267,10 +276,10 @@ weir_status onnx_uses_read(const onnx_graph *graph, onnx_uses *out)
     weir_status status =
         r.list && r.deep && out->of ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the names of weights");
     for (size_t i = 0; status == WEIR_OK && i < graph->weight_count; i++)
-        r.list[r.count++] = (named){graph->weights[i].name, &out->of[i], 0};
+        r.list[r.count++] = (named){graph->weights[i].name, &out->of[i], NULL, 0};
     for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++) {
         named *to = graph->inner[i].deep ? &r.deep[r.deep_count++] : &r.list[r.count++];
-        *to = (named){graph->inner[i].name, &out->of[graph->weight_count + i], 0};
+        *to = (named){graph->inner[i].name, &out->of[graph->weight_count + i], graph->inner[i].begin, 0};
     }
     if (status == WEIR_OK) {
         qsort(r.deep, r.deep_count, sizeof *r.deep, onnx_uses_by_name);
@@ -310,10 +319,10 @@ weir_status onnx_uses_mark(onnx_graph *graph, int optimization, bool handed_over
 
 weir_status onnx_uses_lift(onnx_graph *graph)
 {
-    enum { IR_OF_CONSTANTS = 4, PRODUCTS = ONNX_USE_RIGHT | ONNX_USE_OPERAND | ONNX_USE_GATES };
+    enum { IR_OF_CONSTANTS = 4, PACKED = ONNX_USE_RIGHT | ONNX_USE_GATES };
     bool any = false;
     for (size_t i = 0; i < graph->inner_count; i++)
-        any |= graph->inner[i].deep && onnx_moved(&graph->inner[i]);
+        any |= graph->inner[i].deep == 1 && onnx_moved(&graph->inner[i]);
     if (!any || graph->ir < IR_OF_CONSTANTS)
         return WEIR_OK;
     onnx_uses uses;
@@ -321,7 +330,8 @@ weir_status onnx_uses_lift(onnx_graph *graph)
     for (size_t i = 0; status == WEIR_OK && i < graph->inner_count; i++) {
         const onnx_use *use = &uses.of[graph->weight_count + i];
         onnx_tensor *its = &graph->inner[i];
-        its->lifted = its->deep && onnx_moved(its) && use->count > 0 && !(use->kinds & ~(unsigned)PRODUCTS);
+        its->lifted =
+            its->deep == 1 && its->sole && onnx_moved(its) && use->count > 0 && !(use->kinds & ~(unsigned)PACKED);
     }
     free(uses.of);
     return status;

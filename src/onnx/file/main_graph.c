@@ -164,6 +164,7 @@ enum {
     NODE_OPERATOR = 4,
     NODE_ATTRIBUTE = 5,
     NODE_DOMAIN = 7,
+    ATTRIBUTE_NAME = 1,
     ATTRIBUTE_TENSOR = 5,
     ATTRIBUTE_GRAPH = 6,
     ATTRIBUTE_GRAPHS = 11
@@ -197,6 +198,27 @@ static void main_graph_keep(inner_reading *r, const onnx_tensor *tensor)
     r->graph->inner[r->graph->inner_count++] = *tensor;
 }
 
+/* Whether the Constant node has one output and one attribute, which says that it is a tensor and has nothing but that. Of several
+ * attributes, or kinds of values in one, ONNX Runtime takes one as it sees fit. */
+static bool is_sole(const onnx_field *node)
+{
+    enum { ATTRIBUTE_DOC = 13, ATTRIBUTE_TYPE = 20, TYPE_TENSOR_ONLY = 4 };
+    unsigned attributes = 0, outputs = 0, tensors = 0, typed = 0, others = 0;
+    EACH_FIELD (field, node->data, node->size) {
+        outputs += field.number == NODE_OUTPUT;
+        if (field.number != NODE_ATTRIBUTE)
+            continue;
+        attributes++;
+        EACH_FIELD (part, field.data, field.size) {
+            tensors += part.number == ATTRIBUTE_TENSOR;
+            typed += part.number == ATTRIBUTE_TYPE && part.value == TYPE_TENSOR_ONLY;
+            others += part.number != ATTRIBUTE_TENSOR && part.number != ATTRIBUTE_TYPE &&
+                      part.number != ATTRIBUTE_NAME && part.number != ATTRIBUTE_DOC;
+        }
+    }
+    return outputs == 1 && attributes == 1 && tensors == 1 && typed == 1 && others == 0;
+}
+
 /* `name`: takes the place of the tensor's own name, unless empty. `maker`: the Constant node that has the tensor, or NULL. */
 static void add_inner(inner_reading *r, const onnx_field *field, const onnx_field *maker, onnx_text name, unsigned deep)
 {
@@ -209,6 +231,7 @@ static void add_inner(inner_reading *r, const onnx_field *field, const onnx_fiel
     tensor.begin = field->begin;
     tensor.end = field->end;
     tensor.maker = maker ? maker->begin : NULL;
+    tensor.sole = !maker || is_sole(maker);
     tensor.deep = deep;
     main_graph_keep(r, &tensor);
 }
