@@ -32,7 +32,7 @@ typedef enum weir_rung {
     WEIR_RUNG_COUNT = 10
 } weir_rung;
 
-/* The name of version 0.2: an error of the compiler that has the new one. */
+/* The name before 0.2: an error of the compiler that has the new one. */
 #define WEIR_RUNG_RELIEVED WEIR_RUNG_RELIEVED_is_now_WEIR_RUNG_KEPT_RELEASED
 
 enum { WEIR_RUNG_MOST = 16 }; /* places in statistics, so that rungs can be added */

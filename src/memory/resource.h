@@ -67,7 +67,8 @@ static inline void wi_climbed(wi_placement *placement, weir_rung rung)
 }
 
 /* The functions of every resource; an adaptor has no others. NULL in an adaptor: the inner resource's function is called. A base
- * has all functions but the last three, and `shrink` and `grow` where its features say so. */
+ * has all functions but those of adaptors alone; `release_kept` and `describe` may be NULL, and `shrink` and `grow` are there where
+ * its features say so. */
 typedef struct wi_resource_table {
     const char *name;
     uint32_t features; /* as in weir/runtime.h: of a base, or added by an adaptor */

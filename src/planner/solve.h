@@ -1,5 +1,5 @@
 /* The solvers, which plan.c calls in turn, and their common data: the work that solvers may spend, and the best offsets
- * so far. */
+ * so far. With them stand sets of intervals, and the structures of the exact search. */
 #ifndef WI_PLANNER_SOLVE_H
 #define WI_PLANNER_SOLVE_H
 
@@ -36,7 +36,8 @@ typedef struct wi_best {
 /* Keeps the items' offsets if their arena is smaller than the best so far; true if that is small enough. */
 bool wi_best_keep(const wi_problem *problem, wi_best *best, const char *by);
 
-/* interval_set.c: sets of addresses, as intervals with something free between them. A piece has consecutive intervals, and the length of the widest gap between two neighbours. */
+/* interval_set.c: sets of addresses, as intervals with something free between them. A piece has consecutive intervals, and the
+ * length of the widest gap between two neighbours. */
 typedef struct wi_interval_piece {
     struct wi_interval *intervals;
     uint32_t count, room;
@@ -90,7 +91,7 @@ bool wi_solve_by_search(wi_problem *problem, wi_work *work, wi_best *best);
 /* Places the items one behind the other, in order, behind all fixed items. */
 void wi_solve_bump(wi_problem *problem);
 
-/* ---- search.c ---------------------------------------------------------------------------------------------------- */
+/* ---- search_problem.c, search.c ---------------------------------------------------------------------------------- */
 
 /* The exact search: whether items fit under a height.
  *

@@ -205,7 +205,7 @@ weir_status wi_pool_entry_make(weir_pool *pool, const weir_pool_spec *spec, wi_p
 /* Copies of what a caller gave; `variants` has room for WI_POOL_WAYS. */
 weir_status wi_pool_read_variants(weir_pool_spec *spec, weir_pool_variant *variants);
 
-/* ---- source.c, predict.c: without the lock ---- */
+/* ---- source.c: without the lock ---- */
 
 weir_status wi_pool_source_make(const weir_pool *pool, const weir_pool_spec *spec, const uint32_t *devices,
                                 size_t count, wi_pool_source **out);

@@ -1,5 +1,6 @@
 /* Copies: where the contents of a client's away memory are: in page-locked memory of the host, in a nameless file, or in
- * chunks of the host's memory that are shown at the addresses of what is away.
+ * chunks of the host's memory that are shown at the addresses of what is away. With them stands copy memory, out of which page-locked
+ * copies are cut.
  *
  * A copy is of a range of addresses, which was one piece (memory/away.h). Its stamp names the blocks that were copied;
  * the copy is trusted only for the same blocks. Copies stay when the client is resumed, until somebody needs the host's

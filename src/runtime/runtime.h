@@ -14,7 +14,7 @@
 #include "runtime/thread_cache/thread_cache.h"
 #include "runtime/trace.h"
 
-/* ---- residency.c ------------------------------------------------------------------------------------------------- */
+/* ---- residency.c, resume.c --------------------------------------------------------------------------------------- */
 
 /* Residency, inside: questions of other calls about a client that may be suspended. */
 
@@ -49,7 +49,7 @@ uint64_t wi_residency_copies(weir_client *client, uint64_t *bytes);
 weir_status wi_residency_end(weir_client *client);
 void wi_residency_free(weir_client *client);
 
-/* ---- client.c, runtime.c ----------------------------------------------------------------------------------------- */
+/* ---- the runtime and its clients --------------------------------------------------------------------------------- */
 
 struct weir_client {
     atomic_uint state; /* WI_CLIENT_OPEN and so on */

@@ -143,14 +143,6 @@ static void close_gate(int s)
     ok(weir_call(m.runtime, pass_gate, &m.gates[g], m.stream[s]));
 }
 
-static void wait_until_reached(gate *g)
-{
-    pthread_mutex_lock(&g->lock);
-    while (!g->reached)
-        pthread_cond_wait(&g->changed, &g->lock);
-    pthread_mutex_unlock(&g->lock);
-}
-
 /* Opens the first gate of the stream, which comes to the next one. */
 static void go_on(int s)
 {
@@ -161,7 +153,7 @@ static void go_on(int s)
     open_gate(&m.gates[g]);
     m.first[s] = (m.first[s] + 1) % GATES;
     if (--m.shut[s] > 0)
-        wait_until_reached(&m.gates[gate_of(s, 0)]);
+        wait_for_gate(&m.gates[gate_of(s, 0)]);
     else
         ok(weir_stream_synchronize(m.stream[s]));
     for (size_t i = 0; i < m.entry_count; i++)

@@ -189,8 +189,6 @@ static inline void check_empty(weir_runtime *runtime)
     assert_int_equal(s.device.allocations, s.device.frees);
 }
 
-/* Gates: put on a stream, they hold it until they are opened ------------------------------------------------------- */
-
 /* Does not wait for what others free. */
 static inline weir_status take_at_once(weir_client *client, size_t bytes, weir_stream stream, void **out)
 {
@@ -204,6 +202,8 @@ static inline weir_status take_at_once(weir_client *client, size_t bytes, weir_s
     *out = block.pointer;
     return status;
 }
+
+/* Gates: put on a stream, they hold it until they are opened ------------------------------------------------------- */
 
 typedef struct gate {
     pthread_mutex_t lock;

@@ -460,7 +460,8 @@ static void test_a_changed_state_is_refused(void **state)
     fixture its = fixture_open(path, load, 4);
     learn_what_llama_says(its.it.engine);
     saved whole = save_seven(&its);
-    for (size_t at = 0; at < whole.bytes; at += 1 + at / 61) {
+    size_t told = sizeof(wg_state_head) + 7 * sizeof(int32_t); /* the head and the tokens: every byte */
+    for (size_t at = 0; at < whole.bytes; at += at < told ? 1 : 1 + at / 61) {
         whole.data[at] ^= (unsigned char)(1u << at % 8);
         /* Some bytes say what they are: the version, the model. The rest is found by the sum. */
         assert_int_equal(go_on(&its, &whole, NULL, 0, 3, 0, NULL), WEIR_ERR_INVALID);

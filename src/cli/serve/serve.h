@@ -241,7 +241,7 @@ extern const char serve_page[];
 
 void metrics_page(ws_request *request, void *user);
 
-/* ---- state.c, actions.c, page.c: what the server shows of itself, and what can be done there ------------------------- */
+/* ---- state.c, actions.c: what the server shows of itself, and what can be done there ------------------------- */
 
 /* A request that wants a model, from served_take to served_leave. */
 void state_run_begins(served_run *run);

@@ -76,7 +76,7 @@ void wi_nvtx_leave(const wi_resource *resource, wi_block *block);
 weir_status wi_own_adaptor_create(const weir_adaptor_table *own, wi_resource *inner, const wi_arguments *arguments,
                                   wi_resource **out);
 
-/* ---- guard.c ----------------------------------------------------------------------------------------------------- */
+/* ---- guard.c, guard_check.c -------------------------------------------------------------------------------------- */
 
 /* The adaptor "guard", inside: a record of each block, and the quarantine of freed blocks. guard.c is the adaptor, with
  * the records by address; guard_check.c reads memory back and reports.

@@ -186,7 +186,7 @@ typedef struct wi_ledger {
     wi_account *first, *last;
     uint32_t accounts;
     wi_events *events;     /* rings of open traces; NULL: none */
-    atomic_uint recording; /* flags of events.h */
+    atomic_uint recording; /* WI_RECORDING and so on */
 
     pthread_mutex_t members_lock; /* members.h */
     struct wi_member *first_member, *last_member;
@@ -366,7 +366,7 @@ uint64_t wi_ledger_peak(wi_ledger *ledger, const wi_account *account);
 /* What was predicted for it. */
 void wi_ledger_note_predicted(wi_ledger *ledger, wi_account *account, uint64_t bytes);
 
-/* Recording -------------------------------------------------------------------------------------------------------- */
+/* ---- events.c: recording ----------------------------------------------------------------------------------------- */
 
 /* Every event is recorded under the ledger's lock, in the step that the event tells of. So the events of a runtime have
  * one order. */

@@ -75,7 +75,7 @@ typedef struct wi_block {
     bool shrunk;       /* it was shrunk; work may still use the bytes behind it */
     bool slack;        /* the extent is longer than the charge; the rest keeps its stream order */
     bool untouched;    /* the account never had these bytes */
-    void *heap;        /* a tool's handle of the driver allocation; NULL: none; nvtx.h */
+    void *heap;        /* a tool's handle of the driver allocation; NULL: none; adaptors/adaptors.h */
     bool marked;       /* the tool was told of the block */
     struct weir_capture_pool *graph; /* the capture pool that it belongs to, or NULL; runtime/stream/streams.h */
     bool graph_named;                /* its request named the pool, which keeps it in the order of `stream` */

@@ -4,13 +4,12 @@
  * A runtime has one list for all its stacks, whose blocks may count in different ledgers (members.h).
  *
  * Invariants, while the lock is free: the list holds exactly the pending blocks of the runtime, except those that a
- * capture pool keeps (runtime/stream/streams.h), pages that a commit has taken back for a moment (runtime/elastic/elastic_pages.c),
- * and those that a thread is releasing, which `working` counts. So a
- * thread that sees pending bytes in the ledger, beyond the kept ones, finds a block here or a thread to wait for.
+ * capture pool keeps (runtime/stream/streams.h), pages that a commit has taken back for a moment
+ * (runtime/elastic/elastic_pages.c), and those that a thread is releasing, which `working` counts. So a thread that sees pending bytes in the ledger, beyond the kept ones, finds a block here or a thread to wait for.
  *
  * The lock comes before those of resources and of the ledger. */
-#ifndef WI_DEFERRED_H
-#define WI_DEFERRED_H
+#ifndef WI_PENDING_H
+#define WI_PENDING_H
 
 #include "memory/resource.h"
 

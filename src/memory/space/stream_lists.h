@@ -1,4 +1,5 @@
 /* Stream lists: free memory by the stream in whose order it was freed, reused there without an event for each free.
+ * With them stands the walk over all that a base has (layout.c).
  *
  * Memory that is freed on a stream goes to the stream's list, in the list's open epoch. Work that is queued on that
  * stream later may use it at once. One event behind all frees of an epoch closes the epoch. Once the device is past

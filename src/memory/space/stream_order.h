@@ -1,5 +1,5 @@
 /* Stream order: what the bases "mapped" and "segments" share, whose blocks are extents and whose frees follow the
- * order of streams.
+ * order of streams. Before it the uses of blocks on streams, which frees wait for.
  *
  * Such a base sets base->stream_lists, and resizes through table->charge. The functions are those of
  * wi_base_table; a table takes all of them with WI_ORDERED. */

@@ -1,5 +1,5 @@
 /* The table of a runtime's streams: its own, a pool of the driver's, and registered ones of other libraries. Ids are
- * never given twice.
+ * never given twice. With it stand capture pools, which streams have while they are captured.
  *
  * An id is the runtime's number (16 bits, from 1, unique among the runtimes there are), a generation (32 bits) and a
  * place in the table (16 bits).
@@ -223,8 +223,6 @@ void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const struct 
  * A pool's lock comes before those of streams, resources and the ledger. Of drivers, only `passed` is called with
  * it. */
 
-struct wi_stream_facts;
-
 /* Reference count of the pool's record. */
 void wi_capture_pool_hold(weir_capture_pool *graph);
 void wi_capture_pool_drop(weir_capture_pool *graph);
@@ -241,7 +239,7 @@ weir_status wi_capture_pool_allocate(weir_capture_pool *graph, wi_resource *stac
 void wi_capture_pool_adopt(weir_capture_pool *graph, wi_block *block, bool named);
 /* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
 weir_status wi_capture_pool_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block,
-                                 const struct wi_stream_facts *at);
+                                 const wi_stream_facts *at);
 /* The claimed block is in use until the event. Called before the block is shrunk, so that its tail has the use as
  * well. */
 weir_status wi_capture_pool_note(wi_block *block, wi_event event);

@@ -1,5 +1,5 @@
 /* Watching: the option `watch` has a thread of the process answer weir ps and weir top, on a Unix socket PID.sock in a folder
- * of the user's alone (base/paths.h).
+ * of the user's alone (base/paths.h). With it stand the answers, and the writer of their JSON.
  *
  * The thread takes no signals, calls no driver and no resource, and allocates nothing of weir's. Where something fails
  * the log says so, and the program goes on as without the option. The socket is removed at exit. The socket of a killed
