@@ -1,4 +1,4 @@
-/* The runtime and its clients, inside, and what its calls share: residency as other calls see it, leaks, steps of allocation and
+/* The runtime and its clients, as other files of the room see them: residency, leaks, and steps of allocation and
  * free. */
 #ifndef WI_RUNTIME_H
 #define WI_RUNTIME_H

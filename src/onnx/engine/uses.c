@@ -83,7 +83,7 @@ static void onnx_uses_use(const reading *r, const onnx_field *name, unsigned kin
     const named *deep = found || !deep_kind ? NULL : onnx_uses_find_deep(r, name);
     if (!found && !deep)
         return;
-    if (deep) /* whoever reads it from another graph is no reader that a moved constant may have */
+    if (deep) /* a reader in another graph bars the constant from the main graph */
         kind = deep->at >= r->begin && deep->at < r->end ? deep_kind : ONNX_USE_OTHER;
     found = found ? found : deep->use;
     found->kinds |= kind;

@@ -198,8 +198,8 @@ static void main_graph_keep(inner_reading *r, const onnx_tensor *tensor)
     r->graph->inner[r->graph->inner_count++] = *tensor;
 }
 
-/* Whether the Constant node has one output and one attribute, which says that it is a tensor and has nothing but that. Of several
- * attributes, or kinds of values in one, ONNX Runtime takes one as it sees fit. */
+/* True: the Constant node has a single output and a single attribute, of type TENSOR, with nothing beside the tensor. Of several
+ * attributes, or several kinds of values, ONNX Runtime takes the first. */
 static bool is_sole(const onnx_field *node)
 {
     enum { ATTRIBUTE_DOC = 13, ATTRIBUTE_TYPE = 20, TYPE_TENSOR_ONLY = 4 };

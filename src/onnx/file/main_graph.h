@@ -63,7 +63,7 @@ typedef struct onnx_tensor {
     const uint8_t *begin, *end; /* the whole field in the list that holds it; set by the reader of the list */
     const uint8_t *maker; /* begin of the Constant node's field; NULL: no such node's; set by onnx_graph_read_inner */
     unsigned deep;        /* so many nodes have a graph around it; set by onnx_graph_read_inner */
-    bool sole;            /* an initializer, or all that its Constant node has; likewise */
+    bool sole;            /* initializer, or the only value of a Constant node; set by onnx_graph_read_inner */
     bool lifted;          /* moved into the main graph when the model is stripped (onnx_uses_lift) */
     bool stays;           /* ONNX Runtime has to have it itself (onnx_uses_mark) */
 } onnx_tensor;
