@@ -1,5 +1,5 @@
-/* head.c: the head of a request: the length and coding of the body, the origin and the key, the route; and refusals at
- * once. */
+/* head.c: parses the head of an HTTP request, its header fields: the length and coding of the body, the origin and the
+ * key, the route; and refuses at once. The bytes themselves are parsed by libmicrohttpd (server.c). */
 #include "parts.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* Failover, the fallback to another candidate: what becomes of a run that has failed, or that found the model on no
- * device. The table of weir/model.h is here: `row_of` finds what a run needs, `find_candidate` and `try_candidate` do
- * it. Numbers are the table's rows. */
+ * device. The order of the candidates is made in choice/rank.c, the fallback while a model is loaded in open.c. The
+ * table of weir/model.h is here: `failover_row_of` finds what a run needs, `find_candidate` and `try_candidate` do it.
+ * Numbers are the table's rows. */
 #include "factory/model/open.h"
 #include "runtime/runtime.h"
 

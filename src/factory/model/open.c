@@ -1,4 +1,5 @@
-/* Opening a model: tries the candidates by rank, each through all stages, until a candidate has loaded the model. */
+/* Opening a model, with the fallback to the next provider: tries the candidates by rank, each through all stages,
+ * until a candidate has loaded the model. */
 #include "base/paths.h"
 #include "base/system.h"
 #include "factory/choice/criteria.h"

@@ -1,4 +1,4 @@
-/* A model steps aside between two of its runs: the gate for runs, and the suspend and resume behind the gate.
+/* A model is suspended to host memory (offload) and resumed between two of its runs, behind a gate for runs.
  *
  * The gate is presence.state, under the model's lock. Runs that pass the gate are counted in `inside` until they end.
  * The thread that sets WEIR_MOVING suspends or resumes the model without the lock, as the only thread; runs wait until

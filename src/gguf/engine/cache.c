@@ -1,4 +1,5 @@
-/* cache.c: an elastic KV cache: memory behind the cells that sequences use, and none behind the others.
+/* cache.c: an elastic KV cache: memory behind the cells that sequences use, and none behind the others. The KV cache
+ * grows in `wg_cache_grow` and shrinks in `wg_cache_shrink`.
  *
  * llama.cpp makes its cache whole, as one buffer on each device. Here that buffer is an elastic block (weir/elastic.h):
  * before a decode the pages behind the cells that it writes are committed. Attention reads cells that were never

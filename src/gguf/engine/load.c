@@ -1,4 +1,6 @@
-/* load.c: a model is checked, loaded with its weights in the client's memory, and given the one context it runs in. */
+/* load.c: a model is checked, loaded with its weights in the client's memory, and given the one context it runs in.
+ *
+ * llama.cpp reads the weights in `gguf_load_make_model`; buffers.c (alloc_buffer) takes their memory from the client. */
 #include "wg.h"
 
 #include <weir/stats.h>

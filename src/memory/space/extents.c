@@ -91,7 +91,8 @@ static void region_drop_record(wi_extent_pool *pool, wi_extent *extent)
 
 /* Size index: a row for each power of two, 64 bins in each --------------------------------------------------------- */
 
-/* Computes the size class of free memory: a row and a bin of the size index. */
+/* Computes the size class of a request or of free memory: a row and a bin of the size index. Thread caches have bins of
+ * their own (`wi_tcache_bin_of`). */
 static void size_index_bin(uint64_t bytes, unsigned *row, unsigned *column)
 {
     uint64_t units = bytes / WI_UNIT;

@@ -49,7 +49,8 @@ static wi_stream_place *foreign_find_ended(weir_runtime *runtime, const wi_strea
 
 /* Ends a stream that was destroyed with frees pending or work under way, and not unregistered. Thread caches are
  * flushed while the stream still has its id, as their blocks are freed in its order. Then the id is invalid, and the
- * place is free for another stream. The lock is held, and released meanwhile. */
+ * place is free for another stream. The end is noticed when another stream is registered at the address. Pending frees
+ * then wait for a point behind all work (`wi_stream_lists_abandon`). The lock is held, and released meanwhile. */
 static void foreign_end_unregistered(weir_runtime *runtime, wi_stream_place *place)
 {
     wi_streams *streams = &runtime->streams;

@@ -214,7 +214,7 @@ static inline wi_tcache *wi_tcache_find(const wi_tcache_thread *mine, const weir
     return cache;
 }
 
-/* The bin of a charge. The choice of the bin does not branch on the size, as sizes come in any order. The bin of 0,
+/* The size class of a request: the bin of a charge. The choice of the bin does not branch on the size, as sizes come in any order. The bin of 0,
  * which a racing look may find, takes nothing. */
 static inline wi_tcache_bin *wi_tcache_bin_of(wi_tcache *cache, uint64_t charged)
 {
