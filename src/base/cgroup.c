@@ -66,8 +66,9 @@ static void visit_groups(const char *root, const char *controller, visit each, v
 /* Memory ----------------------------------------------------------------------------------------------------------- */
 
 typedef struct memory {
+    const char *root;
     uint64_t machine, total, available;
-    uint64_t low; /* bytes below which the kernel begins to look for more */
+    uint64_t low; /* bytes below which the kernel begins to look for more; 0: not read, as no group limits */
 } memory;
 
 /* The low watermarks of all zones. */
@@ -114,6 +115,7 @@ static void limit_memory(const char *directory, bool second, void *user)
     m->total = wi_min(m->total, limit);
     if (!wi_sysfs_number(&used, "%s/%s", directory, second ? "memory.current" : "memory.usage_in_bytes"))
         used = 0;
+    m->low = m->low ? m->low : low_watermark(m->root);
     used -= wi_min(used, files_of(directory, second, m->low));
     m->available = wi_min(m->available, limit > used ? limit - used : 0);
 }
@@ -121,7 +123,7 @@ static void limit_memory(const char *directory, bool second, void *user)
 bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total)
 {
     char text[WI_SYSFS_BYTES];
-    memory m = {0};
+    memory m = {.root = root};
     wi_sysfs_text(text, sizeof text, "%s/proc/meminfo", root);
     if (wi_sysfs_field(text, "MemTotal:", &m.total) &&
         (wi_sysfs_field(text, "MemAvailable:", &m.available) || wi_sysfs_field(text, "MemFree:", &m.available))) {
@@ -133,7 +135,6 @@ bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total)
     }
     m.available = wi_min(m.available, m.total);
     m.machine = m.total;
-    m.low = low_watermark(root);
     visit_groups(root, "memory", limit_memory, &m);
     *available = m.available;
     *total = m.total;

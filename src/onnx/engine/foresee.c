@@ -198,9 +198,9 @@ static uint32_t foresee_free_place(const sharing *it, const graph_value *value, 
 {
     uint32_t found = it->count;
     for (uint32_t i = 0; i < it->count; i++)
-        if (it->places[i].bytes > 0 && !it->places[i].output && it->places[i].of->type == value->type &&
-            foresee_same_shape(it, it->places[i].of, value) && it->places[i].end <= buffer->begin &&
-            (found == it->count || is_left_later(it, i, found)))
+        if (it->places[i].end <= buffer->begin && it->places[i].bytes > 0 && !it->places[i].output &&
+            it->places[i].raw == buffer->bytes && it->places[i].of->type == value->type &&
+            foresee_same_shape(it, it->places[i].of, value) && (found == it->count || is_left_later(it, i, found)))
             found = i;
     return found;
 }

@@ -6,11 +6,25 @@
 
 #include "onnx/shapes/graph.h"
 
-typedef struct knowing {
+typedef struct knowing knowing;
+
+/* Fills the dimensions of a node's first output. */
+typedef void rule(const knowing *k, const graph_value *out, uint32_t *to);
+
+/* The rule of an operator that some node before has had. */
+typedef struct met_rule {
+    onnx_text op;
+    rule *its;
+} met_rule;
+
+enum { MET = 64 };
+
+struct knowing {
     graph *g;
     uint32_t *all;
     const graph_node *node;
-} knowing;
+    met_rule met[MET]; /* by a hash of the name: a model has few operators, and the lists of names are long */
+};
 
 static uint32_t *onnx_known_dims_of(const knowing *k, uint32_t id)
 {
@@ -242,8 +256,6 @@ static void recur(const knowing *k, const graph_value *out, uint32_t *to)
 
 /* ---- all -------------------------------------------------------------------------------------------------------------- */
 
-typedef void rule(const knowing *k, const graph_value *out, uint32_t *to);
-
 static rule *onnx_known_rule_of(const graph_node *node)
 {
     static const char kept[] =
@@ -274,6 +286,17 @@ static rule *onnx_known_rule_of(const graph_node *node)
            : onnx_text_is(node->op, "Gather")     ? pick
            : onnx_text_is(node->op, "Reshape")    ? reshape
                                                   : NULL;
+}
+
+static rule *onnx_known_rule(knowing *k)
+{
+    onnx_text op = k->node->op;
+    if (op.size == 0)
+        return NULL;
+    met_rule *met = &k->met[(op.size * 7 + (uint8_t)op.text[0] + (uint8_t)op.text[op.size - 1] * 3u) % MET];
+    if (!onnx_text_same(met->op, op))
+        *met = (met_rule){op, onnx_known_rule_of(k->node)};
+    return met->its;
 }
 
 /* What the file says of the value: a number, or a name. */
@@ -311,8 +334,8 @@ static bool follows(const knowing *k)
 
 static void know_node(knowing *k)
 {
-    rule *its = onnx_known_rule_of(k->node);
     bool all = follows(k) || onnx_text_is(k->node->op, "Shape");
+    rule *its = all ? NULL : onnx_known_rule(k);
     for (uint32_t i = 0; i < k->node->output_count; i++) {
         uint32_t id = k->node->outputs[i];
         if (id == GRAPH_NONE)

@@ -91,23 +91,19 @@ static void onnx_uses_use(const reading *r, const onnx_field *name, unsigned kin
     found->count++;
 }
 
-/* The one input and output of an Identity; false: it is none. */
-static bool read_identity(const onnx_field *node, onnx_text *from, onnx_text *to)
+/* Is the node an Identity, whose output is another name of the input? */
+static bool onnx_uses_is_identity(const onnx_node *node)
 {
-    onnx_node its = onnx_node_read(node);
-    *from = its.input;
-    *to = its.output;
-    return onnx_node_is_standard(&its) && onnx_text_is(its.kind, "Identity");
+    return onnx_text_is(node->kind, "Identity") && onnx_node_is_standard(node);
 }
 
 /* Notes the names that Identity nodes give to weights: a reader of such a name is a reader of the weight. Without host
  * memory the names stay unknown, and the Identity counts as a reader of the weight (ONNX_USE_OTHER). */
 static void read_copies(reading *r, const onnx_graph *graph)
 {
-    onnx_text from, to;
     EACH_FIELD (field, graph->data, graph->size) {
-        onnx_use *its =
-            field.number == GRAPH_NODE && read_identity(&field, &from, &to) ? onnx_uses_find(r, from) : NULL;
+        onnx_node node = field.number == GRAPH_NODE ? onnx_node_read(&field) : (onnx_node){0};
+        onnx_use *its = onnx_uses_is_identity(&node) ? onnx_uses_find(r, node.input) : NULL;
         if (!its)
             continue;
         if (r->copy_count == r->copy_room) {
@@ -118,7 +114,7 @@ static void read_copies(reading *r, const onnx_graph *graph)
             r->copies = list;
             r->copy_room = room;
         }
-        r->copies[r->copy_count++] = (named){to, its, NULL, 0};
+        r->copies[r->copy_count++] = (named){node.output, its, NULL, 0};
     }
 }
 
@@ -170,13 +166,12 @@ static bool is_fused(const reading *r, onnx_text domain, onnx_text name)
 }
 
 /* `*own` gets the name of one of ONNX's own operators, and no text for another. */
-static const operation *onnx_uses_operation_of(reading *r, const onnx_field *node, onnx_text *own)
+static const operation *onnx_uses_operation_of(reading *r, const onnx_node *node, size_t size, onnx_text *own)
 {
-    onnx_node its = onnx_node_read(node);
-    onnx_text name = its.kind, domain = its.domain;
+    onnx_text name = node->kind, domain = node->domain;
     const operation *it = operations;
-    r->constants |= onnx_text_is(name, "Constant") && node->size >= LARGE;
-    bool standard = onnx_node_is_standard(&its);
+    r->constants |= onnx_text_is(name, "Constant") && size >= LARGE;
+    bool standard = onnx_node_is_standard(node);
     r->transposes |= onnx_text_is(name, "Transpose") || !(standard || onnx_text_is(domain, "com.microsoft"));
     while (it->name && !(standard && onnx_text_is(name, it->name)))
         it++;
@@ -204,10 +199,11 @@ static unsigned computes_from(onnx_text name)
 
 static void onnx_uses_read_node(reading *r, const onnx_field *node, unsigned deep)
 {
-    onnx_text name, from, to;
-    const operation *its = onnx_uses_operation_of(r, node, &name);
+    onnx_text name;
+    onnx_node read = onnx_node_read(node);
+    const operation *its = onnx_uses_operation_of(r, &read, node->size, &name);
     unsigned input = 0, at = 0, computes = computes_from(name);
-    if (deep == 0 && read_identity(node, &from, &to) && onnx_uses_find(r, to))
+    if (deep == 0 && onnx_uses_is_identity(&read) && onnx_uses_find(r, read.output))
         return;
     EACH_FIELD (field, node->data, node->size) {
         if (field.number == NODE_ATTRIBUTE && !r->plain)

@@ -11,6 +11,10 @@ static inline bool take_varint(onnx_wire *wire, uint64_t *value)
     enum { SEVEN = 7, LAST = 63 };
     uint64_t all = 0;
     unsigned shift = 0;
+    if (wire->at < wire->end && *wire->at < 0x80) {
+        *value = *wire->at++;
+        return true;
+    }
     for (const uint8_t *at = wire->at; at < wire->end && shift <= LAST; shift += SEVEN) {
         uint64_t byte = *at++;
         if (shift == LAST && byte > 1)
@@ -127,10 +131,16 @@ static size_t sequence(const uint8_t *s, size_t left)
 
 bool onnx_text_among(onnx_text text, const char *words)
 {
-    for (size_t length; *words; words += length + (words[length] == ' ')) {
-        length = strcspn(words, " ");
-        if (length == text.size && memcmp(words, text.text, length) == 0)
+    for (const char *word = words; *word;) {
+        size_t same = 0;
+        while (same < text.size && word[same] == text.text[same] && word[same] && word[same] != ' ')
+            same++;
+        const char *rest = word + same;
+        if (same == text.size && (*rest == ' ' || !*rest))
             return true;
+        while (*rest && *rest != ' ')
+            rest++;
+        word = rest + (*rest == ' ');
     }
     return false;
 }
@@ -143,12 +153,24 @@ char *onnx_text_copy(onnx_text text)
     return copy;
 }
 
+/* Eight bytes from 1 to 0x7f. */
+static bool wire_is_plain(const uint8_t *s)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    uint64_t word;
+    memcpy(&word, s, sizeof word);
+    return ((word | (word - ones)) & tops) == 0;
+}
+
 bool onnx_text_valid(onnx_text text)
 {
     const uint8_t *s = (const uint8_t *)text.text;
-    for (size_t i = 0, n; i < text.size; i += n)
-        if ((n = sequence(s + i, text.size - i)) == 0)
+    for (size_t i = 0, n; i < text.size; i += n) {
+        n = text.size - i >= sizeof(uint64_t) && wire_is_plain(s + i) ? sizeof(uint64_t)
+                                                                      : sequence(s + i, text.size - i);
+        if (n == 0)
             return false;
+    }
     return true;
 }
 

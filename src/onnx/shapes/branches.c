@@ -22,19 +22,21 @@ enum {
     VALUE_NAME = 1
 };
 
+/* The bodies of a node. */
 typedef struct looking {
     graph *g;
-    graph_bodies found;
+    const graph_node *node;
+    size_t count, made; /* of bodies; of values that their nodes make, at every depth */
     weir_status status;
 } looking;
 
-/* Adds the surrounding graph's value of this name, if any. Called for all names that the body's nodes read and that the
- * body hands out, also for names of the body's own values. */
+/* Adds the surrounding graph's value of this name, if any was there before the node. Called for all names that the body's
+ * nodes read and that the body hands out, also for names of the body's own values. */
 static void branches_capture(looking *it, onnx_text name)
 {
     uint32_t id = name.size ? graph_find(it->g, name) : GRAPH_NONE;
-    if (id != GRAPH_NONE && it->status == WEIR_OK)
-        it->status = graph_id_add(it->g, id);
+    if (id < it->node->before && it->status == WEIR_OK)
+        it->status = graph_id_add(it->g, &it->g->captures, id);
 }
 
 static void look_at_body(looking *it, onnx_text body);
@@ -46,7 +48,7 @@ static void look_at_attribute(looking *it, const onnx_field *field, bool outermo
 {
     EACH_FIELD (part, field->data, field->size)
         if (part.number == ATTRIBUTE_BODY || part.number == ATTRIBUTE_BODIES) {
-            it->found.count += outermost;
+            it->count += outermost;
             look_at_body(it, onnx_field_text(&part));
         }
 }
@@ -57,7 +59,7 @@ static void look_at_node(looking *it, onnx_text node)
         if (field.number == NODE_INPUT)
             branches_capture(it, onnx_field_text(&field));
         else if (field.number == NODE_OUTPUT)
-            it->found.made += field.size > 0;
+            it->made += field.size > 0;
         else if (field.number == NODE_ATTRIBUTE)
             look_at_attribute(it, &field, false);
 }
@@ -75,14 +77,32 @@ static void look_at_body(looking *it, onnx_text body)
 
 // NOLINTEND(misc-no-recursion)
 
-weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out)
+static weir_status branches_capture_all(graph *g, graph_node *node)
 {
-    looking it = {.g = g, .status = WEIR_OK};
-    EACH_FIELD (field, (const uint8_t *)node.text, node.size)
+    looking it = {.g = g, .node = node, .status = WEIR_OK};
+    size_t before = g->captures.count;
+    EACH_FIELD (field, node->proto, node->proto_size)
         if (field.number == NODE_ATTRIBUTE)
             look_at_attribute(&it, &field, true);
-    *out = it.found;
+    node->captured_count = (uint32_t)(g->captures.count - before);
+    if (!node->branched) {
+        g->bodies += it.count > 0;
+        g->inside += it.made;
+    }
     return it.status;
+}
+
+weir_status graph_capture(graph *g)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && !g->file->plain && i < g->node_count; i++)
+        status = branches_capture_all(g, &g->nodes[i]);
+    uint32_t *at = g->captures.list;
+    for (size_t i = 0; at && i < g->node_count; i++) {
+        g->nodes[i].captured = at;
+        at += g->nodes[i].captured_count;
+    }
+    return status;
 }
 
 /* Branches --------------------------------------------------------------------------------------------------------- */
@@ -172,13 +192,14 @@ static bool add_scratch(step *s, uint64_t bytes, graph_branches *sum)
     return true;
 }
 
-/* Counts an If whose branches were both looked at. Nodes inside the branches whose bodies were not looked at are added
- * to the counts. */
+/* Counts an If whose branches were looked at; `no` NULL: one of them. Nodes inside the branches whose bodies were not looked at
+ * are added to the counts. */
 static void branches_count(step *s, const graph *yes, const graph *no)
 {
-    s->g->bodies += yes->bodies + no->bodies - 1;
-    s->g->inside += yes->inside + no->inside - s->node->inside;
-    s->g->branched += yes->branched + no->branched + 1;
+    s->g->bodies += yes->bodies + (no ? no->bodies : 0);
+    s->g->inside += yes->inside + (no ? no->inside : 0);
+    s->g->branched += yes->branched + (no ? no->branched : 0) + 1;
+    s->node->branched = true;
 }
 
 static bool branches_alike(const graph_value *a, const graph_value *b)
@@ -224,11 +245,8 @@ static bool one_branch(step *s, const char *name)
     graph_branches sum = {.scratch = GRAPH_NONE};
     uint64_t most = 0;
     bool good = branches_look_into(s, name, &body, &sum, &most) && add_scratch(s, most, &sum);
-    if (good) {
-        s->g->bodies += body.bodies - 1;
-        s->g->inside += body.inside - s->node->inside;
-        s->g->branched += body.branched + 1;
-    }
+    if (good)
+        branches_count(s, &body, NULL);
     good = good && branches_give(s, &body, &body);
     graph_clear(&body);
     return good;

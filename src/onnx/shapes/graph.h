@@ -53,14 +53,15 @@ typedef struct graph_branches {
 typedef struct graph_node {
     onnx_text name, op, domain;
     uint32_t *inputs, *outputs; /* values */
-    uint32_t *captured;         /* values that the bodies take from the graph around */
+    uint32_t *captured; /* values that the bodies take from the graph around; known once the graph is inferred */
     uint32_t input_count, output_count, captured_count;
     const uint8_t *proto;
     size_t proto_size; /* for attributes */
-    size_t inside;     /* so many values are made in its bodies, at every depth */
+    uint32_t before; /* values that were named before its outputs were: what its bodies may take has a smaller number */
     graph_branches branches;
-    bool known;  /* its operator has a rule; found by inference */
-    bool folded; /* its outputs are constant, or follow from dimensions: it does not run */
+    bool known;    /* its operator has a rule; found by inference */
+    bool folded;   /* its outputs are constant, or follow from dimensions: it does not run */
+    bool branched; /* its branches were planned */
 } graph_node;
 
 /* Names of values, and of nothing else. */
@@ -68,6 +69,12 @@ typedef struct graph_names {
     uint32_t *slots; /* value + 1; 0: empty */
     size_t capacity; /* a power of two, or 0 */
 } graph_names;
+
+/* Values, one after the other. */
+typedef struct graph_ids {
+    uint32_t *list;
+    size_t count, room;
+} graph_ids;
 
 /* What the user says of a dimension by its name, or of a value's shape. */
 typedef struct graph_given {
@@ -93,8 +100,8 @@ typedef struct graph {
     uint32_t *outputs;
     size_t output_count;
     graph_names names;
-    uint32_t *ids; /* what the nodes' inputs and outputs point into, */
-    size_t id_count, id_room;
+    graph_ids ids;       /* what the nodes' inputs and outputs point into, */
+    graph_ids captures;  /* and their captured values */
     bool functions;      /* the model has operators of its own */
     size_t numbers_left; /* how many numbers may still be kept: a hostile file must not fill the memory */
     size_t bodies;       /* nodes with graphs inside, whose own values are not looked at */
@@ -133,18 +140,12 @@ uint32_t graph_find(const graph *g, onnx_text name);
  * memory. */
 weir_status graph_value_add(graph *g, onnx_text name, uint32_t *out);
 
-/* Appends a number to member `ids`. WEIR_ERR_SYSTEM without host memory. */
-weir_status graph_id_add(graph *g, uint32_t id);
+/* Appends a number to a list of the graph's. WEIR_ERR_SYSTEM without host memory. */
+weir_status graph_id_add(const graph *g, graph_ids *to, uint32_t id);
 
-/* Bodies of a node, counted. */
-typedef struct graph_bodies {
-    size_t count; /* 0: the node has none */
-    size_t made;  /* values that their nodes make, at every depth */
-} graph_bodies;
-
-/* branches.c: looks at them, and adds the values that they take from outside, known so far, to member `ids`. WEIR_ERR_SYSTEM without
- * host memory. */
-weir_status graph_bodies_read(graph *g, onnx_text node, graph_bodies *out);
+/* branches.c: lists what the bodies of all nodes take from the graph, and counts the bodies that were not planned. WEIR_ERR_SYSTEM
+ * without host memory. */
+weir_status graph_capture(graph *g);
 
 /* Lists the names of the value's open dimensions, in order, with an empty text for a dimension without a name. Returns
  * how many dimensions are open. */

@@ -416,5 +416,5 @@ weir_status graph_infer(graph *g)
         if (!g->values[g->outputs[i]].shaped)
             status = weir_fail(WEIR_ERR_CORRUPT, "%s: its output \"%.*s\" is made by nothing", g->file->name,
                                ONNX_SHOW(g->values[g->outputs[i]].name));
-    return status;
+    return status == WEIR_OK ? graph_capture(g) : status;
 }

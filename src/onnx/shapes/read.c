@@ -330,17 +330,17 @@ size_t graph_dim_names(const graph *g, char *text, size_t capacity)
 
 /* Nodes ------------------------------------------------------------------------------------------------------------ */
 
-weir_status graph_id_add(graph *g, uint32_t id)
+weir_status graph_id_add(const graph *g, graph_ids *to, uint32_t id)
 {
-    if (g->id_count == g->id_room) {
-        size_t room = g->id_room ? 2 * g->id_room : 1024;
-        uint32_t *ids = realloc(g->ids, room * sizeof *ids);
-        if (!ids)
+    if (to->count == to->room) {
+        size_t room = to->room ? 2 * to->room : 1024;
+        uint32_t *list = realloc(to->list, room * sizeof *list);
+        if (!list)
             return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for its nodes", g->file->name);
-        g->ids = ids;
-        g->id_room = room;
+        to->list = list;
+        to->room = room;
     }
-    g->ids[g->id_count++] = id;
+    to->list[to->count++] = id;
     return WEIR_OK;
 }
 
@@ -348,27 +348,15 @@ static weir_status shapes_read_input(graph *g, onnx_text name)
 {
     uint32_t id = GRAPH_NONE;
     weir_status status = name.size == 0 ? WEIR_OK : value_named(g, name, &id);
-    return status == WEIR_OK ? graph_id_add(g, id) : status;
+    return status == WEIR_OK ? graph_id_add(g, &g->ids, id) : status;
 }
 
 /* A value has one maker: onnx_check saw to that. */
 static weir_status read_output(graph *g, onnx_text name, uint32_t node)
 {
     weir_status status = shapes_read_input(g, name);
-    if (status == WEIR_OK && g->ids[g->id_count - 1] != GRAPH_NONE)
-        g->values[g->ids[g->id_count - 1]].maker = node;
-    return status;
-}
-
-static weir_status read_bodies(graph *g, graph_node *node)
-{
-    graph_bodies bodies;
-    size_t before = g->id_count;
-    weir_status status = graph_bodies_read(g, (onnx_text){(const char *)node->proto, node->proto_size}, &bodies);
-    node->captured_count = (uint32_t)(g->id_count - before);
-    node->inside = bodies.made;
-    g->bodies += bodies.count > 0;
-    g->inside += bodies.made;
+    if (status == WEIR_OK && g->ids.list[g->ids.count - 1] != GRAPH_NONE)
+        g->values[g->ids.list[g->ids.count - 1]].maker = node;
     return status;
 }
 
@@ -390,8 +378,7 @@ static weir_status shapes_read_node(graph *g, const onnx_field *proto)
             node->domain = onnx_field_text(&field);
         }
     }
-    if (status == WEIR_OK && !g->file->plain)
-        status = read_bodies(g, node);
+    node->before = (uint32_t)g->value_count;
     EACH_FIELD_WHILE (status == WEIR_OK, field, proto->data, proto->size)
         if (field.number == NODE_OUTPUT) {
             status = read_output(g, onnx_field_text(&field), (uint32_t)g->node_count);
@@ -401,15 +388,14 @@ static weir_status shapes_read_node(graph *g, const onnx_field *proto)
     return status;
 }
 
-/* Points each node to its inputs, its bodies' captured values and its outputs, in this order. */
+/* Points each node to its inputs and its outputs, in this order. */
 static void place_ids(graph *g)
 {
-    uint32_t *at = g->ids;
+    uint32_t *at = g->ids.list;
     for (size_t i = 0; at && i < g->node_count; i++) {
         graph_node *node = &g->nodes[i];
         node->inputs = at;
-        node->captured = at += node->input_count;
-        node->outputs = at += node->captured_count;
+        node->outputs = at += node->input_count;
         at += node->output_count;
     }
 }
@@ -562,7 +548,8 @@ void graph_clear(graph *g)
         free(g->values[i].data);
     free(g->values);
     free(g->nodes);
-    free(g->ids);
+    free(g->ids.list);
+    free(g->captures.list);
     free(g->outputs);
     free(g->names.slots);
     *g = (graph){0};
