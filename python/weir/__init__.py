@@ -54,12 +54,13 @@ _LATER = {name: module for module, names in {
 }.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-    found = globals()[name] = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
-    return found
+if not TYPE_CHECKING:  # for which every name would be here
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+        found = globals()[name] = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+        return found
 
 
 def __dir__() -> list[str]:
