@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .machine import Device, Option, devices, engines, option, options, set_option
     from .model import Metrics, Model, ModelInfo, Port, load
     from .outputs import Outputs
+    from .planning import Buffer, Place, Plan, plan
     from .pool import Lease, Pool, PoolEvent, PoolModel, PoolUsage, Receipt, Variant
     from .prediction import Fit, Prediction, predict, predict_fit
     from .refusal import Holder, Refusal
@@ -43,6 +44,7 @@ _LATER = {name: module for module, names in {
     "machine": ("Device", "Option", "devices", "engines", "option", "options", "set_option"),
     "model": ("Metrics", "Model", "ModelInfo", "Port", "load"),
     "outputs": ("Outputs",),
+    "planning": ("Buffer", "Place", "Plan", "plan"),
     "pool": ("Lease", "Pool", "PoolEvent", "PoolModel", "PoolUsage", "Receipt", "Variant"),
     "prediction": ("Fit", "Prediction", "predict", "predict_fit"),
     "refusal": ("Holder", "Refusal"),
@@ -54,12 +56,13 @@ _LATER = {name: module for module, names in {
 }.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-    found = globals()[name] = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
-    return found
+if not TYPE_CHECKING:  # for which every name would be here
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+        found = globals()[name] = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+        return found
 
 
 def __dir__() -> list[str]:
@@ -67,12 +70,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AsyncStream", "Block", "Busy", "Call", "Cancelled", "Candidate", "Cause", "Check", "Choice", "Chosen", "Class", "Client",
-    "ClientStats", "Closed", "Conflict", "Corrupt", "Device", "DeviceLost", "DoubleFree", "DriverFailed", "EngineFailed", "Error",
-    "Event", "Fit", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind", "Lease", "Metrics", "Model",
-    "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Outputs", "Piece", "Pool", "PoolEvent", "PoolModel", "PoolUsage",
-    "Port", "Prediction", "Presence", "Problem", "Receipt", "Refusal", "Residency", "ResidencyState", "Runtime", "RuntimeStats",
-    "Scrub", "Source", "Stale", "Status", "Stay", "Stayed", "Stream", "StreamMisuse", "SystemFailed", "Tensor", "Trace", "Type",
-    "Unsupported", "Variant", "check", "devices", "engines", "explain", "format_size", "load", "option", "options", "parse_size",
-    "predict", "predict_fit", "set_option", "version",
+    "AsyncStream", "Block", "Buffer", "Busy", "Call", "Cancelled", "Candidate", "Cause", "Check", "Choice", "Chosen", "Class",
+    "Client", "ClientStats", "Closed", "Conflict", "Corrupt", "Device", "DeviceLost", "DoubleFree", "DriverFailed", "EngineFailed",
+    "Error", "Event", "Fit", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind", "Lease", "Metrics", "Model",
+    "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Outputs", "Piece", "Place", "Plan", "Pool", "PoolEvent",
+    "PoolModel", "PoolUsage", "Port", "Prediction", "Presence", "Problem", "Receipt", "Refusal", "Residency", "ResidencyState",
+    "Runtime", "RuntimeStats", "Scrub", "Source", "Stale", "Status", "Stay", "Stayed", "Stream", "StreamMisuse", "SystemFailed",
+    "Tensor", "Trace", "Type", "Unsupported", "Variant", "check", "devices", "engines", "explain", "format_size", "load", "option",
+    "options", "parse_size", "plan", "predict", "predict_fit", "set_option", "version",
 ]

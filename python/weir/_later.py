@@ -70,7 +70,8 @@ def settle() -> None:
             try:
                 done = work()
             except Exception as error:
-                done = ignored(error)
+                ignored(error)
+                done = None
             except BaseException:
                 _left.appendleft(work)
                 raise

@@ -16,6 +16,7 @@ MOST_SECONDS = 9 * 10**9  # 285 years; in nanoseconds, and added to a clock, les
 
 # By the type that takes it.
 RANGES: dict[Any, tuple[int, int]] = {}
+_kind: Any
 for _kind in (c.c_int8, c.c_int16, c.c_int32, c.c_int64, c.c_int, c.c_long, c.c_longlong, c.c_ssize_t):
     RANGES[_kind] = (-(1 << 8 * c.sizeof(_kind) - 1), (1 << 8 * c.sizeof(_kind) - 1) - 1)
 for _kind in (c.c_uint8, c.c_uint16, c.c_uint32, c.c_uint64, c.c_uint, c.c_ulong, c.c_ulonglong, c.c_size_t):

@@ -26,12 +26,12 @@ from cupy.cuda import memory as _memory
 from cupy_backends.cuda import stream as _stream
 
 from . import errors
-from ._c.library import check, lib
+from ._c.library import check, lib, refusal_number, refusal_since
 from ._c.seams import CurrentStream, address, seams, wseam_cupy_calls
 from ._clients import Clients
 from ._later import inside, later
 from .names import Kind, Status
-from .refusal import Refusal
+from .refusal import Refusal, refusal
 from .runtime import Block, Client
 from .sizes import parse_size
 
@@ -163,13 +163,15 @@ class Pool:
             gc.collect()
         else:
             check(seams.wseam_cupy_status())
+        before = refusal_number()
         found = self._malloc(size)
         if found.ptr:
             return found
+        told = refusal_since(before)
         try:
             check(seams.wseam_cupy_status())
         except errors.OutOfMemory as error:
-            raise OutOfMemoryError(error.detail, error.refusal) from None
+            raise OutOfMemoryError(error.detail, refusal(told) if told is not None else None) from None
         raise AssertionError("an allocation failed without a status")
 
     def _malloc_pinned(self, size: int) -> Any:

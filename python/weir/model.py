@@ -102,8 +102,9 @@ class Model(Handle):
         if not self.closed:
             for run in self._runs.copy():
                 run.end()
-            for one in (*self._kept.valuerefs(), *self._prepared.valuerefs()):
-                handle = one()
+            living: list[weakref.ref[Outputs] | weakref.ref[Call]] = [*self._kept.valuerefs(), *self._prepared.valuerefs()]
+            for reference in living:
+                handle = reference()
                 if handle is not None:
                     handle.close()
         super().close()

@@ -305,7 +305,7 @@ class Pool(Handle):
 
     def usage(self) -> tuple[PoolUsage, ...]:
         """What it has of each of its devices."""
-        found = []
+        found: list[PoolUsage] = []
         with self._use() as pointer:
             while True:
                 raw = p.weir_pool_usage()

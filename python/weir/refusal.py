@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes as c
 import dataclasses
 
 from ._c import structures as s
-from ._c.library import lib, text
-from .names import Cause, Class, Status
-from .sizes import format_size
+from ._c.library import text
+from .names import Cause, Class
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +34,8 @@ class Refusal:
     holders: tuple[Holder, ...]  # the one with the most first
 
 
-def last_refusal(detail: str) -> Refusal | None:
-    """The numbers of the calling thread's last refusal, if it is the one that `detail` is about."""
-    raw = s.weir_refusal()
-    if lib.weir_refusal_last(c.byref(raw)) != Status.OK or raw.cause == Cause.NONE:
-        return None
-    if f"{text(raw.client)} asked for {format_size(raw.requested)} ({Class(raw.memory_class).name.lower()})" not in detail:
-        return None  # an earlier one
+def refusal(raw: s.weir_refusal) -> Refusal:
+    """The numbers that libweir tells."""
     holders = []
     for holder in raw.holders:
         if not holder.client:

@@ -34,7 +34,6 @@ class ClientStats:
     misses: int  # and the others
     outside: int  # taken by its engine without asking weir; charged to nothing
     outside_method: str  # how that was found out
-    away: int  # in blocks whose memory is elsewhere, as the client is suspended; not in live
     residency: ResidencyState
 
 
@@ -58,7 +57,6 @@ class RuntimeStats:
     frees: int
     refusals: int
     driver_calls: int
-    away: int  # of suspended clients: neither live nor held
     clients: tuple[ClientStats, ...]  # in the order in which they were opened
 
 

@@ -8,8 +8,8 @@
         model = Net().cuda()
 
 After `use`, `torch.cuda.memory_stats` and what is made of it, `mem_get_info`, `memory_snapshot`, `empty_cache`,
-`set_per_process_memory_fraction`, `record_stream`, CUDA graphs and graph trees answer from weir, and what does not fit is
-`torch.cuda.OutOfMemoryError` in weir's words."""
+`set_per_process_memory_fraction`, `record_stream`, CUDA graphs and graph trees, and of `torch.accelerator` what concerns memory, answer
+from weir, and what does not fit is `torch.cuda.OutOfMemoryError` in weir's words."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ KINDS = ("all", "small_pool", "large_pool")
 METRICS = ("current", "peak", "allocated", "freed")
 REPLACED = 6  # functions of PyTorch's allocator; WTORCH_REPLACED in src/seams/torch.h
 LIVE, PENDING, THREAD_CACHED, PROMISED = 0, 1, 2, 3  # weir_span_state
+PEAKS, ACCUMULATED = 1, 2  # WEIR_RESET_PEAKS and WEIR_RESET_ACCUMULATED
 STATES = {LIVE: "active_allocated", PENDING: "active_pending_free"}
 
 lib.weir_memory_stats_info.restype, lib.weir_memory_stats_info.argtypes = c.c_int, [c.c_void_p, c.POINTER(i.weir_memory_stats)]
@@ -120,8 +121,14 @@ def use(*clients: Client, budget: int | str | None = None, name: str = "torch", 
 def _answer_from_weir(used: Used) -> None:
     own: Any = torch._C
     own._cuda_memoryStats = lambda device: memory_stats(used, device)
-    own._cuda_memorySnapshot = lambda *_, **__: snapshot(used)
+    own._cuda_memorySnapshot = lambda mempool_id=None, *_, **__: snapshot(used, mempool_id)
     own._cuda_checkPoolLiveAllocations = _pool_has_exactly
+    # torch.accelerator asks these, and not the allocator of CUDA that is current.
+    own._accelerator_isAllocatorInitialized = lambda: True
+    own._accelerator_emptyCache = seams.wseam_torch_empty_cache
+    own._accelerator_getDeviceStats = lambda device: memory_stats(used, device)
+    own._accelerator_resetPeakStats = lambda device: seams.wseam_torch_reset(device, PEAKS)
+    own._accelerator_resetAccumulatedStats = lambda device: seams.wseam_torch_reset(device, ACCUMULATED)
 
     def mem_get_info(device: Any = None) -> tuple[int, int]:
         """Bytes that PyTorch may still have on the device under weir's limits, and the budget."""
@@ -132,7 +139,7 @@ def _answer_from_weir(used: Used) -> None:
                    mine.maximum - min(mine.maximum, mine.live + mine.pending + mine.promised))
         return min(left, _driver_info(_ordinal(device))[0] + stats.held - stats.live - stats.pending), stats.budget
 
-    torch.cuda.mem_get_info = torch.cuda.memory.mem_get_info = mem_get_info
+    torch.cuda.mem_get_info = torch.cuda.memory.mem_get_info = own._accelerator_getMemoryInfo = mem_get_info
 
 
 _driver_info: Callable[[Any], tuple[int, int]] = torch.cuda.memory.mem_get_info
@@ -177,10 +184,11 @@ def _pool_has_exactly(ordinal: int, pool: tuple[int, int], expected: set[int]) -
         room = 2 * count
 
 
-def snapshot(used: Used) -> dict[str, Any]:
+def snapshot(used: Used, pool: tuple[int, int] | None = None) -> dict[str, Any]:
     """As `torch.cuda.memory._snapshot`: segments of the runtimes that PyTorch uses, with blocks of all their clients and without
-    traces, which weir has itself (`runtime.trace()`)."""
-    segments = [segment for ordinal, client in sorted(used._clients.opened().items()) for segment in _segments(ordinal, client)]
+    traces, which weir has itself (`runtime.trace()`). `pool` is of a graph or a MemPool: its segments alone."""
+    segments = [segment for ordinal, client in sorted(used._clients.opened().items()) for segment in _segments(ordinal, client)
+                if pool is None or segment["segment_pool_id"] == tuple(pool)]
     traces: list[list[Any]] = [[] for _ in range(torch.cuda.device_count())]
     return {"segments": segments, "device_traces": traces, "external_annotations": [], "allocator_settings":
             {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False,

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "text.h"
+#include "engines/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +59,36 @@ int beside_become_bench(char **argv)
                        path)
             : cli_fail("weir bench needs the program weir-bench, and %s cannot be run: %s", path, strerror(error));
     free(command);
+    free(path);
+    return status;
+}
+
+/* scripts/engines as the wheel, an installed weir and a checkout's build/PRESET/bin have it; the first where none is. The
+ * caller frees it. */
+static char *beside_find_engines(void)
+{
+    static const char *const places[] = {"../scripts/weir-engines", "../share/weir/scripts/engines",
+                                         "../../../scripts/engines"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char *path = beside_find(places[i]);
+        if (access(path, R_OK) == 0)
+            return path;
+        free(path);
+    }
+    return beside_find(places[0]);
+}
+
+int beside_become_engines(char **argv)
+{
+    char *path = beside_find_engines(), **script = beside_command_of(path, (const char *const *)argv);
+    char bytecode[] = "-B", **command = beside_command_of(bytecode, (const char *const *)script);
+    char python[] = "python3", **words = beside_command_of(python, (const char *const *)command);
+    int status = access(path, R_OK) == 0 ? execvp(python, words) : -1;
+    status = cli_fail("weir engines get is the script " WEIR_ENGINES_COMMAND " and needs python3; %s: %s", path,
+                      strerror(errno));
+    free(words);
+    free(command);
+    free(script);
     free(path);
     return status;
 }

@@ -79,6 +79,10 @@ json_t *beside_call_sim(const char *const *argv);
  * behind the verb to a NULL. Answers only if that fails: CLI_FAILED. */
 int beside_become_bench(char **argv);
 
+/* Becomes scripts/engines, which puts engines into the store, with these arguments to a NULL. Answers only if that fails:
+ * CLI_FAILED. */
+int beside_become_engines(char **argv);
+
 /* ---- cores.c: who computes with what, of the ledger of cores (weir/cores.h) -------------------------------------- */
 
 /* {least, most, last, leases, waits, waited_seconds} of a model's line. */

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -143,6 +144,28 @@ class Words(harness.Case):
         for engine in engines.values():  # the store is empty here: what is missing says how to get it
             self.assertTrue(engine["available"] or engine["missing"], engine)
         self.assertIn("multiplies", self.weir("engines")[0])
+
+    def test_engines_are_got_by_their_names_or_by_their_libraries(self):
+        for script in ("scripts/weir-engines", "share/weir/scripts/engines"):  # as the wheel has it, and an installed weir
+            root = self.folder / script.partition("/")[0]
+            (root / script).parent.mkdir(parents=True)
+            (root / script).symlink_to(harness.SOURCE / "scripts/engines")
+            (root / "bin").mkdir()
+            shutil.copy2(harness.COMMAND, root / "bin/weir")
+
+            def get(*words, status=0):
+                done = subprocess.run([root / "bin/weir", "engines", "get", *words], env=self.environment({"LD_LIBRARY_PATH": str(harness.BUILD / "lib")}),
+                                      text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                self.assertEqual(status, done.returncode, done.stdout)
+                return done.stdout
+
+            for words, names in ((("onnx",), ["onnxruntime"]), (("llama",), ["llama"]), (("gguf", "onnx", "--openvino"), ["onnxruntime", "llama", "onnxruntime-openvino"]),
+                                 (("llm", "--cuda"), ["onnxruntime", "onnxruntime-genai", "onnxruntime-cuda", "onnxruntime-genai-cuda"])):
+                items = json.loads(get("--list", "--json", *words))["items"]
+                self.assertEqual([(name, "missing") for name in names], [(item["name"], item["state"]) for item in items])
+            self.assertIn("there is no onyx", get("onyx", status=2))
+            (root / script).unlink()
+            self.assertRegex(get("onnx", status=1), "weir engines get is the script .*engines and needs python3; .*: No such file")
 
     def test_a_plugin_that_is_none(self):
         (self.folder / "plugins").mkdir()

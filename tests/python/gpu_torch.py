@@ -64,6 +64,20 @@ class Memory(Case):
         torch.cuda.reset_peak_memory_stats()
         self.assertEqual(torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated())
 
+    def test_the_accelerators_answers_are_cudas(self):
+        x = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+        is_ = torch.accelerator
+        self.assertEqual((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()), (is_.memory_allocated(), is_.memory_reserved()))
+        self.assertEqual(torch.cuda.memory_stats(), is_.memory_stats())
+        del x
+        is_.reset_peak_memory_stats()
+        self.assertEqual(torch.cuda.memory_allocated(), is_.max_memory_allocated())
+        is_.reset_accumulated_memory_stats()
+        self.assertEqual(0, torch.cuda.memory_stats()["allocation.all.allocated"])
+        is_.empty_cache()
+        if hasattr(is_, "get_memory_info"):
+            self.assertEqual(BUDGET, is_.get_memory_info()[1])
+
     def test_mem_get_info_is_the_budget(self):
         free, total = torch.cuda.mem_get_info()
         self.assertEqual(BUDGET, total)
@@ -100,6 +114,8 @@ class Memory(Case):
         self.assertEqual(sum(each["allocated_size"] for each in segments), used.client().stats().live)
         for segment in segments:
             self.assertEqual(segment["total_size"], sum(block["size"] for block in segment["blocks"]))
+        self.assertEqual([], torch.cuda.memory_snapshot((7, 7)))
+        self.assertIn(x.data_ptr(), [block["address"] for each in torch.cuda.memory_snapshot((0, 0)) for block in each["blocks"]])
         del x
 
     def test_cudnn_looks_for_the_best_convolution(self):

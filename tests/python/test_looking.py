@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -83,6 +84,30 @@ class Choices(unittest.TestCase):
                 weir.explain(MLP, **wrong)
         with self.assertRaisesRegex(TypeError, "setting"):
             weir.explain(MLP, settings={"threads": object()})
+
+
+@unittest.skipUnless(COMMAND.exists(), "the command weir is not built")
+class Plans(unittest.TestCase):
+    def test_the_plan_of_a_model_is_the_commands(self):
+        theirs = told("plan", MLP, "--places", "--quick", "--align", "64", "--dim", "n=2")
+        mine = json.loads(json.dumps(dataclasses.asdict(weir.plan(MLP, dims={"n": 2}, quick=True, alignment=64))))
+        self.assertGreater(len(mine["places"]), 3)
+        self.assertEqual({name: theirs[name] for name in mine if name != "seconds"}, {name: mine[name] for name in mine if name != "seconds"})
+
+    def test_buffers_that_never_live_together_share_bytes(self):
+        found = weir.plan([weir.Buffer("a, \"b\"\n", 100, 0, 2), weir.Buffer("c", 200, 1, 3), weir.Buffer("c", 100, 2, 4)])
+        self.assertEqual((300, 400, True), (found.arena, found.unshared, found.proven))
+        self.assertEqual(["a, \"b\"\n", "c", "c"], [place.name for place in found.places])
+        self.assertEqual(found.places[0].offset, found.places[2].offset)
+        self.assertEqual((), weir.plan([]).places)
+
+    def test_failures_have_the_commands_words(self):
+        with self.assertRaisesRegex(weir.Invalid, "'x': 1 bytes, live from step 3 until before step 2"):
+            weir.plan([weir.Buffer("x", 1, 3, 2)])
+        with self.assertRaisesRegex(weir.Invalid, "power of two"):
+            weir.plan(MLP, alignment=3)
+        with self.assertRaisesRegex(weir.Error, "--dim n=N"):
+            weir.plan(MLP)
 
 
 class Traces(unittest.TestCase):
@@ -177,6 +202,12 @@ class Pictures(unittest.TestCase):
 
 
 class Import(unittest.TestCase):
+    @unittest.skipUnless(COMMAND.exists(), "the command weir is not built")
+    def test_the_module_is_the_command(self):
+        done = subprocess.run([sys.executable, "-B", "-m", "weir", "version"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "PYTHONPATH": str(SOURCE / "python")})
+        self.assertEqual((0, f"weir {weir.version()}\n"), (done.returncode, done.stdout))
+
     def test_what_few_programs_need_is_imported_when_it_is_used(self):
         ended = run_python("""if True:
             import sys, weir

@@ -1,5 +1,7 @@
 """Runtimes, clients, blocks, statistics, options, errors: on the host."""
 
+import contextlib
+import ctypes
 import os
 import threading
 import unittest
@@ -9,7 +11,6 @@ from common import MIB, dropped, run_python
 
 import weir
 from weir._c import library, structures
-from weir.refusal import last_refusal
 
 
 class Bed(unittest.TestCase):
@@ -127,15 +128,29 @@ class Refusals(Bed):
                 self.runtime.client("x", guarantee="1GiB")
             self.assertIsNone(caught.exception.refusal)
 
-
-    def test_a_refusal_elsewhere_has_not_the_numbers_of_an_earlier_one_of_that_client(self):
-        """The words are those of a load that another thread's allocation ended."""
+    def test_a_failure_of_its_own_has_not_the_numbers_of_a_refusal_that_python_did_not_see(self):
+        """A program's C code is refused on this thread, between two calls of the package."""
+        own = ctypes.CDLL(library.lib._name).weir_alloc  # of which the package knows nothing
+        own.argtypes = [ctypes.c_void_p, ctypes.c_size_t, structures.weir_stream, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p)]
         with self.runtime.client("x", maximum=MIB) as client:
-            with self.assertRaises(weir.OutOfMemory):
-                client.alloc(2 * MIB)
-            told = "x asked for 3 MiB (other) on host; its maximum is 1 MiB"
-            self.assertIsNone(last_refusal(told))
-            self.assertEqual(2 * MIB, last_refusal(told.replace("3 MiB", "2 MiB")).requested)
+            with client._use() as pointer:
+                status = own(pointer, 2 * MIB, structures.weir_stream(), weir.Class.OTHER, ctypes.byref(ctypes.c_void_p()))
+            self.assertEqual(weir.Status.OUT_OF_MEMORY, status)
+            with self.assertRaises(weir.OutOfMemory) as caught:
+                self.runtime.client("y", guarantee="1GiB")
+            self.assertIsNone(caught.exception.refusal)
+
+    def test_refusals_in_the_same_words_have_numbers_of_their_own(self):
+        with self.runtime.client("x", maximum=MIB) as client:
+            told = []
+            for held in (0, MIB // 2):
+                with contextlib.ExitStack() as blocks:
+                    if held:
+                        blocks.enter_context(client.alloc(held))
+                    with self.assertRaises(weir.OutOfMemory) as caught:
+                        client.alloc(2 * MIB)
+                    told.append(caught.exception.refusal)
+            self.assertEqual([(0, MIB), (MIB // 2, MIB // 2)], [(one.current, one.remaining) for one in told])
 
 
 class Statistics(Bed):

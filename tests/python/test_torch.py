@@ -448,5 +448,46 @@ class Torch(unittest.TestCase):
         """)
 
 
+class Answers(unittest.TestCase):
+    """What PyTorch asks its own allocator for in Python, over a stand-in for it (fake/): gpu_torch.py asks PyTorch itself."""
+
+    def test_the_accelerator_and_the_snapshot_answer_from_weir(self):
+        here = Path(__file__).resolve().parent
+        done = run_python(f"import sys\nsys.path[:0] = {[str(here), str(here / 'fake')]!r}\n" + textwrap.dedent("""
+            from driver import *
+            import torch, weir.torch
+            begin()
+            alloc, free = seams.wseam_torch_alloc, seams.wseam_torch_free
+            alloc.restype, alloc.argtypes = c.c_void_p, [c.c_size_t, c.c_int, c.c_void_p]
+            free.restype, free.argtypes = None, [c.c_void_p, c.c_size_t, c.c_int, c.c_void_p]
+            seams.wseam_torch_throws = lambda: True  # there is no PyTorch that could
+            used = weir.torch.use(budget="64MiB")
+            own = torch._C
+            assert own._accelerator_isAllocatorInitialized()
+            assert own._accelerator_getDeviceStats(0)["allocated_bytes"]["all"]["current"] == 0
+            a, b = alloc(3 * MIB, 0, None), alloc(5 * MIB, 0, None)
+            free(b, 5 * MIB, 0, None)
+            def all_of(name):
+                return own._accelerator_getDeviceStats(0)[name]["all"]
+            assert (all_of("allocated_bytes")["current"], all_of("allocated_bytes")["peak"]) == (3 * MIB, 8 * MIB)
+            assert own._accelerator_getDeviceStats(0) == own._cuda_memoryStats(0)
+            assert own._accelerator_getMemoryInfo(0) == torch.cuda.mem_get_info(0) == (61 * MIB, 64 * MIB)
+            assert own._accelerator_resetPeakStats(0) is None and all_of("allocated_bytes")["peak"] == 3 * MIB
+            assert all_of("allocation")["allocated"] == 2
+            assert own._accelerator_resetAccumulatedStats(0) is None and all_of("allocation")["allocated"] == 0
+            held = used.client().runtime.stats().held
+            alloc_held = alloc(40 * MIB, 0, None)
+            free(alloc_held, 40 * MIB, 0, None)
+            own._accelerator_emptyCache()
+            assert used.client().runtime.stats().held <= held, used.client().runtime.stats()
+            blocks = [block["address"] for segment in own._cuda_memorySnapshot()["segments"] for block in segment["blocks"]]
+            assert a in blocks
+            assert blocks == [block["address"] for segment in own._cuda_memorySnapshot((0, 0))["segments"] for block in segment["blocks"]]
+            assert own._cuda_memorySnapshot((7, 7))["segments"] == [] == own._cuda_memorySnapshot(mempool_id=(7, 7))["segments"]
+            free(a, 3 * MIB, 0, None)
+        """))
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -12,6 +12,7 @@ endfunction()
 
 weir_python_test(python-layout ${Python3_EXECUTABLE} test_layout)
 weir_python_test(python-memory ${Python3_EXECUTABLE} test_memory)
+weir_python_test(python-typing ${Python3_EXECUTABLE} test_typing)
 weir_python_test(python-finalisers ${Python3_EXECUTABLE} test_finalisers)
 if(TARGET weir_manifest AND TARGET weir-engine-onnx)
   weir_python_test(python-looking ${Python3_EXECUTABLE} test_looking)

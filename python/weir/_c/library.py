@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import os
+import threading
 
 from .._numbers import declare
 from ..errors import BY_STATUS, Error, OutOfMemory
@@ -12,6 +13,7 @@ from . import structures as s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 VERSION = "0.2"  # before 1.0 every minor version may change the interface
@@ -110,6 +112,50 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 declare(lib, FUNCTIONS)
 
 
+
+class _Thread(threading.local):
+    """What the calling thread knows of its refusals."""
+
+    def __init__(self) -> None:
+        self.last = s.weir_refusal()
+        self.place = c.byref(self.last)
+        self.told: s.weir_refusal | None = None  # by the last function of `refusable` that failed
+
+
+_thread = _Thread()
+
+
+def refusal_number() -> int:
+    """Of the calling thread's last refusal; 0: it had none."""
+    lib.weir_refusal_last(_thread.place)
+    return int(_thread.last.number)
+
+
+def refusal_since(number: int) -> s.weir_refusal | None:
+    """The calling thread's last refusal, if it came after the refusal of this number."""
+    return _thread.last if refusal_number() != number else None
+
+
+def refusable(library: c.CDLL, *names: str) -> None:
+    """Has `check` tell of these functions by which refusal a call of theirs failed."""
+    def telling(function: Any) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            before = refusal_number()
+            status = function(*arguments)
+            if status == Status.OUT_OF_MEMORY:
+                _thread.told = refusal_since(before)
+            return status
+        vars(call).update(argtypes=function.argtypes, restype=function.restype)
+        return call
+    for name in names:
+        setattr(library, name, telling(getattr(library, name)))
+
+
+refusable(lib, "weir_runtime_set_budget", "weir_client_create", "weir_client_set_limits", "weir_client_resume", "weir_alloc_with",
+          "weir_model_create", "weir_model_infer", "weir_model_warm_up", "weir_model_resume", "weir_model_call_create",
+          "weir_model_call_run")
+
+
 def text(value: bytes | None) -> str:
     """A text of libweir's as str; NULL is ""."""
     return (value or b"").decode("utf-8", "replace")
@@ -131,8 +177,9 @@ def check(status: int) -> None:
         return
     detail = text(lib.weir_detail())
     if status == Status.OUT_OF_MEMORY:
-        from ..refusal import last_refusal
-        raise OutOfMemory(detail, last_refusal(detail))
+        from ..refusal import refusal
+        told, _thread.told = _thread.told, None
+        raise OutOfMemory(detail, refusal(told) if told is not None else None)
     try:
         kind = BY_STATUS[Status(status)]
     except ValueError:  # of a later libweir

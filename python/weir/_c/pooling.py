@@ -7,7 +7,7 @@ from typing import Any
 
 from .._numbers import declare
 from .inspection import weir_manifest
-from .library import lib
+from .library import lib, refusable
 from .structures import CLASS_MOST, Enum, Sized, weir_setting
 
 NONE = 2**64 - 1  # WEIR_POOL_NONE
@@ -135,6 +135,7 @@ STATUS_FUNCTIONS: dict[str, list[Any]] = {
     "weir_predict_fit": [_text, _to(weir_predict_options), c.c_uint64, _to(weir_fit_options), _to(weir_fit)],
 }
 declare(lib, {name: (c.c_int, arguments) for name, arguments in STATUS_FUNCTIONS.items()})
+refusable(lib, "weir_pool_load", "weir_pool_acquire")
 declare(lib, {
     "weir_lease_model": (_pointer, [_pointer]),
     "weir_lease_version": (_text, [_pointer]),

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._numbers import declare
 from .inspection import weir_gauge
-from .library import PACKAGE, VERSION, lib, open_first
+from .library import PACKAGE, VERSION, lib, open_first, refusable
 
 SONAME = f"libweir-seams.so.{VERSION}"
 
@@ -66,6 +66,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wseam_torch_place_functions": (_status, [c.c_int, _to(_pointer), _to(_pointer)]),
 }
 declare(seams, FUNCTIONS)
+refusable(seams, "wseam_alloc", "wseam_alloc_for_all")
 
 
 def address(function: Any) -> int:

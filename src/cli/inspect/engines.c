@@ -14,10 +14,12 @@
 
 static const args_table arguments = {
     .verb = "engines",
-    .usage = "engines [--json]",
+    .usage = "engines [--json]\nengines get [NAME…] [OPTION…]",
     .about =
         "Lists the engine plug-ins that are found here: whether the engine's own library is there, its version and its "
-        "file, and what to do if it is missing.",
+        "file, and what to do if it is missing. 'get' puts what the named engines need into the store, each of a pinned "
+        "version and by its hash: onnx, llm, gguf (all if none is named). It is " WEIR_ENGINES_COMMAND
+        " with the same arguments, which 'weir engines get --help' tells.",
     .options = args_json};
 
 /* One engine: it was opened (table) and probed, or one of the two failed (problem). */
@@ -87,6 +89,8 @@ static json_t *inspect_engines_list_engines(bool json, size_t *count)
 
 int verb_engines(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "get") == 0)
+        return beside_become_engines(argv + 2);
     bool json = false;
     int status = args_read(&arguments, argc, argv, &json, NULL);
     if (status >= 0)

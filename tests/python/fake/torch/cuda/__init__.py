@@ -1,10 +1,25 @@
-from . import memory
+from . import _utils, memory
 
 waited = []
+
+
+class Allocator:
+    """Takes all functions, and calls none."""
+
+    def __getattr__(self, name):
+        return lambda function: None
 
 
 def synchronize(device):
     waited.append(device)
 
 
-__all__ = ["memory", "synchronize", "waited"]
+def is_initialized():
+    return False
+
+
+def device_count():
+    return 1
+
+
+__all__ = ["_utils", "memory", "synchronize", "waited"]

@@ -1,5 +1,5 @@
 def mem_get_info(device):
-    raise NotImplementedError
+    return 1 << 30, 1 << 30  # the stub's
 
 
 __all__ = ["mem_get_info"]
