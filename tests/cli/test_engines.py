@@ -28,11 +28,22 @@ class Engines(harness.Case):
         data = SOURCE / "tests/data/onnx"
         output, = self.weir_json("run", data / "picky.onnx")["clients"][0]["outputs"]
         self.assertEqual(output["shape"], [1, 32])
-        line = self.refused("run", data / "pickier.onnx", status=1)
+        line = self.refused("run", data / "secretive.onnx", status=1)
         self.assertRegex(line, r"inputs that were not given were filled: x \[1, 16\], and with other extents up to 1024: give them, as --input")
-        output, = self.weir_json("run", data / "pickier.onnx", "--input", "x=shape:1x33")["clients"][0]["outputs"]
-        self.assertEqual(output["shape"], [1, 33])
-        self.assertNotIn("filled", self.refused("run", data / "pickier.onnx", "--input", "x=shape:1x34", status=1))
+        output, = self.weir_json("run", data / "secretive.onnx", "--input", "x=shape:1x33")["clients"][0]["outputs"]
+        self.assertEqual(output["shape"], [1, 4])
+        self.assertNotIn("filled", self.refused("run", data / "secretive.onnx", "--input", "x=shape:1x34", status=1))
+
+    def test_inputs_that_were_filled_are_tried_as_constants_demand(self):
+        for name, shape in (("pickier", [1, 33]), ("demands_shape", [2, 195]), ("demands_rows", [1, 5]), ("demands_columns", [4, 37]),
+                            ("demands_window", [1, 1, 1, 16]), ("demands_parts", [1, 27]), ("demands_features", [1, 1, 16, 8]),
+                            ("demands_beside", [8, 4])):
+            with self.subTest(name=name):
+                outputs = self.weir_json("run", SOURCE / f"tests/data/onnx/{name}.onnx")["clients"][0]["outputs"]
+                self.assertEqual(outputs[-1]["shape"], shape)
+        words = ("run", SOURCE / "tests/data/onnx/demands_rows.onnx", "--input")
+        self.assertEqual(self.weir_json(*words, "z=shape:3x41")["clients"][0]["outputs"][0]["shape"], [3, 5])
+        self.assertIn("x [1, 16]", self.refused(*words, "z=shape:1x40", status=1))
 
     def test_inputs_that_were_filled_are_tried_in_smaller_extents(self):
         output, = self.weir_json("run", SOURCE / "tests/data/onnx/few_places.onnx")["clients"][0]["outputs"]

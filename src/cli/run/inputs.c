@@ -164,19 +164,38 @@ static weir_status set_room(weir_tensor *tensor, uint32_t rank, const int64_t *s
     return tensor->data != NULL ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for its %zu bytes", tensor->bytes);
 }
 
-/* Appends "name [1, 16]". */
-static void note_filled(const weir_tensor *tensor, inputs *made)
+/* Writes "name [1, 16], …". */
+static void inputs_note_filled(inputs *made)
 {
-    if (!made->filled)
-        made->filled = text_copy("");
-    text_add(&made->filled, "%s%s [", made->filled[0] ? ", " : "", tensor->name);
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        text_add(&made->filled, "%s%" PRId64, i ? ", " : "", tensor->shape[i]);
-    text_add(&made->filled, "]");
+    free(made->filled);
+    made->filled = NULL;
+    for (size_t i = 0; i < made->count; i++) {
+        const weir_tensor *tensor = &made->tensors[i];
+        if (!made->open[i])
+            continue;
+        if (!made->filled)
+            made->filled = text_copy("");
+        text_add(&made->filled, "%s%s [", made->filled[0] ? ", " : "", tensor->name);
+        for (uint32_t k = 0; k < tensor->rank; k++)
+            text_add(&made->filled, "%s%" PRId64, k ? ", " : "", tensor->shape[k]);
+        text_add(&made->filled, "]");
+    }
+}
+
+weir_status inputs_refill(inputs *made, size_t index, const int64_t *shape)
+{
+    weir_tensor *tensor = &made->tensors[index];
+    free(tensor->data);
+    tensor->data = NULL;
+    weir_status status = set_room(tensor, tensor->rank, shape);
+    if (status == WEIR_OK)
+        numbers_synthesize(tensor->type, tensor->data, tensor->bytes);
+    inputs_note_filled(made);
+    return status;
 }
 
 /* Of open dimensions, the first is usually the batch and the others are lengths. */
-static weir_status set_default(weir_tensor *tensor, const weir_port *port, int64_t extent, inputs *made)
+static weir_status set_default(weir_tensor *tensor, const weir_port *port, int64_t extent, bool *open)
 {
     if (port->type == WEIR_TYPE_TEXT)
         return inputs_set_text(tensor, default_text);
@@ -189,8 +208,7 @@ static weir_status set_default(weir_tensor *tensor, const weir_port *port, int64
     weir_status status = set_room(tensor, port->rank, shape);
     if (status == WEIR_OK)
         numbers_synthesize(tensor->type, tensor->data, tensor->bytes);
-    if (status == WEIR_OK && !first)
-        note_filled(tensor, made);
+    *open = status == WEIR_OK && !first;
     return status;
 }
 
@@ -287,6 +305,7 @@ weir_status inputs_make(const weir_model_details *info, int model, input_arg *ar
 {
     *out = (inputs){0};
     out->tensors = text_zeroed(info->input_count, sizeof *out->tensors);
+    out->open = text_zeroed(info->input_count, sizeof *out->open);
     bool wanted = needs_first(info, model, args, arg_count);
     for (size_t i = 0; i < info->input_count; i++) {
         const weir_port *port = &info->inputs[i];
@@ -295,7 +314,8 @@ weir_status inputs_make(const weir_model_details *info, int model, input_arg *ar
             continue;
         weir_tensor *tensor = &out->tensors[out->count++];
         *tensor = (weir_tensor){.struct_size = sizeof *tensor, .name = port->name, .type = port->type};
-        weir_status status = found != NULL ? read_behind(found, port->name) : set_default(tensor, port, extent, out);
+        weir_status status = found != NULL ? read_behind(found, port->name)
+                                           : set_default(tensor, port, extent, &out->open[out->count - 1]);
         if (status == WEIR_OK && found != NULL)
             status = set_arg(tensor, port, found);
         if (status != WEIR_OK) {
@@ -305,6 +325,7 @@ weir_status inputs_make(const weir_model_details *info, int model, input_arg *ar
             return status;
         }
     }
+    inputs_note_filled(out);
     return inputs_check_names(info, model, args, arg_count);
 }
 
@@ -313,6 +334,7 @@ void inputs_clear(inputs *made)
     for (size_t i = 0; i < made->count; i++)
         free(made->tensors[i].data);
     free(made->tensors);
+    free(made->open);
     free(made->filled);
     *made = (inputs){0};
 }

@@ -261,6 +261,16 @@ static weir_status fill_with(model_run *m, input_arg *args, size_t arg_count, in
     return status == WEIR_OK ? inputs_make(&info, m->index, args, arg_count, extent, &m->in) : status;
 }
 
+/* Tries what the model's own constants ask for, beside small extents for the others. */
+static weir_status first_run_demanded(model_run *m, input_arg *args, size_t arg_count, weir_status status)
+{
+    enum { BESIDE = 5 };
+    for (size_t i = 0; i < BESIDE && may_be_unfit(status) && !interrupt_seen(); i++)
+        if (fill_with(m, args, arg_count, inputs_extents[i]) == WEIR_OK && extents_demand(m->path, &m->in))
+            status = model_run_first_run(m);
+    return status;
+}
+
 /* Inputs that were filled may not be what the model can take: others are tried. */
 static weir_status first_run_filled(model_run *m, input_arg *args, size_t arg_count)
 {
@@ -273,6 +283,7 @@ static weir_status first_run_filled(model_run *m, input_arg *args, size_t arg_co
         if (status == WEIR_OK)
             status = model_run_first_run(m);
     }
+    status = first_run_demanded(m, args, arg_count, status);
     if (may_be_unfit(status)) {
         status = fill_with(m, args, arg_count, inputs_extents[0]);
         if (status == WEIR_OK)

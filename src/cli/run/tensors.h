@@ -41,6 +41,7 @@ void input_arg_clear(input_arg *arg);
 typedef struct inputs {
     weir_tensor *tensors; /* their names belong to the model, their data to the tensors */
     size_t count;
+    bool *open;   /* by tensor: it was filled, and the model leaves extents of it open */
     char *filled; /* those whose open extents were filled, "input [1, 16], state [2, 1, 128]"; NULL: none */
 } inputs;
 
@@ -55,6 +56,21 @@ extern const int64_t inputs_extents[INPUTS_EXTENTS];
 weir_status inputs_make(const weir_model_details *info, int model, input_arg *args, size_t arg_count, int64_t extent,
                         inputs *out);
 void inputs_clear(inputs *made);
+
+/* Fills input number `index` again, in another shape of the same rank. */
+weir_status inputs_refill(inputs *made, size_t index, const int64_t *shape);
+
+/* extents.c: fills open inputs again, with extents that the constants of the ONNX model at `path` ask for; the others stay.
+ * false: nothing better was found. Without the reader of ONNX models nothing is. */
+#ifdef WEIR_PLAN_MODELS
+bool extents_demand(const char *path, inputs *made);
+#else
+static inline bool extents_demand(const char *path, inputs *made)
+{
+    (void)path, (void)made;
+    return false;
+}
+#endif
 
 /* "input_ids, attention_mask"; the caller frees it. */
 char *inputs_names(const weir_model_details *info);

@@ -323,9 +323,12 @@ bool rule_group_query(step *s)
 
 bool rule_recurrent(step *s)
 {
-    const graph_value *x = step_in(s, 0), *r = step_in(s, 2);
-    if (x->shape.rank != 3 || r->shape.rank != 3)
-        return step_odd(s, "input or recurrence");
+    const graph_value *x = step_in(s, 0), *w = step_in(s, 1), *r = step_in(s, 2);
+    if (x->shape.rank != 3 || w->shape.rank != 3 || r->shape.rank != 3)
+        return step_odd(s, "input, weights or recurrence");
+    if (w->shape.dims[2] != x->shape.dims[2])
+        return step_wrong(s, "its weights are for rows of %" PRId64 ", not of %" PRId64, w->shape.dims[2],
+                          x->shape.dims[2]);
     int64_t ways = onnx_text_is(graph_text(s->node, "direction"), "bidirectional") ? 2 : 1, width = r->shape.dims[2];
     bool batch_first = graph_int(s->node, "layout", 0) == 1;
     int64_t batch = x->shape.dims[batch_first ? 0 : 1], length = x->shape.dims[batch_first ? 1 : 0];

@@ -503,10 +503,38 @@ def unpacked():
 
 
 def picky():
-    """Models that take one extent alone: 32, which is tried when it is not given, and 33, which is not."""
+    """Models that take one extent alone: 32, which is tried when it is not given, and 33, which is the constant's."""
     for name, extent in (("picky", 32), ("pickier", 33)):
         save(name, [h.make_node("Reshape", ["x", "shape"], ["y"])], [value("x", T.FLOAT, ["n", "m"])], [value("y", T.FLOAT, [1, extent])],
              [nh.from_array(np.array([1, extent], np.int64), "shape")])
+
+
+def demanding():
+    """Models that take no extent but one that their constants ask for, in each of their inputs."""
+    wide = [value("x", T.FLOAT, ["n", "k"])]
+    any_shape = [value("y", T.FLOAT, None)]
+    numbers = lambda name, *list: nh.from_array(np.array(list, np.int64), name)
+    save("demands_shape", [h.make_node("Reshape", ["x", "s"], ["y"])], [value("x", T.FLOAT, ["k"])], any_shape, [numbers("s", 2, 195)])
+    save("demands_rows", [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("MatMul", ["z", "v"], ["b"]), h.make_node("Add", ["a", "b"], ["y"])],
+         [*wide, value("z", T.FLOAT, ["n", "l"])], any_shape, [weight("w", 37, 5), weight("v", 41, 5)])
+    save("demands_columns", [h.make_node("Concat", ["x", "w"], ["y"], axis=0)], wide, any_shape, [weight("w", 3, 37)])
+    save("demands_window", [h.make_node("Conv", ["x", "w"], ["y"])], [value("x", T.FLOAT, [None, 1, None, None])], any_shape, [weight("w", 1, 1, 1500, 1)])
+    save("demands_parts", [h.make_node("Split", ["x", "s"], ["a", "y"], axis=1)], wide, [value("a", T.FLOAT, None), *any_shape], [numbers("s", 10, 27)])
+    save("demands_features", [h.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=8)], [value("x", T.FLOAT, ["t", "b", "k"])], any_shape,
+         [weight("w", 1, 32, 21), weight("r", 1, 32, 8)])
+    save("demands_beside", [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("Shape", ["a"], ["s"], start=1, end=2),
+                            h.make_node("Squeeze", ["s"], ["n"]), h.make_node("Range", ["zero", "n", "step"], ["at"]),
+                            h.make_node("Gather", ["table", "at"], ["y"])],
+         [value("x", T.FLOAT, ["b", "t", "k"])], any_shape,
+         [weight("w", 37, 5), weight("table", 8, 4)] + [nh.from_array(np.array(n, np.int64), name) for name, n in (("zero", 0), ("step", 1))])
+
+
+def secretive():
+    """A model that takes 33 columns alone, of which no constant of those nodes speaks that fail with others."""
+    save("secretive", [h.make_node("Shape", ["x"], ["s"], start=1, end=2), h.make_node("Equal", ["s", "wanted"], ["e"]),
+                       h.make_node("Where", ["e", "zero", "far"], ["at"]), h.make_node("Gather", ["table", "at"], ["y"])],
+         [value("x", T.FLOAT, ["n", "k"])], [value("y", T.FLOAT, None)],
+         [nh.from_array(np.array([n], np.int64), name) for name, n in (("wanted", 33), ("zero", 0), ("far", 9))] + [weight("table", 2, 4)])
 
 
 def few_places():
@@ -536,7 +564,7 @@ def main():
         return compare_schema(sys.argv[2])
     for make in (mlp, typed, beside, types, copies, staged, picked, parted, einsum, fixed, scalar, empty, default, rankless, loop, grow, conv, branch, refused, texts,
                  folded, bomb, chain, turned, hidden, function, layout, constant, looked_up, joined, joined_default, vector, doubled, recurrent, strands, gaps, gated, fused, bent, forked, quantized, window, inner,
-                 lifted, bytes_of, unpacked, picky, few_places, packed_elsewhere):
+                 lifted, bytes_of, unpacked, picky, demanding, secretive, few_places, packed_elsewhere):
         RANDOM = np.random.default_rng(list(make.__name__.encode()))
         make()
     return 0
