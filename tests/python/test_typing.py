@@ -18,7 +18,7 @@ class Types(unittest.TestCase):
     def mypy(self, *words):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([MYPY, "--cache-dir", folder, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
-                                  env={**os.environ, "MYPYPATH": str(PACKAGE)})
+                                  cwd=folder, env={**os.environ, "MYPYPATH": str(PACKAGE)})
         return done.returncode, done.stdout
 
     def test_the_package_is_without_a_finding(self):
