@@ -91,13 +91,14 @@ static void region_drop_record(wi_extent_pool *pool, wi_extent *extent)
 
 /* Size index: a row for each power of two, 64 bins in each --------------------------------------------------------- */
 
-/* Computes the size class of free memory: a row and a bin of the size index. */
+/* Computes the size class of free memory: a row and a bin of the size index. The six bits behind the highest one that is set
+ * are the column. */
 static void size_index_bin(uint64_t bytes, unsigned *row, unsigned *column)
 {
     uint64_t units = bytes / WI_UNIT;
-    unsigned power = 63u - (unsigned)__builtin_clzll(units);
-    *row = power;
-    *column = (unsigned)(power >= 6 ? units >> (power - 6) : units << (6 - power)) & 63u;
+    unsigned zeros = (unsigned)__builtin_clzll(units);
+    *row = 63u ^ zeros;
+    *column = (unsigned)(units << zeros >> 57) & 63u;
 }
 
 static wi_size_index *size_index_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list)
@@ -123,8 +124,9 @@ static void size_index_leave(wi_size_index *size_index, wi_extent *extent)
 {
     unsigned row, column;
     size_index_bin(extent->bytes, &row, &column);
-    wi_list_remove(&size_index->bins[row][column], extent);
-    if (size_index->bins[row][column].first)
+    wi_extent_list *bin = &size_index->bins[row][column];
+    wi_list_remove(bin, extent);
+    if (bin->first)
         return;
     size_index->column_bits[row] &= ~(UINT64_C(1) << column);
     if (!size_index->column_bits[row])
