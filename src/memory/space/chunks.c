@@ -54,9 +54,10 @@ static void chunk_count_split(wi_idle *idle, uint64_t before, uint64_t now)
         wi_gauge_up(&idle->split, now - before);
     else
         wi_gauge_down(&idle->split, before - now);
-    if (now > 0 && before == 0)
+    if (now > 0 && before == 0) {
         wi_gauge_up(&idle->split_segments, 1);
-    else if (now == 0 && before > 0)
+        idle->most_partly = wi_max(idle->most_partly, idle->split_segments.current);
+    } else if (now == 0 && before > 0)
         wi_gauge_down(&idle->split_segments, 1);
 }
 
@@ -75,11 +76,8 @@ static void chunk_change(wi_chunk *chunk, uint64_t bytes, bool in_use)
         chunk_delist(chunk);
     chunk->occupied = after;
     uint64_t split = chunk_split_bytes(chunk, before), now = chunk_split_bytes(chunk, after);
-    if (split != now) {
-        idle->partly += (uint64_t)(now > 0) - (split > 0);
-        idle->most_partly = wi_max(idle->most_partly, idle->partly);
+    if (split != now)
         chunk_count_split(idle, split, now);
-    }
     if (after == 0)
         chunk_enlist(chunk);
 }
