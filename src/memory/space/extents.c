@@ -67,6 +67,8 @@ void wi_extent_pool_destroy(wi_extent_pool *pool)
         munmap(pool->chunks, MOST_CHUNKS * sizeof *pool->chunks);
 }
 
+/* Returns a record without a block and in no list. Its bytes, their kind, owners and order, and its neighbours are for the
+ * caller to set. */
 static wi_extent *region_take_record(wi_region *region)
 {
     wi_extent_pool *pool = &region->shared->pool;
@@ -74,11 +76,10 @@ static wi_extent *region_take_record(wi_region *region)
     wi_extent *extent = pool->unused;
     pool->unused = extent->next;
     pool->unused_count--;
-    uint32_t index = extent->index;
     wi_assert(!extent->block.pointer && extent->block.word == 0); /* a second free may still look at it */
-    memset((char *)extent + offsetof(wi_extent, offset), 0, sizeof *extent - offsetof(wi_extent, offset));
-    extent->index = index;
     extent->region = region;
+    extent->stream_previous = extent->stream_next = NULL;
+    extent->list_previous = extent->list_next = NULL;
     return extent;
 }
 
@@ -591,8 +592,13 @@ weir_status wi_region_init(wi_region *region, unsigned number, char *base, uint6
         return status;
     }
     region->first = region_take_record(region);
+    region->first->offset = 0;
     region->first->bytes = bytes;
     region->first->kind = WI_HOLE;
+    region->first->last = region->first->freed_on = WI_CLEAN;
+    region->first->stream_list = NULL;
+    region->first->epoch = 0;
+    region->first->previous = region->first->next = NULL;
     wi_list_add(&region->holes, region->first);
     return WEIR_OK;
 }
