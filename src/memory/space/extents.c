@@ -439,10 +439,10 @@ static void region_free_rest(wi_region *region, wi_extent *extent)
 void wi_region_note_start(wi_region *region, uint64_t offset, bool begins)
 {
     uint64_t granule = offset / region->granule, bit = UINT64_C(1) << granule % 64;
-    region->starts[granule] += begins ? 1u : -1u;
-    if (region->starts[granule] > 0)
+    if (begins) {
+        region->starts[granule]++;
         region->started[granule / 64] |= bit;
-    else
+    } else if (--region->starts[granule] == 0)
         region->started[granule / 64] &= ~bit;
 }
 
