@@ -183,11 +183,11 @@ static wi_extent *size_index_best_in_bin(const wi_extent_list *bin, uint64_t byt
     return best;
 }
 
-static wi_extent *size_index_best(const wi_size_index *size_index, uint64_t bytes, uint64_t alignment)
+/* The best fit in these rows of the size index, in `row` from the column on. Apart, as often no row has so much. */
+static __attribute__((noinline)) wi_extent *size_index_best_in_rows(const wi_size_index *size_index, uint64_t rows,
+                                                                    unsigned row, unsigned column, uint64_t bytes,
+                                                                    uint64_t alignment)
 {
-    unsigned row, column;
-    size_index_bin(bytes, &row, &column);
-    uint64_t rows = size_index->row_bits >> row << row;
     for (unsigned from = column; rows; rows &= rows - 1, from = 0) {
         unsigned r = (unsigned)__builtin_ctzll(rows);
         uint64_t columns = size_index->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
@@ -198,6 +198,14 @@ static wi_extent *size_index_best(const wi_size_index *size_index, uint64_t byte
         }
     }
     return NULL;
+}
+
+static wi_extent *size_index_best(const wi_size_index *size_index, uint64_t bytes, uint64_t alignment)
+{
+    unsigned row, column;
+    size_index_bin(bytes, &row, &column);
+    uint64_t rows = size_index->row_bits >> row << row;
+    return rows ? size_index_best_in_rows(size_index, rows, row, column, bytes, alignment) : NULL;
 }
 
 wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list,
