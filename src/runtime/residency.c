@@ -126,12 +126,10 @@ bool wi_residency_wait(weir_client *client, uint64_t *moves)
     return moved;
 }
 
-weir_status wi_residency_admit(weir_client *client, const char *call)
+/* Apart, as most clients were never suspended. */
+static __attribute__((noinline)) weir_status residency_admit(weir_client *client, wi_residence *r, const char *call)
 {
-    wi_residence *r = residence_of(client);
     uint64_t moves = 0;
-    if (wi_likely(!r))
-        return WEIR_OK;
     (void)wi_residency_wait(client, &moves);
     pthread_mutex_lock(&r->lock);
     bool here = r->state == WEIR_RESIDENT || (r->state == WEIR_MOVING && pthread_equal(r->mover, pthread_self())) ||
@@ -144,6 +142,12 @@ weir_status wi_residency_admit(weir_client *client, const char *call)
                ? weir_client_resume(client, WEIR_STREAM_HOST)
                : weir_fail(WEIR_ERR_BUSY, "%s: %s is suspended; resume it first, or suspend it with resume_on_alloc",
                            call, client->account.name);
+}
+
+weir_status wi_residency_admit(weir_client *client, const char *call)
+{
+    wi_residence *r = residence_of(client);
+    return wi_likely(!r) ? WEIR_OK : residency_admit(client, r, call);
 }
 
 /* Waiting for the client's work ------------------------------------------------------------------------------------ */

@@ -91,7 +91,8 @@ static void ledger_freed(wi_ledger *ledger, uint64_t bytes)
 
 /* Every change of an account's used bytes goes through here, so that `committed` follows. A decrease is added as a
  * wrapped unsigned number. */
-static void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending, uint64_t promised)
+static inline void ledger_shift(wi_ledger *ledger, wi_account *account, uint64_t live, uint64_t pending,
+                                uint64_t promised)
 {
     uint64_t before = ledger_commitment(account), more = live + pending + promised;
     ledger_freed(ledger, (int64_t)more < 0 ? -more : 0);

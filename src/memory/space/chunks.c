@@ -50,14 +50,17 @@ void wi_chunk_leave(wi_chunk *chunk)
 
 static void chunk_count_split(wi_idle *idle, uint64_t before, uint64_t now)
 {
-    if (now > before)
+    if (now > before) {
         wi_gauge_up(&idle->split, now - before);
-    else
+        if (before == 0) {
+            wi_gauge_up(&idle->split_segments, 1);
+            idle->most_partly = wi_max(idle->most_partly, idle->split_segments.current);
+        }
+    } else if (now < before) {
         wi_gauge_down(&idle->split, before - now);
-    if (now > 0 && before == 0)
-        wi_gauge_up(&idle->split_segments, 1);
-    else if (now == 0 && before > 0)
-        wi_gauge_down(&idle->split_segments, 1);
+        if (now == 0)
+            wi_gauge_down(&idle->split_segments, 1);
+    }
 }
 
 /* Split bytes of a chunk: unused, but the chunk cannot be given back, as part of it is used. */
@@ -74,12 +77,7 @@ static void chunk_change(wi_chunk *chunk, uint64_t bytes, bool in_use)
     if (before == 0)
         chunk_delist(chunk);
     chunk->occupied = after;
-    uint64_t split = chunk_split_bytes(chunk, before), now = chunk_split_bytes(chunk, after);
-    if (split != now) {
-        idle->partly += (uint64_t)(now > 0) - (split > 0);
-        idle->most_partly = wi_max(idle->most_partly, idle->partly);
-        chunk_count_split(idle, split, now);
-    }
+    chunk_count_split(idle, chunk_split_bytes(chunk, before), chunk_split_bytes(chunk, after));
     if (after == 0)
         chunk_enlist(chunk);
 }

@@ -79,7 +79,7 @@ typedef struct wi_idle {
     wi_chunk *first, *last; /* longest idle first */
     uint64_t granules;
     weir_gauge split, split_segments; /* split bytes, and the number of chunks with some */
-    uint64_t partly, most_partly;     /* the same number, and its peak */
+    uint64_t most_partly;             /* the peak of that number since the base was made */
 } wi_idle;
 
 /* An empty record, which the caller frees with free; NULL: no host memory. */

@@ -106,14 +106,12 @@ static wi_block *claim_fast(wi_base *base, const wi_account *account, const void
     return good && wi_block_claim(block, word, WI_CLAIMED) ? block : NULL;
 }
 
-weir_status wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
+/* Says why a block is not claimed, or claims one that is tracked. Apart, as most claims need no lock. */
+static __attribute__((noinline)) weir_status claim_locked(wi_base *base, const wi_account *account, void *pointer,
+                                                          uint64_t generation, wi_block **out)
 {
+    wi_block *block = NULL;
     uint64_t word;
-    wi_block *block = claim_fast(base, account, pointer, generation);
-    if (block) {
-        *out = block;
-        return WEIR_OK;
-    }
     wi_base_lock(base);
     weir_status status = claim_find(base, account, pointer, generation, &block, &word);
     if (status == WEIR_OK && wi_stream_uses_held(block->stream_uses))
@@ -125,6 +123,15 @@ weir_status wi_claim(wi_base *base, const wi_account *account, void *pointer, ui
         *out = block;
     wi_base_unlock(base);
     return status;
+}
+
+weir_status wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
+{
+    wi_block *block = claim_fast(base, account, pointer, generation);
+    if (wi_unlikely(!block))
+        return claim_locked(base, account, pointer, generation, out);
+    *out = block;
+    return WEIR_OK;
 }
 
 void wi_unclaim(wi_base *base, wi_block *block)

@@ -67,6 +67,8 @@ void wi_extent_pool_destroy(wi_extent_pool *pool)
         munmap(pool->chunks, MOST_CHUNKS * sizeof *pool->chunks);
 }
 
+/* Returns a record without a block and in no list. Its bytes, their kind, owners and order, and its neighbours are for the
+ * caller to set. */
 static wi_extent *region_take_record(wi_region *region)
 {
     wi_extent_pool *pool = &region->shared->pool;
@@ -74,11 +76,10 @@ static wi_extent *region_take_record(wi_region *region)
     wi_extent *extent = pool->unused;
     pool->unused = extent->next;
     pool->unused_count--;
-    uint32_t index = extent->index;
     wi_assert(!extent->block.pointer && extent->block.word == 0); /* a second free may still look at it */
-    memset((char *)extent + offsetof(wi_extent, offset), 0, sizeof *extent - offsetof(wi_extent, offset));
-    extent->index = index;
     extent->region = region;
+    extent->stream_previous = extent->stream_next = NULL;
+    extent->list_previous = extent->list_next = NULL;
     return extent;
 }
 
@@ -91,14 +92,14 @@ static void region_drop_record(wi_extent_pool *pool, wi_extent *extent)
 
 /* Size index: a row for each power of two, 64 bins in each --------------------------------------------------------- */
 
-/* Computes the size class of a request or of free memory: a row and a bin of the size index. Thread caches have bins of
- * their own (`wi_tcache_bin_of`). */
+/* Computes the size class of a request or of free memory: a row and a bin of the size index. The six bits behind the
+ * highest one that is set are the column. Thread caches have bins of their own (`wi_tcache_bin_of`). */
 static void size_index_bin(uint64_t bytes, unsigned *row, unsigned *column)
 {
     uint64_t units = bytes / WI_UNIT;
-    unsigned power = 63u - (unsigned)__builtin_clzll(units);
-    *row = power;
-    *column = (unsigned)(power >= 6 ? units >> (power - 6) : units << (6 - power)) & 63u;
+    unsigned zeros = (unsigned)__builtin_clzll(units);
+    *row = 63u ^ zeros;
+    *column = (unsigned)(units << zeros >> 57) & 63u;
 }
 
 static wi_size_index *size_index_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list)
@@ -124,8 +125,9 @@ static void size_index_leave(wi_size_index *size_index, wi_extent *extent)
 {
     unsigned row, column;
     size_index_bin(extent->bytes, &row, &column);
-    wi_list_remove(&size_index->bins[row][column], extent);
-    if (size_index->bins[row][column].first)
+    wi_extent_list *bin = &size_index->bins[row][column];
+    wi_list_remove(bin, extent);
+    if (bin->first)
         return;
     size_index->column_bits[row] &= ~(UINT64_C(1) << column);
     if (!size_index->column_bits[row])
@@ -181,11 +183,11 @@ static wi_extent *size_index_best_in_bin(const wi_extent_list *bin, uint64_t byt
     return best;
 }
 
-static wi_extent *size_index_best(const wi_size_index *size_index, uint64_t bytes, uint64_t alignment)
+/* The best fit in these rows of the size index, in `row` from the column on. Apart, as often no row has so much. */
+static __attribute__((noinline)) wi_extent *size_index_best_in_rows(const wi_size_index *size_index, uint64_t rows,
+                                                                    unsigned row, unsigned column, uint64_t bytes,
+                                                                    uint64_t alignment)
 {
-    unsigned row, column;
-    size_index_bin(bytes, &row, &column);
-    uint64_t rows = size_index->row_bits >> row << row;
     for (unsigned from = column; rows; rows &= rows - 1, from = 0) {
         unsigned r = (unsigned)__builtin_ctzll(rows);
         uint64_t columns = size_index->column_bits[r] >> (r == row ? from : 0) << (r == row ? from : 0);
@@ -196,6 +198,14 @@ static wi_extent *size_index_best(const wi_size_index *size_index, uint64_t byte
         }
     }
     return NULL;
+}
+
+static wi_extent *size_index_best(const wi_size_index *size_index, uint64_t bytes, uint64_t alignment)
+{
+    unsigned row, column;
+    size_index_bin(bytes, &row, &column);
+    uint64_t rows = size_index->row_bits >> row << row;
+    return rows ? size_index_best_in_rows(size_index, rows, row, column, bytes, alignment) : NULL;
 }
 
 wi_extent *wi_shared_best_of(const wi_shared *shared, unsigned number, const wi_stream_list *stream_list,
@@ -437,10 +447,10 @@ static void region_free_rest(wi_region *region, wi_extent *extent)
 void wi_region_note_start(wi_region *region, uint64_t offset, bool begins)
 {
     uint64_t granule = offset / region->granule, bit = UINT64_C(1) << granule % 64;
-    region->starts[granule] += begins ? 1u : -1u;
-    if (region->starts[granule] > 0)
+    if (begins) {
+        region->starts[granule]++;
         region->started[granule / 64] |= bit;
-    else
+    } else if (--region->starts[granule] == 0)
         region->started[granule / 64] &= ~bit;
 }
 
@@ -590,8 +600,13 @@ weir_status wi_region_init(wi_region *region, unsigned number, char *base, uint6
         return status;
     }
     region->first = region_take_record(region);
+    region->first->offset = 0;
     region->first->bytes = bytes;
     region->first->kind = WI_HOLE;
+    region->first->last = region->first->freed_on = WI_CLEAN;
+    region->first->stream_list = NULL;
+    region->first->epoch = 0;
+    region->first->previous = region->first->next = NULL;
     wi_list_add(&region->holes, region->first);
     return WEIR_OK;
 }
