@@ -170,7 +170,7 @@ json_t *text_json(const char *text)
 
 json_t *text_json_count(uint64_t value)
 {
-    return json_integer((json_int_t)value);
+    return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
 }
 
 uint64_t text_json_number(const json_t *object, const char *key)

@@ -46,6 +46,7 @@ size_t text_line(const char *text, size_t columns);
 json_t *text_json(const char *text);
 json_t *text_json_bytes(const char *text, size_t bytes);
 
+/* A JSON number; a count above 2^63 - 1, where jansson's whole numbers end, is told as that. */
 json_t *text_json_count(uint64_t value);
 
 /* Read a member of an object that another process has told; 0 and "" where it is missing or something else. */

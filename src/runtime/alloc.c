@@ -70,15 +70,19 @@ bool wi_alloc_captured(weir_runtime *runtime, weir_stream stream, const void *na
     return native && wi_streams_capturing(&runtime->streams, runtime->driver, runtime->device, stream);
 }
 
-/* What must be queued before the allocated block is its client's. */
+/* What must be queued before the allocated block is its client's. Looks again whether the stream is captured, as a capture may
+ * have begun while the request waited for room. */
 static weir_status alloc_prepare(weir_runtime *runtime, wi_resource *stack, wi_block *block,
                                  const wi_placement *placement, bool zeroed)
 {
-    if (wi_account_must_scrub(block->account, block->previous))
-        return stack == runtime->resource && wi_alloc_captured(runtime, placement->stream, placement->native)
-                   ? wi_alloc_not_captured(runtime, block, placement->stream)
-                   : wi_alloc_clear(runtime, stack, block, 0, wi_alloc_scrubbed(block), placement->stream);
-    return zeroed ? wi_alloc_clear(runtime, stack, block, 0, block->bytes, placement->stream) : WEIR_OK;
+    bool scrubbed = wi_account_must_scrub(block->account, block->previous);
+    if (!scrubbed && !zeroed)
+        return WEIR_OK;
+    if (stack == runtime->resource && wi_alloc_captured(runtime, placement->stream, placement->native))
+        return scrubbed ? wi_alloc_not_captured(runtime, block, placement->stream)
+                        : wi_streams_captured(runtime, placement->stream, "weir_alloc");
+    return wi_alloc_clear(runtime, stack, block, 0, scrubbed ? wi_alloc_scrubbed(block) : block->bytes,
+                          placement->stream);
 }
 
 /* Large blocks stay thread-cached from one allocation to the next, for a request of the same size. A request of another size

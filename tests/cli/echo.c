@@ -4,7 +4,8 @@
  *     scratch BYTES             held during a run                slow MILLIS     each run takes so long, or is cancelled
  *     generate TEXT             the answer of infer_stream       exact           `plan` knows everything
  *     leak                      one block is never freed         twice           outputs get two names that one file has
- *     reserve BYTES             reserved for the weights           cores N       each run leases so many */
+ *     reserve BYTES             reserved for the weights           cores N       each run leases so many
+ *     vector NUMBER…            the output "embeddings": these for each line of the first input, and nothing else */
 #include <weir/cores.h>
 #include <weir/engine.h>
 #include <weir/weir.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_PORTS = 24 };
+enum { MOST_PORTS = 24, MOST_NUMBERS = 8 };
 
 struct weir_engine_model {
     weir_client *client;
@@ -28,6 +29,9 @@ struct weir_engine_model {
     weir_cores *cores; /* NULL: it leases none */
     char text[256];
     bool exact, leaks, twice;
+    float vector[MOST_NUMBERS];
+    size_t width;
+    weir_port embeddings;
     void *weights;
     atomic_int running;
     atomic_bool cancelled;
@@ -59,6 +63,18 @@ static void read_port(weir_engine_model *model, char *rest)
         port->shape[port->rank++] = strtoll(word, NULL, 10);
 }
 
+static void read_vector(weir_engine_model *model, char *rest)
+{
+    for (char *end; model->width < MOST_NUMBERS; rest = end) {
+        float number = strtof(rest, &end);
+        if (end == rest)
+            break;
+        model->vector[model->width++] = number;
+    }
+    model->embeddings =
+        (weir_port){.name = "embeddings", .type = WEIR_TYPE_F32, .rank = 2, .shape = {-1, (int64_t)model->width}};
+}
+
 static weir_status echo_read(const char *path, weir_engine_model *model)
 {
     char line[300], key[32];
@@ -82,6 +98,8 @@ static weir_status echo_read(const char *path, weir_engine_model *model)
             model->slow = strtol(line + at, NULL, 10);
         else if (strcmp(key, "cores") == 0)
             model->core_count = (uint32_t)strtoul(line + at, NULL, 10);
+        else if (strcmp(key, "vector") == 0)
+            read_vector(model, line + at);
         else if (strcmp(key, "generate") == 0)
             snprintf(model->text, sizeof model->text, "%s", line + at);
         model->exact = model->exact || strcmp(key, "exact") == 0;
@@ -214,6 +232,29 @@ static weir_status answer(weir_engine_model *model, const weir_inference *infere
     return status;
 }
 
+static weir_status answer_vectors(weir_engine_model *model, const weir_tensor *texts, weir_outputs *out)
+{
+    size_t lines = 1, bytes = model->width * sizeof(float);
+    for (size_t i = 0; i < texts->bytes; i++)
+        lines += ((const char *)texts->data)[i] == '\n';
+    out->tensors = calloc(1, sizeof *out->tensors);
+    weir_tensor rows = {.struct_size = sizeof rows,
+                        .name = "embeddings",
+                        .type = WEIR_TYPE_F32,
+                        .rank = 2,
+                        .shape = {(int64_t)lines, (int64_t)model->width},
+                        .bytes = lines * bytes};
+    *out->tensors = rows;
+    weir_status status =
+        weir_alloc(model->client, lines * bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &out->tensors->data);
+    for (size_t i = 0; i < lines && status == WEIR_OK; i++)
+        memcpy((char *)out->tensors->data + i * bytes, model->vector, bytes);
+    out->count = status == WEIR_OK;
+    if (status != WEIR_OK)
+        free(out->tensors);
+    return status;
+}
+
 static weir_status echo_infer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
     uint32_t cores;
@@ -226,7 +267,9 @@ static weir_status echo_infer(weir_engine_model *model, const weir_inference *in
     status = work(model);
     atomic_fetch_sub(&model->running, 1);
     weir_cores_give(model->cores);
-    return status == WEIR_OK ? answer(model, inference, out) : status;
+    if (status != WEIR_OK)
+        return status;
+    return model->width > 0 ? answer_vectors(model, inference->inputs, out) : answer(model, inference, out);
 }
 
 static weir_status echo_infer_stream(weir_engine_model *model, const weir_inference *inference, weir_piece_fn piece,
@@ -258,8 +301,8 @@ static weir_status echo_info(weir_engine_model *model, weir_model_details *out)
                                 .architecture = "an echo",
                                 .inputs = model->ports,
                                 .input_count = model->count,
-                                .outputs = model->ports,
-                                .output_count = model->count,
+                                .outputs = model->width > 0 ? &model->embeddings : model->ports,
+                                .output_count = model->width > 0 ? 1 : model->count,
                                 .generates = model->text[0] != '\0',
                                 .remarks = "it keeps its <record> & nothing else to itself"};
     return WEIR_OK;

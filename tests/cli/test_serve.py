@@ -239,15 +239,51 @@ class Protocols(Served):
         return answer["outputs"][0]["data"]
 
     def test_halves_are_shown_as_their_values(self):
-        """Every FP16 and BF16 there is; what JSON has no number for is null, as of FP32."""
+        """Every FP16 and BF16 there is, but what JSON has no number for."""
         every = struct.pack("<65536H", *range(65536))
         halves = struct.unpack("<65536e", every)
         brains = struct.unpack("<65536f", b"".join(b"\0\0" + every[at:at + 2] for at in range(0, len(every), 2)))
         for name, kind, values in (("h", "FP16", halves), ("g", "BF16", brains)):
-            shown = zip([value if math.isfinite(value) else None for value in values], self.shown(name, kind, every, 2), strict=True)
+            finite = [at for at, value in enumerate(values) if math.isfinite(value)]
+            shown = zip([values[at] for at in finite], self.shown(name, kind, b"".join(every[2 * at:][:2] for at in finite), 2), strict=True)
             self.assertEqual([], [pair for pair in shown if pair[0] != pair[1]][:9], kind)
             self.assertEqual([values[0xbe00]], self.shown(name, kind, every[2 * 0xbe00:][:2], 2))
-        self.assertEqual([1, None, None, None], self.shown("f", "FP32", struct.pack("<4f", 1, math.inf, -math.inf, math.nan), 4))
+
+    def test_numbers_that_json_does_not_have(self):
+        """Of a tensor they are binary data; of vectors OpenAI's base64 has them."""
+        for kind, name, one, wrong in (("FP32", "f", b"\0\0\x80\x3f", (b"\0\0\x80\x7f", b"\0\0\x80\xff", b"\0\0\xc0\x7f")), ("FP16", "h", b"\0\x3c", (b"\0\x7c",)),
+                                       ("BF16", "g", b"\x80\x3f", (b"\x80\xff",))):
+            for number in wrong:
+                data = one + one + number
+                head = {"inputs": [{"name": name, "shape": [3], "datatype": kind, "parameters": {"binary_data_size": len(data)}}]}
+                for binary in (False, True):
+                    text = json.dumps(head | {"outputs": [{"name": name, "parameters": {"binary_data": binary}}]}).encode()
+                    status, answer = self.ask("POST", "/v2/models/all/infer", text + data, {"Inference-Header-Content-Length": str(len(text))}, raw=True)
+                    self.assertEqual(200 if binary else 500, status, (kind, number))
+                    if binary:
+                        self.assertEqual(data, answer[-len(data):])
+                    else:
+                        self.assertRegex(json.loads(answer)["error"], f"'all' .* not finite at position 2 of the output '{name}'.* binary_data")
+        self.write("odd.echo", "input text text -1\nvector 1 -inf nan\n")
+        self.write("even.echo", "input text text -1\nvector 1 0.5 -2\n")
+        process = self.serve("odd.echo", "even.echo")
+        for words, status in (({}, 500), ({"encoding_format": "float"}, 500), ({"encoding_format": "base64"}, 200)):
+            got, answer = self.ask("POST", "/v1/embeddings", {"model": "odd", "input": ["a", "b"]} | words)
+            self.assertEqual(status, got, answer)
+            if status == 200:
+                rows = [struct.unpack("<3f", base64.b64decode(e["embedding"])) for e in answer["data"]]
+                self.assertEqual([[1, -math.inf]] * 2, [list(row[:2]) for row in rows])
+                self.assertTrue(all(math.isnan(row[2]) for row in rows))
+            else:
+                self.assertEqual("server_error", answer["error"]["type"])
+                self.assertRegex(answer["error"]["message"], "'odd' .* not finite at position 1 of vector 0.* base64")
+        for path, field in (("embed", "input"), ("embeddings", "prompt")):
+            status, answer = self.ask("POST", f"/api/{path}", {"model": "odd", field: "a"})
+            self.assertEqual((500, ["error"]), (status, list(answer)))
+            self.assertIn("not finite", answer["error"])
+            self.assertEqual(200, self.ask("POST", f"/api/{path}", {"model": "even", field: "a"})[0])
+        self.assertEqual([[1, 0.5, -2]] * 2, [e["embedding"] for e in self.ask("POST", "/v1/embeddings", {"model": "even", "input": ["a", "b"]})[1]["data"]])
+        self.end(process)
 
     def test_large_whole_numbers(self):
         large = [0, (1 << 53) + 1, (1 << 63) - 1]
@@ -262,7 +298,7 @@ class Protocols(Served):
         good = {"name": "f", "shape": [2], "datatype": "FP32", "data": [1, 2]}
         for change in ({"name": None}, {"shape": [3]}, {"shape": [1]}, {"shape": [-1]}, {"shape": 2}, {"shape": [1 << 40, 1 << 40]},
                        {"shape": [1] * 17}, {"datatype": "FP8"}, {"datatype": "FP16"}, {"data": ["a", "b"]}, {"data": {}},
-                       {"data": [1, None]}, {"datatype": "INT8", "data": [1, 128]}, {"datatype": "UINT64", "data": [1, -1]},
+                       {"data": [1, None]}, {"data": [1, 1e39]}, {"datatype": "INT8", "data": [1, 128]}, {"datatype": "UINT64", "data": [1, -1]},
                        {"datatype": "INT32", "data": [1, 1.5]}, {"datatype": "INT64", "data": [1, 1e16]}, {"data": [1, 2, 3]}, {"datatype": "BYTES", "data": ["a\nb", "c"]},
                        {"parameters": {"binary_data_size": 8}}, {"data": None, "parameters": {"binary_data_size": -8}}):
             status, answer = self.infer({"inputs": [good | change]})

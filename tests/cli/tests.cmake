@@ -8,6 +8,7 @@ foreach(part words run run_chosen npy files engines devices bench replay traces 
     WEIR_TEST_STORE=${WEIR_STORE_PATH} WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set_tests_properties(cli-${part} PROPERTIES LABELS cli)
 endforeach()
+weir_test(cli-text ${CMAKE_CURRENT_LIST_DIR}/text.c ${PROJECT_SOURCE_DIR}/src/cli/text.c INTERNAL LIBS PkgConfig::JANSSON LABELS cli)
 if(TARGET weir_serve)
   foreach(part serve_page serve_config serve_hostile packaging remote)
     if(NOT part STREQUAL remote OR CURL_FOUND)

@@ -198,6 +198,33 @@ static void a_pressure_callback_releases_pages_of_another_block(void **state)
     ok(weir_elastic_destroy(theirs, WEIR_STREAM_HOST));
 }
 
+static void give_pages_and_capture(const weir_pressure *pressure, void *user)
+{
+    giver *g = user;
+    give_pages(pressure, user);
+    ok(weir_capture_begin(g->f->stream, NULL));
+}
+
+/* The zeros of the new pages would be the graph's. */
+static void a_capture_begins_while_a_commit_waits_for_room(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *mine = create(f, 10, false), *theirs = create(f, 20, false);
+    giver g = {.f = f, .e = theirs, .first = 0, .count = 4};
+    uint64_t id;
+    commit(f, theirs, 0, BUDGET_PAGES);
+    ok(weir_pressure_register(f->runtime, 0, give_pages_and_capture, &g, &id));
+    fails(WEIR_ERR_STREAM_MISUSE, try_commit(f, mine, 0, 2, f->stream));
+    detail_names("weir_elastic_commit");
+    assert_int_equal(g.calls, 1);
+    ok(weir_pressure_unregister(f->runtime, id));
+    ok(weir_capture_end(f->stream, NULL));
+    pages_are(f, mine, 0, 0);
+    pages_are(f, theirs, BUDGET_PAGES - 4, 0);
+    ok(weir_elastic_destroy(mine, WEIR_STREAM_HOST));
+    ok(weir_elastic_destroy(theirs, WEIR_STREAM_HOST));
+}
+
 /* Pages that the callback has given up and that the commit is about are there all the same, and new. */
 static void a_pressure_callback_releases_pages_of_the_same_block(void **state)
 {
@@ -289,6 +316,7 @@ int main(void)
         CASE(four_threads_commit_and_release_at_once),
         CASE(a_block_grows_while_its_stream_works),
         CASE(a_pressure_callback_releases_pages_of_another_block),
+        CASE(a_capture_begins_while_a_commit_waits_for_room),
         CASE(a_pressure_callback_releases_pages_of_the_same_block),
         CASE(what_a_callback_takes_from_under_a_commit_is_committed_again),
         CASE(a_forked_child_is_told),

@@ -90,6 +90,19 @@ static void partitions_of_a_card(void **state)
     machine_expect(&early, NULL, PARTITIONED);
 }
 
+/* Cards in partitions make more nodes than there may be cards. */
+static void a_card_behind_many_nodes(void **state)
+{
+    (void)state;
+    machine m = make("many-nodes");
+    add_card(&m, 1, 24 * GIB, 0);
+    for (unsigned node = 1; node < 150; node++)
+        add_node(&m, node, 2, 90402, 0);
+    add_node(&m, 150, 1, 110000, 0);
+    machine_expect(&m, NULL,
+                   CPU("32", "30") "rocm 0000:10:00.0 - 0000:10:00.0 - 0 24 18 du 16 - -/- AMD 0x744c (gfx1100)\n");
+}
+
 /* 128 GiB, of which firmware has carved 96 out for the graphics: the host has 32, the graphics 96, and the 16 that it
  * might borrow from the host are not counted again. */
 static void a_carved_out_part_is_not_the_hosts(void **state)
@@ -161,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cards_of_amd),
         cmocka_unit_test(partitions_of_a_card),
+        cmocka_unit_test(a_card_behind_many_nodes),
         cmocka_unit_test(a_carved_out_part_is_not_the_hosts),
         cmocka_unit_test(what_is_borrowed_is_the_hosts),
         cmocka_unit_test(amd_without_access),

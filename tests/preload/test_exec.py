@@ -200,6 +200,12 @@ class Programs(Case):
         _, error = self.exec_it(PLACE / "preload-linked", "linked", "served", status=99, STUB_CUDA_FAIL="cuMemGetInfo:1:999")
         self.assertIn("weir: cuda:0 gets no memory", error)
 
+    def test_a_driver_from_before_cuda_12_gives_nothing(self):
+        for words in ((), ("--each",)):
+            with self.subTest(words=words):
+                _, error = self.exec_it(*words, PLACE / "preload-program", "dlsym", "served", status=99, LD_LIBRARY_PATH=str(BUILD / "stub/old"))
+                self.assertIn("the driver is older than CUDA 12", error)
+
 
 class Table(Case):
     def test_text(self):

@@ -35,7 +35,7 @@ set_target_properties(preload-nvml PROPERTIES OUTPUT_NAME nvidia-ml SOVERSION 1 
 
 add_custom_target(test-preload ALL)
 add_dependencies(test-preload weir_command weir-preload preload-program preload-sibling preload-linked preload-runtime preload-static
-  preload-plain preload-nvml stub-cuda stub-cudart)
+  preload-plain preload-nvml stub-cuda stub-cuda-old stub-cudart)
 foreach(test "preload:exec" "preload-tree:tree")
   string(REPLACE ":" ";" test "${test}")
   list(GET test 0 name)

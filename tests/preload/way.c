@@ -10,10 +10,10 @@ typedef struct entry {
     const char *symbol, *name;
     int version;
     size_t at;
-    void (*linked)(void);
 } entry;
 
-/* The linked program is linked with the stub, which has not all functions that there are. */
+/* The linked program is linked with the stub, which has not all functions that there are. Code takes the addresses: in a table of
+ * data GNU's linkers make a weak name 0 for good where no library has it yet, though the preloaded one will. */
 #ifdef LINKED
 #define X(symbol, name, version, per_thread, parameters, arguments) __attribute__((weak)) CUresult symbol parameters;
 WP_CUDA_FUNCTIONS(X)
@@ -21,17 +21,30 @@ WP_CUDA_FUNCTIONS(X)
 #define X(symbol, name, version, parameters) __attribute__((weak)) CUresult symbol parameters;
 WAY_FUNCTIONS(X)
 #undef X
-#define LINK(symbol) ((void (*)(void))symbol)
-#else
-#define LINK(symbol) NULL
 #endif
 
-static const entry entries[] = {
-#define X(symbol, name, version, per_thread, parameters, arguments)                                                    \
-    {#symbol, #name, version, offsetof(way, symbol), LINK(symbol)},
+static void find_linked(void)
+{
+#ifdef LINKED
+#define TAKE(symbol, parameters)                                                                                       \
+    {                                                                                                                  \
+        CUresult(*volatile linked) parameters = symbol;                                                                \
+        cu.symbol = linked;                                                                                            \
+    }
+#define X(symbol, name, version, per_thread, parameters, arguments) TAKE(symbol, parameters)
     WP_CUDA_FUNCTIONS(X)
 #undef X
-#define X(symbol, name, version, parameters) {#symbol, #name, version, offsetof(way, symbol), LINK(symbol)},
+#define X(symbol, name, version, parameters) TAKE(symbol, parameters)
+    WAY_FUNCTIONS(X)
+#undef X
+#endif
+}
+
+static const entry entries[] = {
+#define X(symbol, name, version, per_thread, parameters, arguments) {#symbol, #name, version, offsetof(way, symbol)},
+    WP_CUDA_FUNCTIONS(X)
+#undef X
+#define X(symbol, name, version, parameters) {#symbol, #name, version, offsetof(way, symbol)},
         WAY_FUNCTIONS(X)
 #undef X
 };
@@ -70,14 +83,10 @@ void find_way(const char *name)
     EXPECT(library);
     find_stub(library);
     const void *get = asked ? dlsym(library, "cuGetProcAddress_v2") : NULL;
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void *found;
-        if (linked)
-            memcpy(&found, &entries[i].linked, sizeof found);
-        else if (asked)
-            found = ask(&entries[i], get, ends_with(name, "thread"));
-        else
-            found = dlsym(library, entries[i].symbol);
+    if (linked)
+        find_linked();
+    for (size_t i = 0; i < sizeof entries / sizeof *entries && !linked; i++) {
+        void *found = asked ? ask(&entries[i], get, ends_with(name, "thread")) : dlsym(library, entries[i].symbol);
         memcpy((char *)&cu + entries[i].at, &found, sizeof found);
     }
     EXPECT(cu.cuInit && cu.cuInit(0) == CUDA_SUCCESS);

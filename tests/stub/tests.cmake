@@ -1,5 +1,5 @@
-# A libcuda.so.1 of our own, over host memory and threads, so that the cuda driver runs where no GPU is. A second build of it
-# lacks one function. And over it what ONNX Runtime's CUDA provider and llama.cpp's CUDA module link to: the libraries of
+# A libcuda.so.1 of our own, over host memory and threads, so that the cuda driver runs where no GPU is. Two more builds of it
+# lack one function each. And over it what ONNX Runtime's CUDA provider and llama.cpp's CUDA module link to: the libraries of
 # CUDA 13 by their names and symbol versions.
 include_guard()
 set(WEIR_STUB ${PROJECT_BINARY_DIR}/stub)
@@ -18,6 +18,8 @@ endfunction()
 
 weir_stub(stub-cuda ${WEIR_STUB}/cuda)
 weir_stub(stub-cuda-lacking ${WEIR_STUB}/lacking STUB_LACKS=cuMemSetAccess)
+# A driver from before CUDA 12 has no such name.
+weir_stub(stub-cuda-old ${WEIR_STUB}/old cuGetProcAddress_v2=cuGetProcAddress_later)
 
 # weir_stub_of_cuda(LIBRARY SOVERSION SOURCES… [DEFINITIONS …] [BESIDE directory])
 function(weir_stub_of_cuda library soversion)

@@ -2,6 +2,7 @@
 #include "core/core.h"
 
 #include "runtime/runtime.h"
+#include <weir/pressure.h>
 
 static void (*at_record)(void), (*behind_record)(void), (*at_fill)(void); /* once */
 static bool refuse_record;
@@ -110,6 +111,36 @@ static void take_nothing(void)
     fails(WEIR_ERR_STREAM_MISUSE, weir_alloc_with(client, &request, &block));
 }
 
+static void begin_and_give(const weir_pressure *pressure, void *user)
+{
+    (void)pressure;
+    (void)user;
+    ok(weir_capture_begin(first, NULL));
+    ok(weir_free(client, pointer, WEIR_STREAM_HOST));
+}
+
+static void no_zeros_come_here(void)
+{
+    fail_msg("zeros were queued on a captured stream");
+}
+
+/* The request had looked before. */
+static void a_capture_that_begins_while_zeros_wait_for_room(void **state)
+{
+    (void)state;
+    uint64_t id;
+    pointer = take_zeroed(second);
+    ok(weir_stream_synchronize(second));
+    ok(weir_pressure_register(runtime, 0, begin_and_give, NULL, &id));
+    at_fill = no_zeros_come_here;
+    take_nothing();
+    at_fill = NULL;
+    detail_names("captured");
+    ok(weir_pressure_unregister(runtime, id));
+    ok(weir_capture_end(first, NULL));
+    assert_int_equal(take_snapshot(runtime).device.live, 0);
+}
+
 static void begin_before_the_gate(void)
 {
     ok(weir_capture_begin(first, NULL));
@@ -173,8 +204,11 @@ static void a_capture_that_does_not_begin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(the_next_block_keeps_its_zeros), CASE(nobody_queues_zeros_once_a_capture_begins),
-        CASE(a_free_while_a_capture_begins),  CASE(a_capture_that_begins_while_zeros_are_queued),
+        CASE(the_next_block_keeps_its_zeros),
+        CASE(nobody_queues_zeros_once_a_capture_begins),
+        CASE(a_free_while_a_capture_begins),
+        CASE(a_capture_that_begins_while_zeros_are_queued),
+        CASE(a_capture_that_begins_while_zeros_wait_for_room),
         CASE(a_capture_that_does_not_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -373,10 +373,24 @@ const weir_tensor *completion_output(const completion *it, const char *name)
     return NULL;
 }
 
-const weir_tensor *completion_vectors(const completion *it, size_t count)
+const weir_tensor *completion_vectors(const completion *it, size_t count, bool as_numbers)
 {
     const weir_tensor *rows = completion_output(it, "embeddings");
-    return rows && rows->rank == 2 && rows->type == WEIR_TYPE_F32 && rows->shape[0] == (int64_t)count ? rows : NULL;
+    const char *name = it->run.model->name;
+    weir_status status = WEIR_OK;
+    size_t at;
+    if (!rows || rows->rank != 2 || rows->type != WEIR_TYPE_F32 || rows->shape[0] != (int64_t)count)
+        status = weir_fail(WEIR_ERR_UNSUPPORTED, "the model '%s' did not make one vector for each text", name);
+    else if (as_numbers && wire_find_not_finite(rows, &at))
+        status =
+            weir_fail(WEIR_ERR_ENGINE,
+                      "the model '%s' gave a number that is not finite at position %zu of vector %zu, and JSON has "
+                      "no form for it; /v1/embeddings with encoding_format base64 has",
+                      name, at % (size_t)rows->shape[1], at / (size_t)rows->shape[1]);
+    if (status == WEIR_OK)
+        return rows;
+    answer_failure(it->run.request, status);
+    return NULL;
 }
 
 json_t *completion_vector_json(const weir_tensor *rows, size_t at)

@@ -74,8 +74,9 @@ void completion_end(completion *it); /* gives the model back; nothing without on
 void completion_clear(completion *it);
 
 const weir_tensor *completion_output(const completion *it, const char *name);
-/* Returns the vectors of `count` texts; NULL: the number of vectors is not `count`. */
-const weir_tensor *completion_vectors(const completion *it, size_t count);
+/* Returns the vectors of `count` texts, for an answer in numbers or in their bytes; NULL: the request is answered, as the number
+ * of vectors is not `count`, or JSON has no form for one of the numbers. */
+const weir_tensor *completion_vectors(const completion *it, size_t count, bool as_numbers);
 /* Row number `at` of them. */
 json_t *completion_vector_json(const weir_tensor *rows, size_t at);
 const char *completion_finish(const completion *it); /* "stop", "length" */

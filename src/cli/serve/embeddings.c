@@ -44,19 +44,15 @@ static json_t *rows_json(const weir_tensor *rows, size_t count, bool encoded)
 
 static void answer_rows(completion *it, const json_t *body, size_t count)
 {
-    const weir_tensor *rows = completion_vectors(it, count);
     const char *format = json_string_value(json_object_get(body, "encoding_format"));
+    bool encoded = format && strcmp(format, "base64") == 0;
+    const weir_tensor *rows = completion_vectors(it, count, !encoded);
     json_int_t tokens = (json_int_t)completion_prompt_tokens(it);
-    if (!rows)
-        answer_failure(it->run.request,
-                       weir_fail(WEIR_ERR_UNSUPPORTED, "the model '%s' did not make one embedding for each text",
-                                 it->run.model->name));
-    else
+    if (rows)
         answer_json(it->run.request, 200,
                     json_pack("{s:s, s:o, s:o, s:{s:I, s:I}}", "object", "list", "data",
-                              rows_json(rows, count, format && strcmp(format, "base64") == 0), "model",
-                              text_json(it->run.model->name), "usage", "prompt_tokens", tokens, "total_tokens",
-                              tokens));
+                              rows_json(rows, count, encoded), "model", text_json(it->run.model->name), "usage",
+                              "prompt_tokens", tokens, "total_tokens", tokens));
 }
 
 static void embeddings_embed(completion *it, const json_t *body, size_t count)

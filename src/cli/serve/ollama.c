@@ -307,14 +307,9 @@ void ollama_chat(ws_request *request, void *all)
 
 static void answer_vectors(completion *it, size_t count, bool one)
 {
-    const weir_tensor *rows = completion_vectors(it, count);
-    if (!rows) {
-        answer_failure(it->run.request, weir_fail(WEIR_ERR_UNSUPPORTED,
-                                                  "the model '%s' did not make one vector for each "
-                                                  "text",
-                                                  it->run.model->name));
+    const weir_tensor *rows = completion_vectors(it, count, true);
+    if (!rows)
         return;
-    }
     if (one) {
         answer_json(it->run.request, 200, json_pack("{s:o}", "embedding", completion_vector_json(rows, 0)));
         return;

@@ -175,6 +175,8 @@ typedef struct wire_inputs {
 } wire_inputs;
 
 const char *wire_type(weir_type type); /* "FP32"; NULL: it has none */
+/* Finds the first number of a tensor that JSON has no form for: a NaN or an infinity; false: there is none. */
+bool wire_find_not_finite(const weir_tensor *tensor, size_t *at);
 /* False: the request is refused. `binary` is what follows the JSON; `regions` may be NULL. */
 bool wire_read(ws_request *request, shared_regions *regions, const json_t *head, const char *binary, size_t bytes,
                wire_inputs *out);

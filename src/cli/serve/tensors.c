@@ -82,7 +82,7 @@ static bool tensors_store(const json_t *value, weir_type type, char *to)
         double number = json_number_value(value);
         float single = type == WEIR_TYPE_F32 ? (float)number : 0;
         memcpy(to, type == WEIR_TYPE_F32 ? (const void *)&single : &number, wi_type_bytes(type));
-        return json_is_number(value);
+        return json_is_number(value) && isfinite(type == WEIR_TYPE_F32 ? (double)single : number);
     }
     return tensors_read_whole(value, &whole) && store_integer(whole, type, to);
 }
@@ -279,16 +279,27 @@ bool wire_read(ws_request *request, shared_regions *regions, const json_t *head,
 
 /* ---- results ------------------------------------------------------------------------------------------------------- */
 
+static bool tensors_is_real(const weir_tensor *tensor)
+{
+    return tensor->type >= WEIR_TYPE_F32 && tensor->type <= WEIR_TYPE_BF16;
+}
+
+bool wire_find_not_finite(const weir_tensor *tensor, size_t *at)
+{
+    size_t count = tensors_is_real(tensor) ? tensor->bytes / wi_type_bytes(tensor->type) : 0;
+    for (*at = 0; *at < count && isfinite(numbers_real(tensor->type, tensor->data, *at)); ++*at)
+        ;
+    return *at < count;
+}
+
 /* Above 2^63 - 1, where jansson's whole numbers end, a number is told as the nearest double. */
 static json_t *tensors_number(const weir_tensor *tensor, size_t at)
 {
     uint64_t whole = 0;
     size_t width = wi_type_bytes(tensor->type);
     unsigned above = (unsigned)(64 - 8 * width);
-    if (tensor->type >= WEIR_TYPE_F32 && tensor->type <= WEIR_TYPE_BF16) {
-        double number = numbers_real(tensor->type, tensor->data, at);
-        return isfinite(number) ? json_real(number) : json_null();
-    }
+    if (tensors_is_real(tensor))
+        return json_real(numbers_real(tensor->type, tensor->data, at));
     memcpy(&whole, (const char *)tensor->data + at * width, width);
     if (tensor->type == WEIR_TYPE_BOOL)
         return json_boolean(whole);
@@ -383,6 +394,19 @@ static void put_one(json_t *list, FILE *binary, const weir_tensor *tensor, bool 
     json_array_append_new(list, one);
 }
 
+/* Appends the tensor as bytes or as numbers; fails where JSON has no form for a number. */
+static weir_status put_here(json_t *list, FILE *binary, const char *model, const weir_tensor *tensor, bool bytes)
+{
+    size_t at;
+    if (!bytes && wire_find_not_finite(tensor, &at))
+        return weir_fail(WEIR_ERR_ENGINE,
+                         "the model '%s' gave a number that is not finite at position %zu of the output '%s', and JSON "
+                         "has no form for it; ask for the output with binary_data",
+                         model, at, tensor->name);
+    put_one(list, binary, tensor, bytes);
+    return WEIR_OK;
+}
+
 /* Writes it where the client wants it, and appends where that is. */
 static weir_status put_shared(json_t *list, shared_regions *regions, const json_t *parameters,
                               const weir_tensor *tensor)
@@ -438,7 +462,7 @@ void wire_answer(ws_request *request, shared_regions *regions, const json_t *hea
         if (shared_is_meant(parameters))
             status = put_shared(list, regions, parameters, tensor);
         else
-            put_one(list, file, tensor, as_binary(head, output, tensor->type));
+            status = put_here(list, file, model, tensor, as_binary(head, output, tensor->type));
     }
     fclose(file);
     if (status != WEIR_OK) {

@@ -67,6 +67,14 @@ static void pci_read_vram(const char *device, weir_hardware_device *d)
         d->free = total - wi_min(used, total);
 }
 
+/* Says whether there is a node of that number. The kernel numbers them from 0 without gaps, also those that are not for this
+ * process. */
+static bool pci_is_node(const char *root, unsigned node)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s" NODES "/%u", root, node) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
 /* Finds the card among the nodes of the kernel's compute driver (KFD), and reads the properties of the last of them;
  * returns their count: several are partitions of the card. */
 static unsigned pci_find_nodes(const char *root, const char *pci, char properties[WI_SYSFS_BYTES])
@@ -74,12 +82,12 @@ static unsigned pci_find_nodes(const char *root, const char *pci, char propertie
     unsigned domain = 0, bus = 0, device = 0, found = 0;
     sscanf(pci, "%x:%x:%x", &domain, &bus, &device);
     properties[0] = '\0';
-    for (unsigned node = 0; node < WI_MOST_CARDS; node++) {
+    for (unsigned node = 0; pci_is_node(root, node); node++) {
         char text[WI_SYSFS_BYTES];
         uint64_t id = 0, location = 0, its_domain = 0;
         if (!wi_sysfs_number(&id, "%s" NODES "/%u/gpu_id", root, node) || id == 0 ||
             !wi_sysfs_text(text, sizeof text, "%s" NODES "/%u/properties", root, node))
-            continue; /* there is none, or it is a processor, or not for this process */
+            continue;                                    /* it is a processor, or not for this process */
         wi_sysfs_field(text, "location_id ", &location); /* the function's 3 bits, the device's 5, the bus' 8 */
         wi_sysfs_field(text, "domain ", &its_domain);
         if (its_domain != domain || (location >> 3 & 0x1fff) != (bus << 5 | device))

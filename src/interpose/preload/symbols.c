@@ -188,7 +188,8 @@ wp_found wp_find_symbol(void *handle, const char *name, const void *caller)
     if (wi_likely(!e) || handle == RTLD_NEXT)
         return found;
     if (symbols_is_weirs(caller)) {
-        found.answered = wp_tree_is() && strcmp(name, "cuGetProcAddress_v2") == 0;
+        found.answered =
+            wp_tree_is() && strcmp(name, "cuGetProcAddress_v2") == 0 && symbols_look_up(handle, name) != NULL;
         found.address = found.answered ? symbols_address_of((void (*)(void))wp_get_for_weir) : NULL;
         return found;
     }

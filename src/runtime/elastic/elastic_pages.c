@@ -340,6 +340,8 @@ static weir_status commit_run(commit *c)
     wi_tcache_flush(c->elastic->client);
     bool queued = false;
     status = commit_gather(c);
+    if (status == WEIR_OK && wi_alloc_captured(runtime, c->stream, c->at.native)) /* since it waited for room */
+        status = wi_streams_captured(runtime, c->stream, "weir_elastic_commit");
     if (status == WEIR_OK) {
         queued = true;
         status = commit_fill(c);
