@@ -66,8 +66,8 @@ void wi_biased_fence(void)
 
 void wi_biased_wait(wi_biased *lock)
 {
-    for (unsigned turn = 0; atomic_load(&lock->busy); turn++)
-        wi_pause(turn);
+    for (unsigned spin = 0; atomic_load(&lock->busy); spin++)
+        wi_pause(spin);
 }
 
 void wi_biased_release(wi_biased *lock)

@@ -8,11 +8,11 @@
 
 /* Windows: places between two steps of an operation where another thread may run, but seldom does. A test stops a
  * thread at a window while another thread acts (tests/core/windows.c), and the simulator runs other steps there. No
- * lock is held, except the thread's own at the last window. Every driver call is such a place as well.
+ * lock is held, except the thread's own at the last window. Every driver call is such a point as well.
  *
  * Builds without WEIR_INVARIANTS do not contain them. */
 
-typedef enum wi_window_place {
+typedef enum wi_window_point {
     WI_WINDOW_STREAM_SETTLED, /* a registered stream has its place; the earlier one at its address has not ended yet */
     WI_WINDOW_STREAM_CLOSED, /* a stream that is released or unregistered is found no more; its work is not waited for yet */
     WI_WINDOW_STREAM_WAITED, /* and now it is; the stream has its place still */
@@ -27,14 +27,14 @@ typedef enum wi_window_place {
     WI_WINDOW_REDIRECT_LEFT,    /* weir no longer knows a stream of the module's; its place is still there */
     WI_WINDOW_RUN_MARKED,       /* the engine onnx has marked runs cancelled, and woken nobody yet */
     WI_WINDOWS
-} wi_window_place;
+} wi_window_point;
 
 #ifdef WEIR_INVARIANTS
 /* Called at a window; NULL: nothing. Set while no other thread is inside weir. */
-extern void (*wi_window_turn)(wi_window_place place);
-#define wi_window(place) (wi_window_turn ? wi_window_turn(place) : (void)0)
+extern void (*wi_window_hook)(wi_window_point point);
+#define wi_window(point) (wi_window_hook ? wi_window_hook(point) : (void)0)
 #else
-#define wi_window(place) ((void)(place))
+#define wi_window(point) ((void)(point))
 #endif
 
 /* Seeded bugs ------------------------------------------------------------------------------------------------------ */

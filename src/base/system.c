@@ -28,13 +28,13 @@ double wi_real_seconds(void)
 
 enum { YIELDS = 16, FIRST_PAUSE = 20 * 1000, DOUBLINGS = 5 }; /* nanoseconds */
 
-void wi_pause(unsigned turn)
+void wi_pause(unsigned spin)
 {
-    if (turn < YIELDS) {
+    if (spin < YIELDS) {
         sched_yield();
         return;
     }
-    unsigned doublings = turn - YIELDS < DOUBLINGS ? turn - YIELDS : DOUBLINGS;
+    unsigned doublings = spin - YIELDS < DOUBLINGS ? spin - YIELDS : DOUBLINGS;
     (void)nanosleep(&(struct timespec){.tv_nsec = (long)FIRST_PAUSE << doublings}, NULL);
 }
 

@@ -281,11 +281,11 @@ static weir_status cuda_redirect_start(wi_cuda_redirect *r, const wi_cuda_redire
     return wi_interpose_apply(r->interpose);
 }
 
-void wi_cuda_yield(int turn)
+void wi_cuda_yield(int spin)
 {
     enum { QUICK = 100 };
     const struct timespec moment = {.tv_nsec = 100000};
-    if (turn < QUICK)
+    if (spin < QUICK)
         sched_yield();
     else
         nanosleep(&moment, NULL);

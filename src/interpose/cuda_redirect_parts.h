@@ -125,8 +125,8 @@ struct wi_cuda_redirect {
     char refusal[1024];
 };
 
-/* Lets other threads go on: for a loop that waits for what takes them a moment, at its turn number `turn`. */
-void wi_cuda_yield(int turn);
+/* Lets other threads go on: for a loop that waits for what takes them a moment, in its spin number `spin`. */
+void wi_cuda_yield(int spin);
 /* Whether a request is weir's; then it has to be ended by `leave`. */
 bool wi_cuda_enter(wi_cuda_redirect *r);
 void wi_cuda_leave(wi_cuda_redirect *r);

@@ -342,7 +342,7 @@ static bool elastic_retire(wi_resource *resource, wi_block *block, weir_stream s
     (void)native, (void)past; /* the memory has to go back to the driver in any case */
     wi_base_lock(wi_base_of(resource));
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
-    wi_block_turn(block, WI_PENDING);
+    wi_block_set_phase(block, WI_PENDING);
     range->live--;
     range->pending++;
     range->releases++;

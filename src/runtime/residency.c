@@ -35,7 +35,7 @@ static weir_status residence_make(weir_client *client, wi_residence **out)
 }
 
 /* With the lock held. */
-static void residence_turn(wi_residence *r, weir_residency_state state)
+static void residence_set_state(wi_residence *r, weir_residency_state state)
 {
     r->state = state;
     atomic_store(&r->away.account->residency, state);
@@ -44,7 +44,7 @@ static void residence_turn(wi_residence *r, weir_residency_state state)
 /* To this thread; with the lock held. */
 static void residence_give(wi_residence *r)
 {
-    residence_turn(r, WEIR_MOVING);
+    residence_set_state(r, WEIR_MOVING);
     r->mover = pthread_self();
     atomic_fetch_add(&r->moves, 1);
 }
@@ -85,7 +85,7 @@ void wi_residence_set(wi_residence *r, weir_residency_state state)
 {
     bool shows = state == WEIR_SUSPENDED && r->away.show && residence_shows(r);
     pthread_mutex_lock(&r->lock);
-    residence_turn(r, state);
+    residence_set_state(r, state);
     r->shows = shows;
     r->receipt.stored = wi_copies_stored(&r->copies);
     r->told = r->receipt;

@@ -92,7 +92,7 @@ static void trace_option_at_exit(void)
     if (atomic_load(&wi_forked) || wi_sinks_inside())
         return;
     exiting = true;
-    for (int turn = 0; turn < 2 * WATCHED; turn++) {
+    for (int look = 0; look < 2 * WATCHED; look++) {
         pthread_mutex_lock(&lock);
         weir_runtime *runtime = closing = trace_option_take_watched();
         pthread_cond_broadcast(&changed);

@@ -440,7 +440,7 @@ static void what_is_being_freed_stays(void **state)
         assert_int_equal(receipt.stay[0].why, WEIR_STAY_BUSY);
         assert_int_equal(receipt.stay[0].bytes, bytes);
         assert_int_equal(wi_block_phase_of(freed), WI_CLAIMED);
-        wi_block_turn(freed, WI_LIVE);
+        wi_block_set_phase(freed, WI_LIVE);
         for (int i = 0; i < 2; i++) {
             check_bytes(runtime, blocks[i], (uint8_t)(i + 1), bytes);
             ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));

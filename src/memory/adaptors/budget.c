@@ -47,7 +47,7 @@ typedef struct ladder {
     uint64_t pause;
     unsigned emptied, passed, looks; /* tries: flushed thread caches, reaped, looked at what others released */
     uint64_t freed, released;        /* wi_ledger_freed and wi_members_released at the last look */
-    wi_pressure_turn turn;
+    wi_pressure_round round;
 } ladder;
 
 static wi_ledger *budget_ledger(const ladder *l)
@@ -161,10 +161,10 @@ static bool rung_pressure(ladder *l)
                               .device = budget_ledger(l)->device,
                               .memory_class = l->request->memory_class};
     room before = budget_look_for_room(l);
-    while (wi_pressures_call(&budget_ledger(l)->pressures, &l->turn, &pressure)) {
+    while (wi_pressures_call(&budget_ledger(l)->pressures, &l->round, &pressure)) {
         room after = budget_look_for_room(l);
         bool more = after.account > before.account || after.device > before.device;
-        l->turn.again = more && l->turn.attempt < MOST_LOOKS;
+        l->round.again = more && l->round.attempt < MOST_LOOKS;
         if (more)
             return true;
         before = after;
@@ -240,7 +240,7 @@ static ladder budget_begin(const wi_base *base, wi_account *account, const wi_re
                     .request = request,
                     .may_wait = may_wait,
                     .freed = wi_ledger_freed(base->resource.ledger),
-                    .turn = wi_pressure_begin};
+                    .round = wi_pressure_begin};
 }
 
 /* Claims the bytes, climbing the ladder. alignment 0: the bytes may lie in several pieces. */

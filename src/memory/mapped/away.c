@@ -208,7 +208,7 @@ void wi_away_let_go(wi_away *away)
 {
     for (size_t i = 0; i < away->block_count; i++) {
         away->blocks[i]->leaving = false;
-        wi_block_turn(away->blocks[i], WI_LIVE);
+        wi_block_set_phase(away->blocks[i], WI_LIVE);
     }
     away->block_count = 0;
     away->run_count = 0;

@@ -159,7 +159,7 @@ static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t ch
     wi_store(block->charged, charged);
 }
 
-static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
+static inline void wi_block_set_phase(wi_block *block, wi_block_phase phase)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed) >> WI_GENERATION_SHIFT;
     bool tracked = phase == WI_LIVE && (block->stream_uses || block->zeroing || block->graph || block->away);

@@ -130,7 +130,7 @@ weir_status wi_claim(wi_base *base, const wi_account *account, void *pointer, ui
 void wi_unclaim(wi_base *base, wi_block *block)
 {
     wi_base_lock(base);
-    wi_block_turn(block, WI_LIVE);
+    wi_block_set_phase(block, WI_LIVE);
     wi_base_unlock(base);
 }
 

@@ -25,7 +25,7 @@ typedef struct wi_pending {
     unsigned side;
     bool finishing; /* a thread waits until the other side is empty */
     size_t waiting; /* lists of threads that wait for others here */
-    uint64_t turns; /* how often a thread has finished */
+    uint64_t ends;  /* how often a thread has finished */
     atomic_uint_fast64_t failures;
 } wi_pending;
 

@@ -249,9 +249,9 @@ wi_stream_list *wi_stream_lists_get_late(wi_stream_lists *stream_lists, weir_str
 /* Waits until no thread records on the stream, which may be destroyed after this. Recording does not take long. */
 static void stream_list_await_recording(wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
 {
-    for (unsigned turn = 0; stream_list->recording && !wi_alone; turn++) {
+    for (unsigned spin = 0; stream_list->recording && !wi_alone; spin++) {
         stream_list_unlock(stream_lists);
-        wi_pause(turn);
+        wi_pause(spin);
         stream_list_lock(stream_lists);
     }
 }

@@ -307,7 +307,7 @@ weir_status weir_elastic_create(weir_client *client, const weir_elastic_options 
     return WEIR_OK;
 }
 
-static void elastic_turn(weir_elastic *e, bool ending)
+static void elastic_set_ending(weir_elastic *e, bool ending)
 {
     pthread_mutex_lock(&e->client->runtime->clients_lock);
     e->ending = ending;
@@ -321,10 +321,10 @@ weir_status weir_elastic_destroy(weir_elastic *elastic, weir_stream stream)
         return WEIR_OK;
     wi_elastic_range *range = elastic->range;
     WI_VISIT(elastic->client->runtime);
-    elastic_turn(elastic, true); /* the release waits for a suspend that has begun before */
+    elastic_set_ending(elastic, true); /* the release waits for a suspend that has begun before */
     weir_status status = weir_elastic_release(elastic, 0, range->page * range->count, stream);
     if (status != WEIR_OK) {
-        elastic_turn(elastic, false);
+        elastic_set_ending(elastic, false);
         return status;
     }
     elastic_unlist(elastic);

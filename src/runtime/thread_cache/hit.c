@@ -145,7 +145,7 @@ static inline bool tcache_keep_claimed(wi_tcache *cache, wi_block *block, const 
         !atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | WI_THREAD_CACHED))
         return false;
     if (wi_unlikely(block->charged != charged)) { /* resized in between */
-        wi_block_turn(block, WI_LIVE);
+        wi_block_set_phase(block, WI_LIVE);
         return false;
     }
     tcache_keep(cache, bin, block);

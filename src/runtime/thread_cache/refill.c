@@ -10,7 +10,7 @@
 static pthread_mutex_t all_caches_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_key_t thread_key;
-static _Thread_local unsigned in_turn; /* turns that this thread has begun */
+static _Thread_local unsigned in_grace; /* grace periods that this thread has begun */
 
 /* The most bytes in one cache: enough for a loop's working set, and little of a budget with several threads. */
 enum { BUDGET_PARTS = 64 };
@@ -206,30 +206,30 @@ static void empty_depots(wi_tcaches *caches, const selection *s, wi_block **list
 }
 
 /* With the lock of all thread caches held. */
-static void begin_turn(wi_tcaches *caches, wi_tcache_turn *turn, const weir_client *client, const weir_stream *stream)
+static void begin_grace(wi_tcaches *all, wi_tcache_grace *grace, const weir_client *client, const weir_stream *stream)
 {
     bool one = client && stream;
-    *turn = (wi_tcache_turn){.previous = caches->last_turn,
-                             .number = ++caches->turns,
-                             .client = one ? client : NULL,
-                             .stream = one ? *stream : WEIR_STREAM_HOST};
-    *(turn->previous ? &turn->previous->next : &caches->first_turn) = turn;
-    caches->last_turn = turn;
-    in_turn++;
+    *grace = (wi_tcache_grace){.previous = all->last_grace,
+                               .number = ++all->graces,
+                               .client = one ? client : NULL,
+                               .stream = one ? *stream : WEIR_STREAM_HOST};
+    *(grace->previous ? &grace->previous->next : &all->first_grace) = grace;
+    all->last_grace = grace;
+    in_grace++;
 }
 
-static void refill_end_turn(wi_tcaches *caches, const wi_tcache_turn *turn)
+static void refill_end_grace(wi_tcaches *caches, const wi_tcache_grace *grace)
 {
     pthread_mutex_lock(&all_caches_lock);
-    *(turn->previous ? &turn->previous->next : &caches->first_turn) = turn->next;
-    *(turn->next ? &turn->next->previous : &caches->last_turn) = turn->previous;
-    in_turn--;
-    pthread_cond_broadcast(&caches->turn_over);
+    *(grace->previous ? &grace->previous->next : &caches->first_grace) = grace->next;
+    *(grace->next ? &grace->next->previous : &caches->last_grace) = grace->previous;
+    in_grace--;
+    pthread_cond_broadcast(&caches->grace_over);
     pthread_mutex_unlock(&all_caches_lock);
 }
 
-/* Takes the selected blocks out. If there are any, the caller's turn has begun; free_all ends it. */
-static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_tcache_turn *turn)
+/* Takes the selected blocks out. If there are any, the caller's grace period has begun; free_all ends it. */
+static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_tcache_grace *grace)
 {
     wi_tcaches *caches = &runtime->caches;
     wi_block *list = NULL;
@@ -244,32 +244,32 @@ static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_t
     tcache_let_go(caches, picked, s->drop);
     empty_depots(caches, s, &list);
     if (list)
-        begin_turn(caches, turn, s->client, s->stream);
+        begin_grace(caches, grace, s->client, s->stream);
     unlock_all_caches(runtime);
     return list;
 }
 
-/* Whether a turn that had begun by then may have blocks of the client, or of the stream; NULL: any. */
+/* Whether a grace period that had begun by then may have blocks of the client, or of the stream; NULL: any. */
 static bool any_at_work(const wi_tcaches *caches, uint64_t last, const weir_client *client, const weir_stream *stream)
 {
-    const wi_tcache_turn *turn = caches->first_turn;
-    while (turn && turn->number <= last && turn->client &&
-           ((client && turn->client != client) || (stream && turn->stream.id != stream->id)))
-        turn = turn->next;
-    return turn && turn->number <= last;
+    const wi_tcache_grace *grace = caches->first_grace;
+    while (grace && grace->number <= last && grace->client &&
+           ((client && grace->client != client) || (stream && grace->stream.id != stream->id)))
+        grace = grace->next;
+    return grace && grace->number <= last;
 }
 
-/* Waits for turns on such blocks; true: there were some. A thread in a turn waits for nobody, since a pressure
+/* Waits for grace periods on such blocks; true: there were some. A thread in one waits for nobody, since a pressure
  * callback or the log's function may have called. */
 static bool wait_for_others(weir_runtime *runtime, const weir_client *client, const weir_stream *stream)
 {
     wi_tcaches *caches = &runtime->caches;
     bool waited = false;
-    if (wi_alone || in_turn > 0)
+    if (wi_alone || in_grace > 0)
         return false;
     pthread_mutex_lock(&all_caches_lock);
-    for (uint64_t last = caches->turns; any_at_work(caches, last, client, stream); waited = true)
-        pthread_cond_wait(&caches->turn_over, &all_caches_lock);
+    for (uint64_t last = caches->graces; any_at_work(caches, last, client, stream); waited = true)
+        pthread_cond_wait(&caches->grace_over, &all_caches_lock);
     pthread_mutex_unlock(&all_caches_lock);
     return waited;
 }
@@ -323,8 +323,8 @@ static wi_block *cut_run(wi_block *list, uint64_t *bytes)
     return rest;
 }
 
-/* One look at the stream is enough for a run: who ends or captures the stream meanwhile waits for this turn. */
-static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_turn *turn)
+/* One look at the stream is enough for a run: who ends or captures the stream meanwhile waits for this grace period. */
+static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_grace *grace)
 {
     uint64_t bytes = 0, more;
     wi_kept_detail kept;
@@ -337,7 +337,7 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_
     }
     wi_detail_restore(&kept);
     if (list)
-        refill_end_turn(&runtime->caches, turn);
+        refill_end_grace(&runtime->caches, grace);
     return bytes;
 }
 
@@ -345,20 +345,20 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_
 static uint64_t tcache_retry(weir_runtime *runtime)
 {
     wi_tcaches *caches = &runtime->caches;
-    wi_tcache_turn turn = {0};
+    wi_tcache_grace grace = {0};
     pthread_mutex_lock(&all_caches_lock);
     wi_block *list = caches->refused;
     caches->refused = NULL;
     if (list)
-        begin_turn(caches, &turn, NULL, NULL);
+        begin_grace(caches, &grace, NULL, NULL);
     pthread_mutex_unlock(&all_caches_lock);
-    return free_all(runtime, list, &turn);
+    return free_all(runtime, list, &grace);
 }
 
 static uint64_t tcache_empty(weir_runtime *runtime, const selection *s)
 {
-    wi_tcache_turn turn = {0};
-    return runtime->caches.usable ? free_all(runtime, tcache_take_out(runtime, s, &turn), &turn) : 0;
+    wi_tcache_grace grace = {0};
+    return runtime->caches.usable ? free_all(runtime, tcache_take_out(runtime, s, &grace), &grace) : 0;
 }
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
@@ -367,18 +367,18 @@ static void tcache_end_thread(void *user)
 {
     wi_tcache_thread *mine = user;
     weir_runtime *runtime = NULL;
-    wi_tcache_turn turn = {0};
+    wi_tcache_grace grace = {0};
     if (atomic_load(&wi_forked))
         return;
     do {
         pthread_mutex_lock(&all_caches_lock);
         runtime = mine->caches ? mine->caches->runtime : NULL;
         if (runtime)
-            begin_turn(&runtime->caches, &turn, NULL, NULL); /* it stays until that ends */
+            begin_grace(&runtime->caches, &grace, NULL, NULL); /* it stays until that ends */
         pthread_mutex_unlock(&all_caches_lock);
         if (runtime) {
             (void)tcache_empty(runtime, &(selection){.thread = mine, .drop = true});
-            refill_end_turn(&runtime->caches, &turn);
+            refill_end_grace(&runtime->caches, &grace);
         }
     } while (runtime);
     wi_tcache_mine = NULL;
@@ -489,25 +489,25 @@ static void tcache_make_room(wi_tcache *cache, uint64_t charged, wi_block **list
 }
 
 /* Ends the thread's oldest cache, if the thread has WI_TCACHE_MOST caches. Both locks are held, and released meanwhile.
- * The turn is of the oldest cache's runtime, which may be another than `runtime`. */
+ * The grace period is of the oldest cache's runtime, which may be another than `runtime`. */
 static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
 {
-    wi_tcache_turn turn = {0};
+    wi_tcache_grace grace = {0};
     if (mine->count < WI_TCACHE_MOST)
         return;
     weir_runtime *its = mine->oldest->runtime;
     weir_stream stream = mine->oldest->stream;
     selection oldest = {.client = mine->oldest->client, .stream = &stream, .thread = mine, .drop = true};
-    begin_turn(&its->caches, &turn, NULL, NULL);
+    begin_grace(&its->caches, &grace, NULL, NULL);
     unlock_all_caches(runtime);
     (void)tcache_empty(its, &oldest);
-    refill_end_turn(&its->caches, &turn);
+    refill_end_grace(&its->caches, &grace);
     lock_all_caches(runtime);
 }
 
 /* Prepares this thread's cache for a block of that charge; false: it declines. */
 static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t charged, wi_block **list,
-                           wi_tcache_turn *turn)
+                           wi_tcache_grace *grace)
 {
     weir_runtime *runtime = client->runtime;
     wi_tcache_thread *mine = this_thread();
@@ -523,7 +523,7 @@ static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t cha
         tcache_merge(cache);
         tcache_make_room(cache, charged, list);
         if (*list)
-            begin_turn(&runtime->caches, turn, client, &stream);
+            begin_grace(&runtime->caches, grace, client, &stream);
     }
     unlock_all_caches(runtime);
     return cache;
@@ -572,7 +572,7 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
     weir_runtime *runtime = client->runtime;
     wi_base *base = runtime->resource->base;
     wi_block *list = NULL, *block = NULL;
-    wi_tcache_turn turn = {0};
+    wi_tcache_grace grace = {0};
     wi_stream_facts at;
     if (!runtime->caches.usable || wi_recording(&runtime->ledger) != 0 || !(block = base->table->peek(base, pointer)))
         return false;
@@ -588,8 +588,8 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
     wi_streams_facts(&runtime->streams, stream, &at);
     if (wi_stream_is_captured(runtime, &at))
         return false;
-    bool ready = tcache_prepare(client, stream, charged, &list, &turn);
-    (void)free_all(runtime, list, &turn);
+    bool ready = tcache_prepare(client, stream, charged, &list, &grace);
+    (void)free_all(runtime, list, &grace);
     return ready && wi_tcache_free(client, pointer, generation, stream);
 }
 
@@ -716,7 +716,7 @@ void wi_tcaches_init(weir_runtime *runtime)
     room = wi_min(wi_option_thread_cache(), wi_min(wi_max(room, least_room), most_room));
     bool usable = room > 0 && wi_is_plain(top) && top->base->table->peek;
     runtime->caches = (wi_tcaches){.usable = usable, .room = room};
-    pthread_cond_init(&runtime->caches.turn_over, NULL);
+    pthread_cond_init(&runtime->caches.grace_over, NULL);
     if (runtime->caches.usable)
         runtime->ledger.tcache_hooks = (wi_tcache_hooks){merge_all_deltas, tcache_give_up, runtime};
 }
@@ -724,6 +724,6 @@ void wi_tcaches_init(weir_runtime *runtime)
 void wi_tcaches_end(weir_runtime *runtime)
 {
     (void)wait_for_others(runtime, NULL, NULL);
-    pthread_cond_destroy(&runtime->caches.turn_over);
+    pthread_cond_destroy(&runtime->caches.grace_over);
     wi_assert(!runtime->caches.first && !runtime->caches.refused && !runtime->caches.depots);
 }

@@ -25,26 +25,26 @@
 typedef struct wi_tcache wi_tcache;
 typedef struct wi_depot wi_depot;
 
-/* A thread that flushes thread-cached blocks, or that ends; on its stack. Turns are linked in the order in which they
- * began, so that a thread that waits for earlier turns does not wait for later ones. */
-typedef struct wi_tcache_turn {
-    struct wi_tcache_turn *previous, *next;
+/* The grace period of a thread that flushes thread-cached blocks, or that ends; on its stack. They are linked in the
+ * order in which they began, so that a thread that waits for earlier ones does not wait for later ones. */
+typedef struct wi_tcache_grace {
+    struct wi_tcache_grace *previous, *next;
     uint64_t number;
     const weir_client *client; /* the client and the stream of those blocks; NULL: any, and any */
     weir_stream stream;
-} wi_tcache_turn;
+} wi_tcache_grace;
 
 /* The thread caches of a runtime. */
 typedef struct wi_tcaches {
-    bool usable;                            /* the stack is a budget around a base that can peek */
-    uint64_t room;                          /* the most bytes in one cache; 0: the option says none */
-    wi_tcache *first;                       /* under the lock of the ledger and that of all thread caches */
-    wi_depot *depots;                       /* the same; each has a cache */
-    atomic_uint lists;                      /* in all depots */
-    wi_block *refused;                      /* flushed blocks that the driver failed to take; linked */
-    wi_tcache_turn *first_turn, *last_turn; /* under the lock of all thread caches */
-    uint64_t turns;                         /* begun so far */
-    pthread_cond_t turn_over;
+    bool usable;                               /* the stack is a budget around a base that can peek */
+    uint64_t room;                             /* the most bytes in one cache; 0: the option says none */
+    wi_tcache *first;                          /* under the lock of the ledger and that of all thread caches */
+    wi_depot *depots;                          /* the same; each has a cache */
+    atomic_uint lists;                         /* in all depots */
+    wi_block *refused;                         /* flushed blocks that the driver failed to take; linked */
+    wi_tcache_grace *first_grace, *last_grace; /* under the lock of all thread caches */
+    uint64_t graces;                           /* begun so far */
+    pthread_cond_t grace_over;
 } wi_tcaches;
 
 /* Of a runtime that has its stack and ledger. */
