@@ -19,7 +19,7 @@ typedef enum wi_window_point {
     WI_WINDOW_STREAM_LEFT, /* an unregistered stream has lost its place; weir's records of the stream are still there */
     WI_WINDOW_FREE_LOOKED, /* a free has looked up its stream, and nothing else */
     WI_WINDOW_FREE_FENCED, /* a free knows what it waits for, and the block is not retired yet */
-    WI_WINDOW_BLOCK_CHOSEN,     /* a thread cache has looked at the block that is freed, and has not claimed it yet */
+    WI_WINDOW_BLOCK_CHOSEN,     /* a thread cache has looked at the block that is freed, and has not acquired it yet */
     WI_WINDOW_CLAIM_FAILED,     /* a request has found no room in the ledger, and has not climbed the ladder yet */
     WI_WINDOW_REDIRECT_HELD,    /* a redirect's free holds a stream of the module's, and is not behind its work yet */
     WI_WINDOW_REDIRECT_AWAITED, /* a capture, or the end of a stream of the module's, has found that a free holds it */

@@ -337,7 +337,7 @@ bool wi_cuda_redirect_settle(wi_cuda_redirect *r, uint32_t most_ms)
 }
 
 /* Takes the block out of the list, if it is there and is to be freed by this function. */
-static wi_cuda_block *cuda_redirect_memory_claim(wi_cuda_redirect *r, const void *pointer, bool of_host)
+static wi_cuda_block *cuda_redirect_memory_acquire(wi_cuda_redirect *r, const void *pointer, bool of_host)
 {
     uint64_t value;
     wi_cuda_block *block = NULL;
@@ -363,7 +363,7 @@ static bool cuda_redirect_memory_is_weirs(const void *pointer)
 static int cuda_redirect_memory_free_of(wi_cuda_redirect *r, void *pointer, bool of_host)
 {
     int (*real)(void *pointer) = of_host ? wi_real(r, cudaFreeHost) : wi_real(r, cudaFree);
-    wi_cuda_block *block = pointer ? cuda_redirect_memory_claim(r, pointer, of_host) : NULL;
+    wi_cuda_block *block = pointer ? cuda_redirect_memory_acquire(r, pointer, of_host) : NULL;
     if (block) {
         if (atomic_load(&r->waiting) > 0)
             wi_cuda_free_waiting(r);

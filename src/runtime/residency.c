@@ -259,7 +259,7 @@ static void residency_gather_uses(const wi_residence *r, gathering *g, points *p
     }
 }
 
-/* The claimed blocks; some of them may have come since the streams were looked at, with zeros that are queued. */
+/* The acquired blocks; some of them may have come since the streams were looked at, with zeros that are queued. */
 static weir_status residency_wait_blocks(weir_client *client, const wi_residence *r, points *p, uint64_t deadline)
 {
     gathering g = {.account = &client->account};
@@ -279,7 +279,7 @@ weir_status wi_residence_wait_uses(weir_client *client, const wi_residence *r, u
     return status;
 }
 
-/* Lists the pages of elastic blocks, and waits for what was declared as uses of them and of the claimed blocks. */
+/* Lists the pages of elastic blocks, and waits for what was declared as uses of them and of the acquired blocks. */
 static weir_status residency_wait_uses(weir_client *client, wi_residence *r, uint64_t deadline)
 {
     points p = {0};
@@ -525,7 +525,7 @@ static void residency_keep_pages(wi_residence *r)
     r->pages.piece_count = r->pages.run_count = r->pages.bytes = 0;
 }
 
-/* Copies the contents of all pieces, then takes their memory. The blocks are claimed. */
+/* Copies the contents of all pieces, then takes their memory. The blocks are acquired. */
 static weir_status residency_move_out(weir_client *client, wi_residence *r)
 {
     const weir_runtime *runtime = client->runtime;

@@ -133,7 +133,7 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
     return status;
 }
 
-/* With the blocks claimed. */
+/* With the blocks acquired. */
 static weir_status residency_come(weir_client *client, wi_residence *r, weir_stream stream, void *native,
                                   uint64_t deadline)
 {

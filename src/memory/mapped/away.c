@@ -59,7 +59,7 @@ static int away_reason(const wi_away *away, const wi_block *block, uint64_t word
     if (block->leaving)
         return MAY_LEAVE;
     if ((word & 7) != WI_LIVE)
-        return (word & 7) == WI_CLAIMED ? WEIR_STAY_BUSY : WEIR_STAY_SHARED;
+        return (word & 7) == WI_ACQUIRED ? WEIR_STAY_BUSY : WEIR_STAY_SHARED;
     if (block->graph)
         return WEIR_STAY_GRAPH;
     if (block->stable)
@@ -88,11 +88,11 @@ static bool away_may_leave(const wi_away *away, const wi_piece *p, bool *any)
     return false;
 }
 
-/* Claims a block for this thread; the lock is held. */
-weir_status wi_away_claim(wi_away *away, wi_block *block, bool *claimed)
+/* Acquires a block for this thread; the lock is held. */
+weir_status wi_away_acquire(wi_away *away, wi_block *block, bool *acquired)
 {
     uint64_t word = atomic_load(&block->word);
-    *claimed = block->leaving;
+    *acquired = block->leaving;
     if (block->leaving)
         return WEIR_OK;
     weir_status status = wi_away_room((void **)&away->blocks, away->block_count, &away->block_room, sizeof(wi_block *));
@@ -101,23 +101,23 @@ weir_status wi_away_claim(wi_away *away, wi_block *block, bool *claimed)
     if ((word & WI_TRACKED) && (word & 7) == WI_LIVE && wi_stream_uses_held(block->stream_uses))
         return weir_fail(WEIR_ERR_BUSY, "%s cannot be suspended or resumed: its block at %p is used by %s",
                          away->account->name, block->pointer, wi_stream_uses_holder(block->stream_uses));
-    *claimed = away_reason(away, block, word) == MAY_LEAVE && wi_block_claim(block, word, WI_CLAIMED);
-    if (*claimed) {
+    *acquired = away_reason(away, block, word) == MAY_LEAVE && wi_block_acquire(block, word, WI_ACQUIRED);
+    if (*acquired) {
         block->leaving = true;
         away->blocks[away->block_count++] = block;
     }
     return WEIR_OK;
 }
 
-/* Claims all blocks on the chunk. *all false: another thread has claimed a block. */
-static weir_status away_claim_all(wi_away *away, const wi_piece *p, bool *all)
+/* Acquires all blocks on the chunk. *all false: another thread has acquired a block. */
+static weir_status away_acquire_all(wi_away *away, const wi_piece *p, bool *all)
 {
     weir_status status = WEIR_OK;
     *all = true;
     EACH_EXTENT (e, p) {
         if (e->kind != WI_USED || !*all)
             continue;
-        status = wi_away_claim(away, &e->block, all);
+        status = wi_away_acquire(away, &e->block, all);
         if (status != WEIR_OK)
             return status;
         if (!*all)
@@ -203,7 +203,7 @@ weir_status wi_away_list_runs(wi_away *away, wi_piece *p)
     return WEIR_OK;
 }
 
-/* Gives all claims up. */
+/* Lets all blocks go. */
 void wi_away_let_go(wi_away *away)
 {
     for (size_t i = 0; i < away->block_count; i++) {
@@ -224,7 +224,7 @@ static weir_status away_choose_chunk(wi_mapped *m, wi_away *away, wi_chunk *chun
     if (status == WEIR_OK)
         status = wi_away_room((void **)&away->pieces, away->piece_count, &away->piece_room, sizeof p);
     if (status == WEIR_OK)
-        status = away_claim_all(away, &p, &all);
+        status = away_acquire_all(away, &p, &all);
     if (status != WEIR_OK || !all)
         return status;
     status = wi_away_list_runs(away, &p);
@@ -313,7 +313,7 @@ uint64_t wi_away_shown(const wi_away *away, const wi_extent *e)
     return bytes;
 }
 
-/* Notes in the claimed blocks whether they are shown, and counts the shown bytes. All blocks on pieces are claimed. */
+/* Notes in the acquired blocks whether they are shown, and counts the shown bytes. All blocks on pieces are acquired. */
 void wi_away_mark(wi_away *away)
 {
     uint64_t bytes = 0;

@@ -154,15 +154,15 @@ void wi_away_forget(wi_base *base, wi_away *away)
 
 /* Coming back ------------------------------------------------------------------------------------------------------ */
 
-/* Claims every block on the pieces. *all false: another thread is freeing a block, and needs the lock. */
-static weir_status away_claim_again(wi_away *away, bool *all)
+/* Acquires every block on the pieces. *all false: another thread is freeing a block, and needs the lock. */
+static weir_status away_acquire_again(wi_away *away, bool *all)
 {
     weir_status status = WEIR_OK;
     *all = true;
     for (size_t i = 0; i < away->piece_count && status == WEIR_OK && *all; i++)
         EACH_EXTENT (e, &away->pieces[i])
             if (status == WEIR_OK && *all && e->kind == WI_USED)
-                status = wi_away_claim(away, &e->block, all);
+                status = wi_away_acquire(away, &e->block, all);
     return status;
 }
 
@@ -203,7 +203,7 @@ weir_status wi_away_recover(wi_base *base, wi_away *away)
     weir_status status = WEIR_OK;
     wi_base_lock(base);
     while (status == WEIR_OK && !all) {
-        status = away_claim_again(away, &all);
+        status = away_acquire_again(away, &all);
         if (status != WEIR_OK || all)
             continue;
         wi_away_let_go(away);
@@ -357,7 +357,7 @@ void wi_away_recall(wi_base *base, wi_away *away, bool idle)
         }
         if (!p->whole || p->shown || away_missing(p, &ignored) < p->count)
             continue;
-        wi_base_unlock(base); /* the blocks are claimed, so that the list stays as it is */
+        wi_base_unlock(base); /* the blocks are acquired, so that the list stays as it is */
         away->show_again(away, p, away->user);
         wi_base_lock(base);
     }

@@ -127,12 +127,12 @@ weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages)
         const weir_elastic *e = pages_owner(client, p->low, &offset);
         base = e ? e->range->base : base;
         if (e)
-            status = wi_elastic_claim(e, offset, (size_t)(p->high - p->low), &end);
+            status = wi_elastic_acquire(e, offset, (size_t)(p->high - p->low), &end);
     }
     if (status == WEIR_OK)
-        wi_elastic_free_claimed(client->runtime, list);
+        wi_elastic_free_acquired(client->runtime, list);
     else
-        wi_elastic_unclaim(base, list);
+        wi_elastic_let_go(base, list);
     return status;
 }
 

@@ -382,17 +382,17 @@ weir_status weir_elastic_commit(weir_elastic *elastic, size_t offset, size_t byt
 
 /* Release ---------------------------------------------------------------------------------------------------------- */
 
-void wi_elastic_unclaim(wi_base *base, wi_block *list)
+void wi_elastic_let_go(wi_base *base, wi_block *list)
 {
     for (wi_block *block = list, *next; block; block = next) {
         next = block->pending_next;
-        wi_unclaim(base, block);
+        wi_let_go(base, block);
     }
 }
 
-/* Claims the committed pages, and adds them behind **end. WEIR_ERR_BUSY: a launch uses a page; the pages before it are
- * claimed. */
-static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_block ***end)
+/* Acquires the committed pages, and adds them behind **end. WEIR_ERR_BUSY: a launch uses a page; the pages before it are
+ * acquired. */
+static weir_status release_acquire(wi_elastic_range *range, page_run pages, wi_block ***end)
 {
     const char *used = NULL;
     wi_base_lock(range->base);
@@ -401,7 +401,7 @@ static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_blo
         if (!block)
             continue;
         used = wi_stream_uses_holder(block->stream_uses);
-        if (used || !wi_block_claim(block, atomic_load(&block->word), WI_CLAIMED))
+        if (used || !wi_block_acquire(block, atomic_load(&block->word), WI_ACQUIRED))
             continue;
         block->pending_next = NULL;
         **end = block;
@@ -420,9 +420,9 @@ static page_run release_run(const weir_elastic *elastic, size_t offset, size_t b
     return (page_run){(offset + page - 1) / page, (offset + bytes) / page};
 }
 
-weir_status wi_elastic_claim(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end)
+weir_status wi_elastic_acquire(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end)
 {
-    return release_claim(elastic->range, release_run(elastic, offset, bytes), end);
+    return release_acquire(elastic->range, release_run(elastic, offset, bytes), end);
 }
 
 /* The point on the stream behind which the pages can be given back. */
@@ -446,12 +446,12 @@ static void release_free(weir_runtime *runtime, wi_block *list, weir_stream stre
     }
 }
 
-void wi_elastic_free_claimed(weir_runtime *runtime, wi_block *list)
+void wi_elastic_free_acquired(weir_runtime *runtime, wi_block *list)
 {
     release_free(runtime, list, WEIR_STREAM_HOST, NULL, (wi_event){0});
 }
 
-/* Pages that are there are claimed, and those of a suspended client are forgotten once nothing can fail any more. *moved: the
+/* Pages that are there are acquired, and those of a suspended client are forgotten once nothing can fail any more. *moved: the
  * client was suspended or resumed meanwhile, and nothing is done. */
 static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_stream stream, bool *moved)
 {
@@ -461,7 +461,7 @@ static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_str
     wi_event event = {NULL, 0};
     uint64_t moves = 0;
     (void)wi_residency_wait(client, &moves);
-    weir_status status = release_claim(elastic->range, pages, &end);
+    weir_status status = release_acquire(elastic->range, pages, &end);
     if (status == WEIR_OK)
         status = release_fence(client->runtime, stream, &at, &event);
     *moved = status == WEIR_OK && !wi_residency_forget(client, wi_elastic_at(elastic->range, pages.first),
@@ -469,7 +469,7 @@ static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_str
     if (status == WEIR_OK && !*moved)
         release_free(client->runtime, list, stream, at.native, event);
     else
-        wi_elastic_unclaim(elastic->range->base, list);
+        wi_elastic_let_go(elastic->range->base, list);
     return status;
 }
 

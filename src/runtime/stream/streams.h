@@ -235,12 +235,12 @@ weir_status wi_graphs_check_none(const weir_client *client);
 /* Allocates from what the pool holds; *out as from wi_allocate. WEIR_ERR_NO_ROOM: nothing fits. */
 weir_status wi_capture_pool_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *placement,
                                      wi_block **out);
-/* The claimed block belongs to the pool from now on, unless the pool was closed. `named`: as wi_placement.graph_named. */
+/* The acquired block belongs to the pool from now on, unless the pool was closed. `named`: as wi_placement.graph_named. */
 void wi_capture_pool_adopt(weir_capture_pool *graph, wi_block *block, bool named);
-/* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
+/* Frees an acquired block of the pool, open or closed. On failure the block is still acquired. */
 weir_status wi_capture_pool_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block,
                                  const wi_stream_facts *at);
-/* The claimed block is in use until the event. Called before the block is shrunk, so that its tail has the use as
+/* The acquired block is in use until the event. Called before the block is shrunk, so that its tail has the use as
  * well. */
 weir_status wi_capture_pool_note(wi_block *block, wi_event event);
 /* The pool keeps the pending tail of a live block, after the block was shrunk. False: the pool was closed, and the

@@ -6,7 +6,7 @@
 #include "runtime/runtime.h"
 #include "runtime/thread_cache/thread_cache.h"
 
-/* The lock of all thread caches; after a ledger's lock. Its holder may claim threads' own locks. */
+/* The lock of all thread caches; after a ledger's lock. Its holder may revoke threads' own locks. */
 static pthread_mutex_t all_caches_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_key_t thread_key;
@@ -35,8 +35,8 @@ static bool tcache_selects(const selection *s, const wi_tcache *cache)
            (!s->thread || s->thread == cache->thread) && (s->above < WI_TCACHE_SMALL || cache->large > 0);
 }
 
-/* With both locks held: claims the selected caches, linked by `picked`, until let_go. */
-static wi_tcache *tcache_claim(wi_tcaches *caches, const selection *s)
+/* With both locks held: revokes the selected caches, linked by `picked`, until let_go. */
+static wi_tcache *tcache_revoke(wi_tcaches *caches, const selection *s)
 {
     wi_tcache *picked = NULL;
     bool others = false;
@@ -234,7 +234,7 @@ static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_t
     wi_tcaches *caches = &runtime->caches;
     wi_block *list = NULL;
     lock_all_caches(runtime);
-    wi_tcache *picked = tcache_claim(caches, s);
+    wi_tcache *picked = tcache_revoke(caches, s);
     for (wi_tcache *f = picked; f; f = f->picked) {
         tcache_merge(f);
         for (size_t i = s->above < WI_TCACHE_SMALL ? 0 : WI_TCACHE_SMALL_BINS; i < WI_TCACHE_BINS; i++)
@@ -282,7 +282,7 @@ static weir_status refill_free_now(weir_runtime *runtime, wi_block *block, const
 {
     wi_kept_detail kept;
     wi_detail_keep(&kept);
-    weir_status status = wi_free_claimed(runtime, runtime->resource, block, at);
+    weir_status status = wi_free_acquired(runtime, runtime->resource, block, at);
     if (status == WEIR_ERR_STREAM_MISUSE)
         status = wi_free_behind(runtime, runtime->resource, block, at->stream);
     wi_detail_restore(&kept);
@@ -387,7 +387,7 @@ static void tcache_end_thread(void *user)
     free(mine);
 }
 
-/* After a fork the child finds its lock claimed, which sends it to the slow path. */
+/* After a fork the child finds its lock revoked, which sends it to the slow path. */
 static void tcache_in_child(void)
 {
     if (wi_tcache_mine)
@@ -600,12 +600,12 @@ static bool has_delta(const wi_tcache *f, const weir_client *client)
     return f->client == client && f->delta.hits + f->delta.frees > 0;
 }
 
-/* Claimers hold these locks: with them held, no other thread touches this thread's caches. */
+/* Revokers hold these locks: with them held, no other thread touches this thread's caches. */
 void wi_tcache_flush(weir_client *client)
 {
     wi_tcache_thread *mine = client->runtime->caches.usable ? wi_tcache_mine : NULL;
     bool any_delta = false;
-    if (!mine || !wi_biased_enter(&mine->lock)) /* a thread that claims the caches merges or drops them */
+    if (!mine || !wi_biased_enter(&mine->lock)) /* a thread that revokes the caches merges or drops them */
         return;
     for (const wi_tcache *f = mine->caches; f && !any_delta; f = f->next_of_thread)
         any_delta = has_delta(f, client);
@@ -686,7 +686,7 @@ static void merge_all_deltas(void *user)
     if (!runtime->caches.first)
         return;
     pthread_mutex_lock(&all_caches_lock);
-    wi_tcache *picked = tcache_claim(&runtime->caches, &(selection){0});
+    wi_tcache *picked = tcache_revoke(&runtime->caches, &(selection){0});
     for (wi_tcache *f = picked; f; f = f->picked)
         tcache_merge(f);
     merge_depots(runtime);

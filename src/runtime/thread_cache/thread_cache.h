@@ -15,7 +15,7 @@
  * take and give nothing.
  *
  * Locks, outermost first: the ledger's, that of all thread caches (refill.c), a thread's own (base/biased.h), whose
- * claimers hold the first two, a depot's. No driver is called with any of them. */
+ * revokers hold the first two, a depot's. No driver is called with any of them. */
 #ifndef WI_THREAD_CACHE_H
 #define WI_THREAD_CACHE_H
 
@@ -202,7 +202,7 @@ static inline bool wi_tcache_is_for(const wi_tcache *cache, const weir_client *c
     return cache->client == client && cache->stream.id == stream.id;
 }
 
-/* By the owner, entered, or with the claimers' lock. */
+/* By the owner, entered, or with the revokers' lock. */
 static inline wi_tcache *wi_tcache_find(const wi_tcache_thread *mine, const weir_client *client, weir_stream stream)
 {
     uint64_t place = wi_tcache_place(mine, client, stream);
@@ -283,7 +283,7 @@ static inline bool wi_depot_may_have(const wi_depot *depot, uint64_t charged)
            (atomic_load_explicit(&depot->there, memory_order_relaxed) & wi_depot_bit(charged)) != 0;
 }
 
-/* depot.c. Of a thread cache that its thread has entered, or that is claimed. */
+/* depot.c. Of a thread cache that its thread has entered, or that is revoked. */
 
 /* Puts half of the bin of that charge into the depot; false: the depot is full, or the bin has too few. */
 bool wi_depot_put(wi_tcache *cache, uint64_t charged);
