@@ -330,7 +330,7 @@ weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_c
         *out = r;
         return WEIR_OK;
     }
-    wi_kept_detail why;
+    wi_saved_detail why;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_store(&r->state, WI_CUDA_ENDING);
     wait_for_requests(r);

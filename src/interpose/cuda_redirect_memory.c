@@ -9,7 +9,7 @@
 static int cuda_redirect_memory_refuse(wi_cuda_redirect *r, wi_cuda_scope *scope, weir_client *client,
                                        const weir_request *request, weir_status status)
 {
-    wi_kept_detail why; /* the log's function may call weir */
+    wi_saved_detail why; /* the log's function may call weir */
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_fetch_add(&r->refused, 1);
     if (scope && request->kind == WEIR_KIND_DEVICE) {
@@ -152,7 +152,7 @@ static weir_status cuda_redirect_memory_take(wi_cuda_redirect *r, const weir_req
 static bool overrun(wi_cuda_redirect *r, wi_cuda_scope *scope, const weir_request *request, wi_cuda_block *like,
                     weir_status refusal, void **out)
 {
-    wi_kept_detail why;
+    wi_saved_detail why;
     like->granted = true;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     if (!scope || !scope->overruns || request->kind != WEIR_KIND_DEVICE ||

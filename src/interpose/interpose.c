@@ -389,7 +389,7 @@ static weir_status interpose_write_all(const wi_interpose *it, bool forth)
         status = interpose_move(it, forth ? done : count - 1 - done, forth);
     if (status == WEIR_OK)
         return status;
-    wi_kept_detail why;
+    wi_saved_detail why;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     while (done-- > 0) {
         size_t index = forth ? done : count - 1 - done;

@@ -28,7 +28,7 @@ typedef struct wi_copy wi_copy;
 typedef struct wi_run {
     char *start;
     uint64_t bytes;
-    bool kept; /* their contents are to come back; else zeros */
+    bool saved; /* their contents are to come back; else zeros */
 } wi_run;
 
 /* What leaves and comes back in one step; it was one chunk. */

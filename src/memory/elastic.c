@@ -295,10 +295,10 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
     status = page_open(s, new);
     bool closed = false;
     if (status != WEIR_OK) {
-        wi_kept_detail kept;
-        wi_detail_keep(&kept);
+        wi_saved_detail saved;
+        wi_detail_save(&saved);
         closed = page_close(s, new) == WEIR_OK;
-        wi_detail_restore(&kept);
+        wi_detail_restore(&saved);
     }
     wi_base_lock(&s->base);
     wi_ledger_worked(resource->ledger, 3, status == WEIR_OK, 0);

@@ -149,9 +149,9 @@ static wi_search_result try_neighbour(lns *r, int64_t low, wi_work *work)
     else
         wi_search_limit(search, lower > low ? lower : low);
     neighbourhood_cut(r);
-    wi_search_kept kept = {r->bottoms, r->order, r->cuts};
+    wi_search_solution solution = {r->bottoms, r->order, r->cuts};
     wi_strategy strategy = random_strategy(r);
-    wi_search_result result = wi_search_try(search, &strategy, &kept, work);
+    wi_search_result result = wi_search_try(search, &strategy, &solution, work);
     if (result == WI_SEARCH_FOUND) {
         memcpy(r->bottoms, search->bottoms, search->count * sizeof *r->bottoms);
         neighbourhood_sink(r);

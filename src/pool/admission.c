@@ -266,7 +266,7 @@ bool wp_cancel(wp_admission *it, uint64_t now, wp_ticket ticket, bool stops)
     if (waits) {
         wp_row *row = &it->rows[it->jobs[job].model];
         wp_refuse(it, job, &(wp_answer){.cause = WP_CANCELLED});
-        if (stops && !row->tree && !row->kept)
+        if (stops && !row->tree && !row->by_hand)
             stop_load(it, row);
     }
     wp_decide(it);
@@ -294,7 +294,7 @@ static bool no(wp_answer *why, wp_cause cause)
 
 static bool want_loaded(wp_admission *it, wp_row *row, wp_answer *why)
 {
-    row->kept |= row->state == WP_LOADING;
+    row->by_hand |= row->state == WP_LOADING;
     if (row->state == WP_LOADED || row->state == WP_LOADING || row->state == WP_RESUMING || row->claim.state)
         return row->victim_of == WP_NONE ? true : no(why, WP_WAITS_TURN);
     if (row->state == WP_SUSPENDING || row->state == WP_UNLOADING)

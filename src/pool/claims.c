@@ -252,7 +252,7 @@ static void claims_start(wp_admission *it, wp_row *row, uint32_t variant, uint64
     wi_assert(row->device == wp_way_device(row, row->variant));
     wp_set_bytes(it, row, row->bytes + need);
     wp_set_state(it, row, suspended ? WP_RESUMING : WP_LOADING);
-    row->kept = why == 0;
+    row->by_hand = why == 0;
     row->stopped = false;
     push_move(it, row, suspended ? WP_RESUME : WP_LOAD, suspended ? row->resident : row->spec.variants[variant].peak,
               why);

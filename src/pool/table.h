@@ -68,7 +68,7 @@ typedef struct wp_row {
     wp_claim claim;      /* of its own */
     uint32_t victim_of;  /* a model, WP_CEILING_OF or WP_NONE: it is held, and leaves or will leave */
     bool suspends;       /* it leaves by a suspend */
-    bool kept;           /* it is loaded by hand: also if no request wants it */
+    bool by_hand;        /* it is loaded by hand: also if no request wants it */
     bool stopped;        /* its load was asked to end */
     wp_ticket moves_for; /* the request that caused the present move */
     uint64_t since, used;

@@ -366,7 +366,7 @@ static void residency_expect_copies(wi_residence *r)
         if (r->away.pieces[i].low && !r->away.pieces[i].copy)
             wi_copies_expect(&r->copies, &r->away.pieces[i]);
     for (size_t i = 0; i < r->pages.piece_count; i++)
-        if (r->pages.runs[r->pages.pieces[i].run].kept)
+        if (r->pages.runs[r->pages.pieces[i].run].saved)
             wi_copies_expect(&r->copies, &r->pages.pieces[i]);
 }
 
@@ -482,8 +482,8 @@ void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blo
     const weir_runtime *runtime = client->runtime;
     wi_base *base = runtime->resource->base;
     wi_event event;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     bool point = runtime->driver->record(runtime->device, r->stream, &event) == WEIR_OK;
     if (!point)
         atomic_store(&r->adrift, true);
@@ -492,7 +492,7 @@ void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blo
         (void)!wi_stream_uses_moved(&r->away.blocks[i]->stream_uses, point ? &event : NULL);
     wi_base_unlock(base);
     (void)!wi_elastic_away_moved(client, &r->pages, point ? &event : NULL);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* Copies the pages of elastic blocks. Earlier copies are never trusted, as the contents of pages change. */
@@ -501,7 +501,7 @@ static weir_status residency_copy_pages(wi_residence *r)
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++) {
         wi_piece *piece = &r->pages.pieces[i];
-        if (!r->pages.runs[piece->run].kept)
+        if (!r->pages.runs[piece->run].saved)
             continue;
         status = wi_copies_make(&r->copies, piece);
         if (status == WEIR_OK)
@@ -516,7 +516,7 @@ static void residency_count_dropped(wi_residence *r)
     const wi_away *of[] = {&r->away, &r->pages};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < of[k]->run_count; i++)
-            r->receipt.dropped += of[k]->runs[i].kept ? 0 : of[k]->runs[i].bytes;
+            r->receipt.dropped += of[k]->runs[i].saved ? 0 : of[k]->runs[i].bytes;
 }
 
 /* The pages of elastic blocks stay after all. */
@@ -604,14 +604,14 @@ static weir_status residency_suspend(weir_client *client, wi_residence *r, const
         status = residency_move_out(client, r);
     else
         residency_keep_pages(r);
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     if (status != WEIR_OK && r->away.show)
         residency_hide_all(r);
     *gone = status == WEIR_OK || !base->table->away->undo(base, &r->away);
     if (status == WEIR_OK)
         base->table->away->leave(base, &r->away);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status;
 }
 
@@ -619,11 +619,11 @@ static weir_status residency_suspend(weir_client *client, wi_residence *r, const
  * may still be under way do. */
 static void residency_sweep(const weir_client *client, wi_residence *r, bool gone)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     if (wi_residence_copies_rest(client, r))
         wi_copies_sweep(&r->copies, !gone);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 static void residency_begin_receipt(wi_residence *r, bool can_show)
@@ -760,11 +760,11 @@ bool wi_residency_forget(weir_client *client, const char *low, const char *high,
 static void residency_leave_homes(const weir_client *client, wi_residence *r)
 {
     wi_base *base = client->runtime->resource->base;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     if (base->table->away->sweep(base, &r->away) != WEIR_OK)
         base->table->away->forget(base, &r->away);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 static weir_status residency_refuse_end(const weir_client *client, const wi_residence *r)

@@ -337,8 +337,8 @@ void wi_trace_hand_out(weir_runtime *runtime)
         return;
     char texts[WI_TRACE_PLACES][WI_UNTOLD];
     bool untold[WI_TRACE_PLACES] = {false};
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     atomic_fetch_and(&runtime->ledger.recording, ~(unsigned)WI_EVENTS_WAITING);
     for (int place = 0; place < WI_TRACE_PLACES; place++) {
         weir_trace *trace = recorder->traces[place];
@@ -350,7 +350,7 @@ void wi_trace_hand_out(weir_runtime *runtime)
     pthread_mutex_unlock(&recorder->drain);
     for (int place = 0; place < WI_TRACE_PLACES; place++)
         trace_tell(texts[place], untold[place]);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 weir_status weir_trace_flush(weir_trace *trace)
@@ -386,8 +386,8 @@ void wi_trace_close(weir_trace *trace)
         return;
     weir_runtime *runtime = trace->runtime;
     char text[WI_UNTOLD];
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     pthread_mutex_lock(&runtime->recorder.drain);
     runtime->recorder.traces[trace->place] = NULL;
     trace_detach(trace);
@@ -396,7 +396,7 @@ void wi_trace_close(weir_trace *trace)
     wi_sinks_close(trace);
     while (wi_sinks_untold(trace, text))
         trace_tell(text, true);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     trace_destroy(trace);
 }
 
@@ -433,16 +433,16 @@ static weir_status trace_open_log(weir_runtime *runtime, const wi_resource *log,
 void wi_trace_log_start(weir_runtime *runtime)
 {
     const wi_resource *log = wi_log_find(runtime->resource);
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     weir_trace *trace;
     if (!log)
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     if (trace_open_log(runtime, log, &trace) == WEIR_OK)
         wi_trace_watch_exit(runtime);
     else
         weir_log(WEIR_LOG_ERROR, "%s does not log: %s", runtime->name, weir_detail());
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 weir_trace *wi_runtime_log(weir_runtime *runtime)

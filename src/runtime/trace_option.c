@@ -154,11 +154,11 @@ void wi_recorder_start(weir_runtime *runtime)
     char path[PATH];
     weir_sink sink = {.struct_size = sizeof sink};
     weir_trace *trace;
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     wi_trace_log_start(runtime);
     if (weir_option_info("trace", 0, &option) != WEIR_OK || !option.value[0])
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     trace_option_expand(option.value, runtime->name, path);
     pthread_mutex_lock(&lock);
     trace_option_unique(path);
@@ -174,5 +174,5 @@ void wi_recorder_start(weir_runtime *runtime)
         wi_trace_watch_exit(runtime);
     else
         weir_log(WEIR_LOG_ERROR, "%s is not traced: %s", runtime->name, weir_detail());
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }

@@ -127,7 +127,7 @@ static int run_open_clients(run *all)
 static int run_prepare(run *all)
 {
     const run_args *args = all->args;
-    bool kept = args->trace != NULL || args->report != NULL;
+    bool written = args->trace != NULL || args->report != NULL;
     weir_status status = check_files(args);
     if (status == WEIR_OK)
         status = set_budgets(all);
@@ -138,7 +138,7 @@ static int run_prepare(run *all)
         return answer;
     status = find_runtime(all);
     if (status == WEIR_OK)
-        status = timeline_start(all->runtime, kept, &all->line);
+        status = timeline_start(all->runtime, written, &all->line);
     if (status != WEIR_OK)
         return cannot_start(args, NULL, status);
     add_device(all, all->runtime);

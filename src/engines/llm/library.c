@@ -163,16 +163,16 @@ static void *open_with_our_table(const char *path)
     if (!dladdr((void *)&opened, &self))
         return NULL;
     const char *was = getenv(name);
-    char *kept = was ? strdup(was) : NULL;
-    if (was && !kept)
+    char *saved = was ? strdup(was) : NULL;
+    if (was && !saved)
         return NULL;
     setenv(name, self.dli_fname, 1);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (kept)
-        setenv(name, kept, 1);
+    if (saved)
+        setenv(name, saved, 1);
     else
         unsetenv(name);
-    free(kept);
+    free(saved);
     return handle;
 }
 

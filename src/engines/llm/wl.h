@@ -178,7 +178,7 @@ typedef struct wl_run_settings {
     double temperature, top_p, repeat_penalty;
     bool ignore_eos, chat, logits;
     const char *stop, *chat_template, *json_schema, *regex, *lark;
-    char *kept;
+    char *copies;
 } wl_run_settings;
 
 extern const wt_choices wl_choices;

@@ -174,12 +174,12 @@ float wt_log_probabilities(const float *logits, int32_t width, int32_t token, si
                            float *top_values)
 {
     double highest = -INFINITY, sum = 0;
-    size_t kept = 0;
+    size_t left = 0;
     for (int32_t i = 0; i < width; i++) {
         highest = logits[i] > highest ? logits[i] : highest;
-        if (kept == most && !(logits[i] > top_values[most - 1]))
+        if (left == most && !(logits[i] > top_values[most - 1]))
             continue;
-        size_t place = kept < most ? kept++ : most - 1;
+        size_t place = left < most ? left++ : most - 1;
         for (; place > 0 && logits[i] > top_values[place - 1]; place--) {
             top_values[place] = top_values[place - 1];
             top_tokens[place] = top_tokens[place - 1];
@@ -190,7 +190,7 @@ float wt_log_probabilities(const float *logits, int32_t width, int32_t token, si
     for (int32_t i = 0; i < width; i++)
         sum += exp((double)logits[i] - highest);
     double whole = highest + log(sum);
-    for (size_t i = 0; i < kept; i++)
+    for (size_t i = 0; i < left; i++)
         top_values[i] = (float)(top_values[i] - whole);
     return (float)(logits[token] - whole);
 }

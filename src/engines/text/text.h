@@ -41,9 +41,9 @@ weir_status wt_choices_take(const wt_choices *choices, const weir_setting *setti
                             void *run);
 /* As strtod, with a point in whatever language the program speaks. */
 double wt_real(const char *text, char **end);
-/* Copies the long texts of a run's settings into *kept, so that they may outlive the caller's; to be freed. On failure
+/* Copies the long texts of a run's settings into *copies, so that they may outlive the caller's; to be freed. On failure
  * the settings hold no text. */
-weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept);
+weir_status wt_choices_keep(const wt_choices *choices, void *run, char **copies);
 /* All that the settings of a load say, but for the one at `except`, in words: equal for equal settings. Answers whether
  * it fits. */
 bool wt_choices_words(const wt_choices *choices, const void *load, size_t except, char *out, size_t capacity);
@@ -62,7 +62,7 @@ typedef struct wt_word {
 typedef struct wt_words {
     wt_word *list;
     size_t count, longest;
-    char *kept;
+    char *copies;
 } wt_words;
 
 enum { WT_MOST_WORDS = 64 };
@@ -143,7 +143,7 @@ typedef struct wt_message {
 typedef struct wt_messages {
     wt_message *list;
     size_t count;
-    char *kept; /* the texts, each with a terminating zero */
+    char *copies; /* the texts, each with a terminating zero */
 } wt_messages;
 
 /* Each message is a line `ROLE BYTES`, so many bytes of text, and a newline, which the last may lack. */

@@ -166,7 +166,7 @@ const char *wi_explain(wi_context *context)
     } else {
         context->strings.failed = true;
     }
-    const char *kept = context->strings.failed ? "" : wi_string_pool_print(&context->strings, "%s", text);
+    const char *stored = context->strings.failed ? "" : wi_string_pool_print(&context->strings, "%s", text);
     free(text);
-    return kept;
+    return stored;
 }

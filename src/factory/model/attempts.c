@@ -74,14 +74,14 @@ size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *att
     size_t number = SIZE_MAX;
     if (attempts_grow(opening)) {
         size_t place = opening->attempt_count++;
-        wi_numbered_attempt *kept = &opening->attempts[place];
+        wi_numbered_attempt *stored = &opening->attempts[place];
         number = opening->attempts_made++;
-        *kept = (wi_numbered_attempt){*attempt, number};
-        kept->attempt.struct_size = sizeof kept->attempt;
-        kept->attempt.engine = candidate->engine;
-        kept->attempt.provider = candidate->provider;
-        kept->attempt.device = candidate->device;
-        kept->attempt.reason = keep_reason(attempt);
+        *stored = (wi_numbered_attempt){*attempt, number};
+        stored->attempt.struct_size = sizeof stored->attempt;
+        stored->attempt.engine = candidate->engine;
+        stored->attempt.provider = candidate->provider;
+        stored->attempt.device = candidate->device;
+        stored->attempt.reason = keep_reason(attempt);
         leave_one_out(opening, place);
         opening->changes++;
     }
@@ -102,15 +102,15 @@ bool wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *
 {
     pthread_mutex_lock(&opening->lock);
     size_t place = attempts_place_of(opening, number);
-    weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].attempt : NULL;
+    weir_attempt *stored = place < opening->attempt_count ? &opening->attempts[place].attempt : NULL;
     /* What two runs say of their stages may come out of order; but what has failed does not serve. */
-    bool news = kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage);
+    bool news = stored && stored->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= stored->stage);
     if (news) {
-        kept->ms = now->ms;
-        kept->stage = now->stage;
-        kept->status = now->status;
-        kept->reason = keep_reason(now);
-        kept->bytes = now->bytes;
+        stored->ms = now->ms;
+        stored->stage = now->stage;
+        stored->status = now->status;
+        stored->reason = keep_reason(now);
+        stored->bytes = now->bytes;
         leave_one_out(opening, place);
         opening->changes++;
     }

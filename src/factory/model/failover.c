@@ -23,7 +23,7 @@ typedef struct failure {
     weir_status status;
     weir_stage stage;
     double ms;
-    wi_kept_detail detail;
+    wi_saved_detail detail;
 } failure;
 
 /* A run's way from one candidate to the next. */
@@ -136,7 +136,7 @@ static row read_failure(failover *f, weir_status status)
     else if (from->answered > 0)
         f->last.stage = WEIR_STAGE_LATER_RUN;
     pthread_mutex_unlock(&f->model->lock);
-    wi_detail_keep(&f->last.detail);
+    wi_detail_save(&f->last.detail);
     if (from) {
         f->home = weir_client_runtime(from->client);
         f->rank = from->rank;
@@ -294,7 +294,7 @@ static weir_status run_on(const failover *f, wi_instance *instance)
 static void end_attempt(const failover *f, wi_instance *instance, weir_status status)
 {
     failure how = {.status = status, .stage = WEIR_STAGE_FIRST_RUN, .ms = f->run->ms};
-    wi_detail_keep(&how.detail);
+    wi_detail_save(&how.detail);
     if (status == WEIR_ERR_DEVICE_LOST)
         wi_exclude(f->opening, instance->rank, status);
     if (status != WEIR_ERR_CANCELLED)

@@ -266,9 +266,9 @@ static int take_lock(const char *path)
 bool wi_measured_find(const char *key, const char *version, wi_measured *out)
 {
     char path[PATH_BYTES];
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     bool found = false;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     table *records = path_of("", path) ? read_table(path, key) : NULL;
     for (size_t i = 0; records && i < records->count; i++) {
         const wi_measured *one = &records->all[i];
@@ -279,7 +279,7 @@ bool wi_measured_find(const char *key, const char *version, wi_measured *out)
         }
     }
     drop_table(records);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return found;
 }
 

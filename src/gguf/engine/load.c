@@ -243,7 +243,7 @@ void wg_unload(weir_engine_model *model)
     wg_batch_drop(model);
     wg_drop(model);
     wg_cores_close(model);
-    free(model->defaults.kept);
+    free(model->defaults.copies);
     wt_runs_close(&model->runs);
     free(model);
 }
@@ -327,7 +327,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     wt_runs_open(&model->runs);
     weir_status status = wg_read_request(load, false, model);
     if (status == WEIR_OK)
-        status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.kept);
+        status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.copies);
     if (status == WEIR_OK)
         status = wg_look(load, model);
     if (status == WEIR_OK)

@@ -91,9 +91,9 @@ typedef struct wg_run_settings {
     int64_t top_k, seed, mirostat, repeat_last_n, dry_allowed_length, dry_penalty_last_n, logprobs;
     bool ignore_eos, chat, logits, state;
     bool normalize, truncate;
-    /* The caller's texts, which live as long as its call; of a model's own settings, copies in `kept`. NULL: none. */
+    /* The caller's texts, which live as long as its call; of a model's own settings, copies in `copies`. NULL: none. */
     const char *stop, *grammar, *logit_bias, *chat_template, *dry_sequence_breakers;
-    char *kept;
+    char *copies;
 } wg_run_settings;
 
 extern const wt_choices wg_choices;

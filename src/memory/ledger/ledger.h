@@ -333,7 +333,7 @@ typedef struct wi_request {
 } wi_request;
 
 /* Puts back what weir_refusal_last had answered, after calls that are no part of the caller's own. */
-void wi_refusal_restore(const weir_refusal *kept);
+void wi_refusal_restore(const weir_refusal *saved);
 
 /* Refuses the request: counts it, traces it, and sets this thread's last refusal and detail. */
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,

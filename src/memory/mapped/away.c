@@ -181,23 +181,23 @@ weir_status wi_away_list_runs(wi_away *away, wi_piece *p)
             continue;
         char *start = p->region->base + wi_max(e->offset, piece_start(p));
         uint64_t bytes = away_overlap(p, e);
-        bool kept = p->whole || away_keeps(away, e);
+        bool saved = p->whole || away_keeps(away, e);
         wi_run *last = p->run_count > 0 ? &away->runs[away->run_count - 1] : NULL;
-        if (kept)
+        if (saved)
             p->unwritten &= (away->unwritten & WEIR_CLASS_BIT(wi_load(e->block.memory_class))) != 0;
-        if (kept || away->show) {
+        if (saved || away->show) {
             p->stamp = away_stamp_block(p->stamp, e);
             p->low = p->low ? p->low : start;
             p->high = start + bytes;
         }
-        if (last && last->kept == kept && last->start + last->bytes == start) {
+        if (last && last->saved == saved && last->start + last->bytes == start) {
             last->bytes += bytes;
             continue;
         }
         weir_status status = wi_away_room((void **)&away->runs, away->run_count, &away->run_room, sizeof(wi_run));
         if (status != WEIR_OK)
             return status;
-        away->runs[away->run_count++] = (wi_run){start, bytes, kept};
+        away->runs[away->run_count++] = (wi_run){start, bytes, saved};
         p->run_count++;
     }
     return WEIR_OK;
@@ -329,17 +329,17 @@ void wi_away_mark(wi_away *away)
 /* Unites neighbouring pieces that share a shown copy: the copy is shown, and taken from its place, as a whole. */
 static void away_unite(wi_away *away)
 {
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < away->piece_count; i++) {
         const wi_piece *p = &away->pieces[i];
-        wi_piece *last = kept > 0 ? &away->pieces[kept - 1] : NULL;
+        wi_piece *last = left > 0 ? &away->pieces[left - 1] : NULL;
         if (last && p->shown && last->shown && p->copy == last->copy) {
             last->count += p->count; /* what else is said of it is written when it comes back */
         } else {
-            away->pieces[kept++] = *p;
+            away->pieces[left++] = *p;
         }
     }
-    away->piece_count = kept;
+    away->piece_count = left;
 }
 
 /* What of the blocks lies on pieces that were taken is away: for each block one step of the ledger. */
@@ -384,23 +384,23 @@ void wi_away_unlink(wi_mapped *m, wi_away *away)
  * lock held. */
 static void away_settle(wi_mapped *m, wi_away *away)
 {
-    size_t kept = 0;
+    size_t left = 0;
     away->released = 0;
     away_account(m, away);
     for (size_t i = 0; i < away->piece_count; i++) {
         wi_piece *p = &away->pieces[i];
         if (p->taken) {
             away_give(m, away, p);
-            away->pieces[kept++] = *p;
+            away->pieces[left++] = *p;
         } else {
             wi_away_open(p);
         }
     }
-    away->piece_count = kept;
+    away->piece_count = left;
     away_unite(away);
     wi_away_mark(away);
     wi_away_let_go(away);
-    if (kept == 0)
+    if (left == 0)
         wi_away_unlink(m, away);
 }
 

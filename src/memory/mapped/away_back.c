@@ -303,7 +303,7 @@ static uint64_t away_coming(const wi_away *away, const wi_extent *e)
 /* Pieces that were coming are back, the others stay away. With the lock held. */
 static void away_settle_back(wi_mapped *m, wi_away *away)
 {
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < away->block_count; i++) {
         uint64_t bytes = away_coming(away, (const wi_extent *)away->blocks[i]);
         if (bytes == 0)
@@ -316,9 +316,9 @@ static void away_settle_back(wi_mapped *m, wi_away *away)
         if (away->pieces[i].coming)
             wi_away_open(&away->pieces[i]);
         else
-            away->pieces[kept++] = away->pieces[i];
+            away->pieces[left++] = away->pieces[i];
     }
-    away->piece_count = away->bytes > 0 ? kept : 0; /* there are some if an extent could not be cut */
+    away->piece_count = away->bytes > 0 ? left : 0; /* there are some if an extent could not be cut */
     wi_away_mark(away);
     wi_away_let_go(away);
     if (away->piece_count == 0)

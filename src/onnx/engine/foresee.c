@@ -337,11 +337,11 @@ static void foresee_fit(const sharing *it, gap_fit *block, uint32_t id)
 /* Takes out the places that are not needed after the step. */
 static void foresee_leave(const sharing *it, gap_fit *block, uint64_t step)
 {
-    uint32_t kept = 0;
+    uint32_t left = 0;
     for (uint32_t i = 0; i < block->count; i++)
         if (it->places[block->live[i]].end > step + 1)
-            block->live[kept++] = block->live[i];
-    block->count = kept;
+            block->live[left++] = block->live[i];
+    block->count = left;
 }
 
 /* Sorts the places by first step. The places are made in another order: unpacked weights are listed before their turn
@@ -576,10 +576,10 @@ static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *ou
         fuse(g, list);
     for (size_t i = 0; list && i < g->value_count; i++) {
         const graph_value *value = &g->values[i];
-        bool kept = list[i].read || list[i].packed == 0 || value->output;
+        bool needed = list[i].read || list[i].packed == 0 || value->output;
         bool stays = g->outer && !is_lifted(ask, value->name); /* of a branch, beside what became of it */
         out->packed = onnx_plus(out->packed, list[i].packed);
-        if (value->bytes >= ONNX_INLINE_BELOW && !stays && (list[i].gone || !kept))
+        if (value->bytes >= ONNX_INLINE_BELOW && !stays && (list[i].gone || !needed))
             out->replaced = onnx_plus(out->replaced, onnx_charge(value->bytes, false));
     }
     bool good = list != NULL;

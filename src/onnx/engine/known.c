@@ -216,16 +216,16 @@ static int64_t written(const knowing *k, const graph_value *shape, uint32_t plac
 static void reshape(const knowing *k, const graph_value *out, uint32_t *to)
 {
     const graph_value *x = in(k, 0), *shape = in(k, 1);
-    bool whole = true, kept[GRAPH_MAX_RANK] = {false};
+    bool whole = true, unchanged[GRAPH_MAX_RANK] = {false};
     for (uint32_t i = 0; x && shape && i < x->shape.rank; i++) {
         int64_t number = i < out->shape.rank ? written(k, shape, i) : NOT_WRITTEN;
-        kept[i] =
+        unchanged[i] =
             i < out->shape.rank && x->shape.dims[i] == out->shape.dims[i] && (number == 0 || number == NOT_WRITTEN);
-        whole &= kept[i] || from_begin(k, 0, i) == ONNX_NUMBER;
+        whole &= unchanged[i] || from_begin(k, 0, i) == ONNX_NUMBER;
     }
     for (uint32_t i = 0; x && shape && i < out->shape.rank; i++) {
         int64_t number = written(k, shape, i);
-        if (kept[i])
+        if (unchanged[i])
             to[i] = from_begin(k, 0, i);
         else if (number > 0 || (number == -1 && whole))
             to[i] = ONNX_NUMBER;
@@ -246,7 +246,7 @@ typedef void rule(const knowing *k, const graph_value *out, uint32_t *to);
 
 static rule *onnx_known_rule_of(const graph_node *node)
 {
-    static const char kept[] =
+    static const char unchanged[] =
         "Abs Acos Asin Atan BatchNormalization BiasGelu Cast Ceil Celu Clip Cos CumSum DequantizeLinear Dropout "
         "DynamicQuantizeLinear Elu Erf Exp FastGelu Floor Gelu HardSigmoid HardSwish Identity InstanceNormalization "
         "IsInf IsNaN LayerNormalization LeakyRelu Log LogSoftmax Mish Neg Not QuantizeLinear QuickGelu Reciprocal "
@@ -261,7 +261,7 @@ static rule *onnx_known_rule_of(const graph_node *node)
     static const char unit_dims[] = "Squeeze Unsqueeze";
     static const char reduced[] = "ReduceMean ReduceSum ReduceMax ReduceMin ReduceProd ReduceL2 ArgMax ArgMin";
     static const char recurrent[] = "LSTM GRU RNN DynamicQuantizeLSTM";
-    return onnx_text_among(node->op, kept)        ? onnx_known_keep
+    return onnx_text_among(node->op, unchanged)   ? onnx_known_keep
            : onnx_text_among(node->op, repeated)  ? onnx_known_repeat
            : onnx_text_among(node->op, products)  ? onnx_known_multiply
            : onnx_text_among(node->op, windows)   ? window

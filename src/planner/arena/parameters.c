@@ -189,11 +189,11 @@ static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stre
     }
     status = enter_chunk(store, chunks, &chunk, took);
     if (status != WEIR_OK) {
-        wi_kept_detail kept;
-        wi_detail_keep(&kept);
+        wi_saved_detail saved;
+        wi_detail_save(&saved);
         weir_status given = weir_free_block(store->client, chunk.block, WEIR_STREAM_HOST);
         (void)given; /* what a broken driver keeps is shown as the client's */
-        wi_detail_restore(&kept);
+        wi_detail_restore(&saved);
     }
     return status;
 }
@@ -250,8 +250,8 @@ static void give_place_back(weir_parameters *store, const taking *took)
 {
     if (!took->chunk)
         return;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     store_chunk *chunk = took->chunk;
     chunk->used = took->used;
     if (took->room == 0) {
@@ -264,7 +264,7 @@ static void give_place_back(weir_parameters *store, const taking *took)
         chunk->room = took->room;
         pthread_mutex_unlock(&store->lock);
     } /* what does not go back now stays room of the store */
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* Contents --------------------------------------------------------------------------------------------------------- */

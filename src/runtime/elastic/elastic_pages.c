@@ -220,10 +220,10 @@ static void commit_drop(commit *c, uint64_t from, bool queued)
 
 static void commit_undo(commit *c, bool queued)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     commit_drop(c, 0, queued);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* Nanoseconds. Other pages may be pending for longer, and nobody tells of those that the driver did not take back. */

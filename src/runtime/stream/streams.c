@@ -560,12 +560,12 @@ weir_status weir_stream_synchronize(weir_stream stream)
 
 bool wi_stream_rests(const weir_runtime *runtime, void *stream)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     weir_status status = runtime->driver->stream_synchronize(runtime->device, stream);
     if (status != WEIR_OK && runtime->driver->synchronize)
         status = runtime->driver->synchronize(runtime->device);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status == WEIR_OK || status == WEIR_ERR_DEVICE_LOST;
 }
 

@@ -280,12 +280,12 @@ static bool wait_for_others(weir_runtime *runtime, const weir_client *client, co
  * told then. */
 static weir_status refill_free_now(weir_runtime *runtime, wi_block *block, const wi_stream_facts *at)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     weir_status status = wi_free_acquired(runtime, runtime->resource, block, at);
     if (status == WEIR_ERR_STREAM_MISUSE)
         status = wi_free_behind(runtime, runtime->resource, block, at->stream);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status;
 }
 
@@ -327,15 +327,15 @@ static wi_block *cut_run(wi_block *list, uint64_t *bytes)
 static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_grace *grace)
 {
     uint64_t bytes = 0, more;
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     wi_stream_facts at;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     for (wi_block *run = list, *rest; run; run = rest) {
         rest = cut_run(run, &more);
         wi_streams_facts(&runtime->streams, run->stream, &at);
         bytes += wi_free_cached(runtime, run, &at) ? more : free_each(runtime, run, &at);
     }
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     if (list)
         refill_end_grace(&runtime->caches, grace);
     return bytes;

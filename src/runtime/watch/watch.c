@@ -44,10 +44,10 @@ static void remove_socket(void)
 /* Keeps the detail, as the program's own functions may follow it at exit. */
 static void at_exit(void)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     remove_socket();
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 static void before_fork(void)
@@ -180,15 +180,15 @@ static weir_status watch_begin(void)
 
 void wi_watch_start(void)
 {
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     if (wi_alone || !wi_option_watch())
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     pthread_mutex_lock(&lock);
     weir_status status = begun ? WEIR_OK : watch_begin();
     begun = true;
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "this process cannot be watched: %s", weir_detail());
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
