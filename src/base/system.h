@@ -28,9 +28,9 @@ extern bool wi_alone;
  * storage costs every thread all its bytes. So libweir has only pointers in thread-local storage (tests/core/opened.c
  * counts them), and makes what they point to when a thread first needs it. */
 
-/* The calling thread's memory behind `*place`, a thread-local pointer: `bytes` zeros at the first call. It is freed
+/* The calling thread's memory behind `*pointer`, a thread-local pointer: `bytes` zeros at the first call. It is freed
  * when the thread ends, and *place is NULL again. NULL: no host memory. Does not change the detail. */
-void *wi_own(void **place, size_t bytes);
+void *wi_own(void **pointer, size_t bytes);
 
 /* Small files ------------------------------------------------------------------------------------------------------ */
 

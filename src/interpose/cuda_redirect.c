@@ -186,7 +186,7 @@ weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *r, const weir_runti
     return atomic_load(&r->clients[its.ordinal]);
 }
 
-/* The place that has been out of use for the longest, as calls may come late; NULL: all are in use. */
+/* The entry that has been out of use for the longest, as calls may come late; NULL: all are in use. */
 static wi_cuda_redirect *cuda_redirect_choose(void)
 {
     wi_cuda_redirect *best = NULL;
@@ -297,7 +297,7 @@ static void wait_for_requests(wi_cuda_redirect *r)
         wi_cuda_yield(i);
 }
 
-/* The place is free again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all
+/* The entry is free again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all
  * calls do. */
 static void cuda_redirect_retire(wi_cuda_redirect *r, bool undone)
 {

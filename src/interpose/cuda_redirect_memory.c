@@ -106,8 +106,8 @@ static weir_status no_record(void)
 /* Where the block's memory comes from, and where it goes. */
 static weir_status find_memory(wi_cuda_redirect *r, const weir_request *request, wi_cuda_block *block)
 {
-    if (block->place.take)
-        return block->place.take(block->place.user, block->bytes, &block->pointer);
+    if (block->source.take)
+        return block->source.take(block->source.user, block->bytes, &block->pointer);
     if (!block->granted)
         return cuda_redirect_memory_allocate(r, block->client, request, &block->pointer);
     int error = wi_real(r, cudaMalloc)(&block->pointer, block->bytes);
@@ -116,8 +116,8 @@ static weir_status find_memory(wi_cuda_redirect *r, const weir_request *request,
 
 static weir_status give_memory_back(wi_cuda_redirect *r, const wi_cuda_block *block)
 {
-    if (block->place.give_back)
-        block->place.give_back(block->place.user, block->pointer);
+    if (block->source.give_back)
+        block->source.give_back(block->source.user, block->pointer);
     else if (!block->granted)
         return weir_free(block->client, block->pointer, WEIR_STREAM_HOST);
     else if (wi_real(r, cudaFree)(block->pointer) != CUDA_OK)
@@ -172,8 +172,8 @@ static int serve_request(wi_cuda_redirect *r, weir_client *client, weir_request 
 {
     wi_cuda_scope *scope = wi_cuda_scope_of(r);
     wi_cuda_block like = {.client = client, .bytes = request->bytes, .kind = request->kind, .managed = managed};
-    if (scope && scope->place && request->kind == WEIR_KIND_DEVICE)
-        like.place = *scope->place;
+    if (scope && scope->source && request->kind == WEIR_KIND_DEVICE)
+        like.source = *scope->source;
     if (atomic_load(&r->waiting) > 0)
         wi_cuda_free_waiting(r);
     request->flags = wi_cuda_captures_here(r) ? WEIR_ALLOC_NO_WAIT : 0;

@@ -34,12 +34,12 @@ typedef struct wi_elastic_range {
 
 /* Where a block is to be, for a placement; `maker` identifies the commit and the pages that it has made. A refusal is
  * of the whole commit: `asked` bytes, of which `claimed` were claimed for it, or 0 where they were promised before. */
-typedef struct wi_elastic_place {
+typedef struct wi_elastic_target {
     wi_elastic_range *range;
     uint64_t index;
     const void *maker;
     uint64_t asked, claimed;
-} wi_elastic_place;
+} wi_elastic_target;
 
 weir_status wi_elastic_create(const wi_driver *driver, wi_device *device, wi_resource **out);
 

@@ -47,18 +47,18 @@ typedef struct wi_placement {
     wi_growth growth;
     /* the block ends at a granule, and the addresses behind it stay unmapped, so that the GPU faults there */
     bool guard_page;
-    struct wi_reservation *reservation;  /* the reservation that the bytes come from; NULL: none */
-    bool over_soft_limit;                /* set by the base: only the soft limit forbids it */
-    bool allow_stream_wait;              /* memory of another stream may serve, behind a wait */
-    weir_rung rung;                      /* the highest rung so far; the base raises it */
-    bool ordered;                        /* set by the base: some bytes are in the order of the stream */
-    struct weir_capture_pool *graph;     /* the capture pool of the block, or NULL; for the runtime */
-    bool graph_named;                    /* the request named it */
-    bool stable;                         /* the block stays on its memory; WEIR_ALLOC_STABLE */
-    struct wi_away *away;                /* what is to come back instead of a new block; memory/away.h; else NULL */
-    wi_block *held;                      /* a pending block that is to serve the request; NULL: none */
-    wi_block *rest;                      /* set with `held`: its rest, a pending block, or NULL */
-    const struct wi_elastic_place *page; /* of the base elastic: the page that the block is to be; else NULL */
+    struct wi_reservation *reservation;   /* the reservation that the bytes come from; NULL: none */
+    bool over_soft_limit;                 /* set by the base: only the soft limit forbids it */
+    bool allow_stream_wait;               /* memory of another stream may serve, behind a wait */
+    weir_rung rung;                       /* the highest rung so far; the base raises it */
+    bool ordered;                         /* set by the base: some bytes are in the order of the stream */
+    struct weir_capture_pool *graph;      /* the capture pool of the block, or NULL; for the runtime */
+    bool graph_named;                     /* the request named it */
+    bool stable;                          /* the block stays on its memory; WEIR_ALLOC_STABLE */
+    struct wi_away *away;                 /* what is to come back instead of a new block; memory/away.h; else NULL */
+    wi_block *held;                       /* a pending block that is to serve the request; NULL: none */
+    wi_block *rest;                       /* set with `held`: its rest, a pending block, or NULL */
+    const struct wi_elastic_target *page; /* of the base elastic: the page that the block is to be; else NULL */
 } wi_placement;
 
 static inline void wi_climbed(wi_placement *placement, weir_rung rung)

@@ -70,8 +70,8 @@ static void trace_option_unique(char path[PATH])
 
 static void trace_option_close(weir_runtime *runtime)
 {
-    for (int place = WI_TRACE_OF_OPTION; place < WI_TRACE_PLACES; place++)
-        wi_trace_close(atomic_load(&runtime->recorder.traces[place]));
+    for (int origin = WI_TRACE_OF_OPTION; origin < WI_TRACE_ORIGINS; origin++)
+        wi_trace_close(atomic_load(&runtime->recorder.traces[origin]));
 }
 
 /* Takes the next runtime whose traces are to be closed; NULL: none is left. The lock is held. */

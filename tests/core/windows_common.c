@@ -196,7 +196,7 @@ int windows_tear_down(void **state)
 
 void *record_of_stream(fixture *f, weir_stream stream)
 {
-    return wi_streams_place(&f->runtime->streams, stream)->stream;
+    return wi_streams_entry(&f->runtime->streams, stream)->stream;
 }
 
 /* Acts ------------------------------------------------------------------------------------------------------------- */

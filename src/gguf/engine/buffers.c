@@ -216,18 +216,18 @@ static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of,
     phase->scope.memory_class = gguf_buffers_class_of(phase);
     phase->scope.tag = tag_of(phase->scope.memory_class);
     phase->scope.overruns = false;
-    phase->scope.place = NULL;
+    phase->scope.source = NULL;
     weir_status status = WEIR_OK;
     if (is_elastic(phase) && !of->of_host)
-        status =
-            wg_cache_on_device(phase->model, gguf_buffers_client_of(phase->model, of->type), size, &phase->scope.place);
+        status = wg_cache_on_device(phase->model, gguf_buffers_client_of(phase->model, of->type), size,
+                                    &phase->scope.source);
     if (status == WEIR_OK || status == WEIR_ERR_UNSUPPORTED)
         buffer = make_on_device(phase, of, size);
     else
         keep_refusal(phase, status);
-    if (phase->scope.place)
-        wg_cache_made(phase->scope.place, buffer);
-    phase->scope.place = NULL;
+    if (phase->scope.source)
+        wg_cache_made(phase->scope.source, buffer);
+    phase->scope.source = NULL;
     scope_for_scratch(phase);
     return buffer;
 }

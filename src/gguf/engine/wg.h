@@ -316,8 +316,8 @@ bool wg_cache_grows(const weir_engine_model *model);
 weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
                              ggml_backend_buffer_t *out);
 /* Memory for one on the client's device, for the scope in which ggml makes it; the same errors. Then what came of it. */
-weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_place **out);
-void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
+weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_source **out);
+void wg_cache_made(const wi_cuda_source *source, ggml_backend_buffer_t buffer);
 /* The context is made: what is not elastic is committed, and others' need for memory is listened to from now on. */
 weir_status wg_cache_settle(weir_engine_model *model);
 /* Before the context goes, and when it is gone. */

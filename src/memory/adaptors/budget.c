@@ -13,7 +13,7 @@
  * what they keep stays charged. The base's physical memory is held under the same budget (wi_ledger_hold), and a guarantee is
  * tested when it is set (wi_ledger_set_limits).
  *
- * The adaptor "budget" is the place of this stage in a stack. Adaptors around it see a request once, before bytes are claimed.
+ * The adaptor "budget" is the position of this stage in a stack. Adaptors around it see a request once, before bytes are claimed.
  * Adaptors within see the tries of the ladder, with the bytes claimed. A text form without a budget gets one around it. */
 #include "memory/adaptors/adaptors.h"
 #include "base/system.h"
@@ -300,7 +300,7 @@ static void budget_return_bytes(wi_ledger *ledger, const wi_placement *p)
 /* What a refusal tells of: a page's is of its whole commit. */
 static wi_request budget_request(const wi_placement *p)
 {
-    const wi_elastic_place *page = p->page;
+    const wi_elastic_target *page = p->page;
     uint64_t bytes = page ? page->asked : p->bytes, charged = page ? page->asked : p->charged;
     uint64_t claimed = page ? page->claimed : 0, reserved = p->reservation && claimed == 0 ? charged : 0;
     return (wi_request){bytes, charged, p->memory_class, p->stream, p->tag, claimed, reserved};

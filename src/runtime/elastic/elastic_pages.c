@@ -89,7 +89,7 @@ static void commit_return_claim(commit *c)
     wi_ledger_cancel(&c->runtime->ledger, c->range->account, atomic_exchange(&c->claim.left, 0));
 }
 
-static wi_placement commit_placement(commit *c, const wi_elastic_place *place)
+static wi_placement commit_placement(commit *c, const wi_elastic_target *target)
 {
     const wi_elastic_range *range = c->range;
     return (wi_placement){.bytes = range->page,
@@ -101,7 +101,7 @@ static wi_placement commit_placement(commit *c, const wi_elastic_place *place)
                           .tag = range->tag,
                           .may_wait = true,
                           .reservation = range->promised ? &c->range->promise : &c->claim,
-                          .page = place};
+                          .page = target};
 }
 
 static void commit_keep(commit *c, wi_block *block)
@@ -113,8 +113,8 @@ static void commit_keep(commit *c, wi_block *block)
 
 static weir_status commit_make(commit *c, uint64_t index)
 {
-    wi_elastic_place place = {c->range, index, c, c->asked, c->claim.total};
-    wi_placement placement = commit_placement(c, &place);
+    wi_elastic_target target = {c->range, index, c, c->asked, c->claim.total};
+    wi_placement placement = commit_placement(c, &target);
     wi_block *block;
     wi_shortage ignored;
     wi_shortage_begin(&ignored, NULL, 0);
@@ -197,8 +197,8 @@ static void commit_drop(commit *c, uint64_t from, bool queued)
     const char *start = wi_elastic_at(c->range, from);
     wi_block *kept_first = NULL, *kept_last = NULL;
     for (wi_block *block = c->first, *next; block; block = next) {
-        wi_elastic_place place = {.range = c->range};
-        wi_placement placement = commit_placement(c, &place);
+        wi_elastic_target target = {.range = c->range};
+        wi_placement placement = commit_placement(c, &target);
         next = block->pending_next;
         if ((const char *)block->pointer < start) {
             block->pending_next = NULL;

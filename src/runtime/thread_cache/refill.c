@@ -54,17 +54,17 @@ static wi_tcache *tcache_revoke(wi_tcaches *caches, const selection *s)
     return picked;
 }
 
-/* Removes a cache from the table. Later entries move up, so that no empty place lies between an entry's own place and
+/* Removes a cache from the table. Later entries move up, so that no empty entry lies between an entry's own index and
  * the entry. */
 static void leave_table(wi_tcache_thread *thread, const wi_tcache *cache)
 {
     uint64_t mask = UINT64_MAX >> thread->shift;
-    uint64_t hole = wi_tcache_place(thread, cache->client, cache->stream);
+    uint64_t hole = wi_tcache_index(thread, cache->client, cache->stream);
     while (thread->table[hole] != cache)
         hole = (hole + 1) & mask;
     for (uint64_t i = (hole + 1) & mask; thread->table[i]; i = (i + 1) & mask) {
         wi_tcache *next = thread->table[i];
-        uint64_t home = wi_tcache_place(thread, next->client, next->stream);
+        uint64_t home = wi_tcache_index(thread, next->client, next->stream);
         if (((i - home) & mask) < ((i - hole) & mask)) /* its home is behind the hole */
             continue;
         thread->table[hole] = next;
@@ -76,7 +76,7 @@ static void leave_table(wi_tcache_thread *thread, const wi_tcache *cache)
 static void enter_table(wi_tcache_thread *thread, wi_tcache *cache)
 {
     uint64_t mask = UINT64_MAX >> thread->shift;
-    uint64_t i = wi_tcache_place(thread, cache->client, cache->stream);
+    uint64_t i = wi_tcache_index(thread, cache->client, cache->stream);
     while (thread->table[i])
         i = (i + 1) & mask;
     thread->table[i] = cache;
@@ -85,17 +85,17 @@ static void enter_table(wi_tcache_thread *thread, wi_tcache *cache)
 /* Makes room for one more cache; false: no host memory. */
 static bool tcache_grow_table(wi_tcache_thread *thread)
 {
-    uint64_t places = UINT64_C(1) << (64 - thread->shift);
-    if (2 * ((uint64_t)thread->count + 1) <= places)
+    uint64_t entries = UINT64_C(1) << (64 - thread->shift);
+    if (2 * ((uint64_t)thread->count + 1) <= entries)
         return true;
-    wi_tcache **table = calloc(2 * places, sizeof *table), **old = thread->table;
+    wi_tcache **table = calloc(2 * entries, sizeof *table), **old = thread->table;
     if (!table)
         return false;
     thread->table = table;
     thread->shift--;
     for (wi_tcache *f = thread->caches; f; f = f->next_of_thread)
         enter_table(thread, f);
-    if (old != thread->places)
+    if (old != thread->entries)
         free(old);
     return true;
 }
@@ -382,7 +382,7 @@ static void tcache_end_thread(void *user)
         }
     } while (runtime);
     wi_tcache_mine = NULL;
-    if (mine->table != mine->places)
+    if (mine->table != mine->entries)
         free(mine->table);
     free(mine);
 }
@@ -411,7 +411,7 @@ static wi_tcache_thread *this_thread(void)
         return NULL;
     memset(mine, 0, sizeof *mine);
     wi_biased_init(&mine->lock);
-    mine->table = mine->places;
+    mine->table = mine->entries;
     mine->shift = 64 - WI_TCACHE_TABLE_BITS;
     if (pthread_setspecific(thread_key, mine) != 0) {
         free(mine);

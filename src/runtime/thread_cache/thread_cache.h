@@ -122,16 +122,16 @@ typedef struct wi_tcache_bin {
  * oldest. */
 enum { WI_TCACHE_TABLE_BITS = 6, WI_TCACHE_MOST = 1024 };
 
-/* What a thread has. Invariants: the table is at most half full; a cache is at its place there, or behind it without
- * an empty place between (open addressing). */
+/* What a thread has. Invariants: the table is at most half full; a cache is at its index there, or behind it without
+ * an empty entry between (open addressing). */
 typedef struct wi_tcache_thread {
     wi_biased lock;
-    uint32_t shift; /* 64 less the bits of a place in the table */
+    uint32_t shift; /* 64 less the bits of an index in the table */
     uint32_t count; /* of thread caches */
     wi_tcache **table;
-    uint64_t generation;                          /* of the last block it allocated */
-    wi_tcache *caches, *oldest;                   /* the list of caches, the newest first; the last of the list */
-    wi_tcache *places[1 << WI_TCACHE_TABLE_BITS]; /* the table, before it grows */
+    uint64_t generation;                           /* of the last block it allocated */
+    wi_tcache *caches, *oldest;                    /* the list of caches, the newest first; the last of the list */
+    wi_tcache *entries[1 << WI_TCACHE_TABLE_BITS]; /* the table, before it grows */
     wi_block *recent
         [1 << WI_TCACHE_RECENT_BITS]; /* guesses: records of blocks it allocated, by address; only of runtimes in which
                                        * it has thread caches */
@@ -191,7 +191,7 @@ struct wi_depot {
 
 extern _Thread_local wi_tcache_thread *wi_tcache_mine;
 
-static inline uint64_t wi_tcache_place(const wi_tcache_thread *mine, const weir_client *client, weir_stream stream)
+static inline uint64_t wi_tcache_index(const wi_tcache_thread *mine, const weir_client *client, weir_stream stream)
 {
     uint64_t mixed = ((uint64_t)(uintptr_t)client >> 4) + stream.id;
     return mixed * UINT64_C(0x9e3779b97f4a7c15) >> mine->shift;
@@ -205,11 +205,11 @@ static inline bool wi_tcache_is_for(const wi_tcache *cache, const weir_client *c
 /* By the owner, entered, or with the revokers' lock. */
 static inline wi_tcache *wi_tcache_find(const wi_tcache_thread *mine, const weir_client *client, weir_stream stream)
 {
-    uint64_t place = wi_tcache_place(mine, client, stream);
-    wi_tcache *cache = mine->table[place];
+    uint64_t index = wi_tcache_index(mine, client, stream);
+    wi_tcache *cache = mine->table[index];
     while (wi_unlikely(cache && !wi_tcache_is_for(cache, client, stream))) {
-        place = (place + 1) & (UINT64_MAX >> mine->shift);
-        cache = mine->table[place];
+        index = (index + 1) & (UINT64_MAX >> mine->shift);
+        cache = mine->table[index];
     }
     return cache;
 }

@@ -130,9 +130,9 @@ static weir_status lay(int file, int folder)
 static weir_status lay_somewhere(int file)
 {
     weir_status status = WEIR_ERR_NOT_FOUND;
-    for (int place = 0; place < WI_WATCH_PLACES && status != WEIR_OK && status != WEIR_ERR_CONFLICT; place++) {
+    for (int number = 0; number < WI_WATCH_FOLDERS && status != WEIR_OK && status != WEIR_ERR_CONFLICT; number++) {
         int folder;
-        status = wi_watch_folder_open(place, true, laid.folder, &folder);
+        status = wi_watch_folder_open(number, true, laid.folder, &folder);
         if (status != WEIR_OK)
             continue;
         status = lay(file, folder);
