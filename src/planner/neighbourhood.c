@@ -79,7 +79,7 @@ static void neighbourhood_sink(lns *r)
     sort_by_bottom(r);
 }
 
-static void turn_over(lns *r)
+static void flip(lns *r)
 {
     for (uint32_t i = 0; i < r->search->count; i++)
         r->bottoms[i] = r->height - r->bottoms[i] - r->search->items[i].height;
@@ -139,7 +139,7 @@ static wi_search_result try_neighbour(lns *r, int64_t low, wi_work *work)
 {
     wi_search *search = r->search;
     if (neighbourhood_part_of(r, 1))
-        turn_over(r);
+        flip(r);
     if (r->height <= low)
         return WI_SEARCH_NONE;
     int64_t height = r->height, lower = height - r->step;

@@ -577,36 +577,36 @@ static outcome search_enter(descent *d)
 }
 
 /* Goes back to what waits for the range that was solved or has failed. */
-static outcome go_back(descent *d, outcome turn)
+static outcome go_back(descent *d, outcome came)
 {
     frame *top = &d->frames[d->frame_count - 1];
-    if (top->split && turn == SOLVED && !top->second) {
+    if (top->split && came == SOLVED && !top->second) {
         top->second = true;
         d->left = top->at;
         d->right = top->right;
         return ENTER;
     }
-    if (!top->split && turn == FAILED)
+    if (!top->split && came == FAILED)
         return next_option(d);
     d->option_count = top->first_option;
     d->frame_count--;
-    return turn;
+    return came;
 }
 
 static wi_search_result descend(descent *d, wi_work *work)
 {
     uint64_t nodes = 0;
-    outcome turn = ENTER;
-    while (turn == ENTER || (turn != NO_MEMORY && d->frame_count > 0)) {
-        if (turn != ENTER) {
-            turn = go_back(d, turn);
+    outcome came = ENTER;
+    while (came == ENTER || (came != NO_MEMORY && d->frame_count > 0)) {
+        if (came != ENTER) {
+            came = go_back(d, came);
             continue;
         }
         if (nodes++ >= d->limit || !wi_work_spend(work, 1))
             return WI_SEARCH_GAVE_UP;
-        turn = search_enter(d);
+        came = search_enter(d);
     }
-    return turn == SOLVED ? WI_SEARCH_FOUND : turn == FAILED ? WI_SEARCH_NONE : WI_SEARCH_NO_MEMORY;
+    return came == SOLVED ? WI_SEARCH_FOUND : came == FAILED ? WI_SEARCH_NONE : WI_SEARCH_NO_MEMORY;
 }
 
 static bool search_stays(const wi_search_item *item, int64_t bottom, int64_t *cuts)

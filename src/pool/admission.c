@@ -296,11 +296,11 @@ static bool want_loaded(wp_admission *it, wp_row *row, wp_answer *why)
 {
     row->by_hand |= row->state == WP_LOADING;
     if (row->state == WP_LOADED || row->state == WP_LOADING || row->state == WP_RESUMING || row->claim.state)
-        return row->victim_of == WP_NONE ? true : no(why, WP_WAITS_TURN);
+        return row->victim_of == WP_NONE ? true : no(why, WP_WAITS_OTHERS);
     if (row->state == WP_SUSPENDING || row->state == WP_UNLOADING)
         return no(why, WP_WAITS_LOADING);
     if (row->victim_of != WP_NONE)
-        return no(why, WP_WAITS_TURN);
+        return no(why, WP_WAITS_OTHERS);
     if (wp_never(it, row, 0, why))
         return false;
     return wp_plan(it, row, 0) ? true : no(why, WP_WAITS_ROOM);
@@ -317,7 +317,7 @@ static bool want_away(wp_admission *it, wp_row *row, wp_state state, wp_answer *
     if (!wp_still(row))
         return no(why, row->running ? WP_WAITS_BUSY : WP_WAITS_LOADING);
     if (row->tree || row->claim.state || row->victim_of != WP_NONE)
-        return no(why, row->victim_of == WP_NONE ? WP_WAITS_BUSY : WP_WAITS_TURN);
+        return no(why, row->victim_of == WP_NONE ? WP_WAITS_BUSY : WP_WAITS_OTHERS);
     if (state == WP_UNLOADED) {
         wp_leave(it, row, 0);
         return true;
@@ -401,7 +401,7 @@ static wp_row *admission_moved(wp_admission *it, uint64_t now, wp_model model, w
     return row && row->state == state ? row : NULL;
 }
 
-/* The load wanted more than was reserved, which is known from here on. True: its requests have another turn. */
+/* The load wanted more than was reserved, which is known from here on. True: its requests are looked at again. */
 static bool lacked(wp_admission *it, wp_row *row, uint64_t wanted)
 {
     wp_variant *variant = &row->spec.variants[row->variant];

@@ -127,9 +127,9 @@ typedef struct wp_request {
 typedef enum wp_cause {
     WP_GRANTED = 0,
     WP_WAITS_BUSY,    /* all slots of the model are taken */
-    WP_WAITS_LOADING, /* the model is on its way in, or its turn comes when another model's load has ended */
+    WP_WAITS_LOADING, /* the model is on its way in, or comes when another model's load has ended */
     WP_WAITS_ROOM,    /* the models in the way are busy, pinned or moving */
-    WP_WAITS_TURN,    /* other requests go first */
+    WP_WAITS_OTHERS,  /* other requests go first */
     /* Not even when every model that may leave has left: `limit` is the ceiling less the bytes that stay (pinned models
      * that are here), `need` the bytes, `fits` and `variant` the largest that would fit. */
     WP_NEVER_FITS,
@@ -221,7 +221,7 @@ bool wp_want(wp_admission *it, uint64_t now, wp_model model, wp_state state, wp_
  * not be resumed is unloaded next, one that could not be suspended stays loaded. `residue`: bytes that stayed behind.
  *
  * After a load that failed for want of memory, `resident` is the least that the load would have needed (0: the load
- * failed for another reason). This becomes the variant's peak, and the model's requests have another turn at once: a
+ * failed for another reason). This becomes the variant's peak, and the model's requests are looked at again at once: a
  * smaller variant, or the same with more bytes. After as many such failures as the model has variants, the next counts
  * as an ordinary failure. */
 void wp_loaded(wp_admission *it, uint64_t now, wp_model model, bool ok, uint64_t resident, uint64_t took);

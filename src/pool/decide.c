@@ -182,7 +182,7 @@ static void begin_wait(weir_pool *pool, const wp_event *event)
     pool->asking = NULL;
     waiter->ticket = event->answer.ticket;
     waiter->answer = event->answer;
-    waiter->over = event->answer.cause < WP_WAITS_BUSY || event->answer.cause > WP_WAITS_TURN;
+    waiter->over = event->answer.cause < WP_WAITS_BUSY || event->answer.cause > WP_WAITS_OTHERS;
     if (event->answer.cause == WP_GRANTED)
         decide_grant(pool, waiter);
     if (waiter->over)

@@ -4,7 +4,7 @@
  *   queue.c      requests: those that wait in order, their deadlines, tickets
  *   ways.c       the ways in which a model may be had, and whether there can be any
  *   claims.c     who may take which bytes: victims, claims, starts
- *   turns.c      whose turn it is: grants, refusals, ceilings that fell, time
+ *   schedule.c   which request goes first: grants, refusals, ceilings that fell, time
  *   victims.c    what a set of victims costs, and how soon a model is wanted again
  *   check.c      the invariants
  *
@@ -64,7 +64,7 @@ typedef struct wp_row {
     uint32_t tree;       /* root of the tree of waiting requests; 0: none waits */
     uint32_t first;      /* of them */
     wp_cause cause;      /* why the first of them waits */
-    bool blocked;        /* in a round of turns: its first was looked at */
+    bool blocked;        /* in a round: its first was looked at */
     wp_claim claim;      /* of its own */
     uint32_t victim_of;  /* a model, WP_CEILING_OF or WP_NONE: it is held, and leaves or will leave */
     bool suspends;       /* it leaves by a suspend */
@@ -72,10 +72,10 @@ typedef struct wp_row {
     bool stopped;        /* its load was asked to end */
     wp_ticket moves_for; /* the request that caused the present move */
     uint64_t since, used;
-    uint64_t virtual_time; /* grants so far, by weight; turns.c */
+    uint64_t virtual_time; /* grants so far, by weight; schedule.c */
     uint64_t retry, no_suspend;
     uint32_t failed;               /* in a row */
-    uint32_t lacked;               /* of them, for want of memory since its last turn began */
+    uint32_t lacked;               /* of them, for want of memory since its last round began */
     bool measured[3];              /* the times of its load, resume and suspend */
     uint64_t learned[WP_VARIANTS]; /* the most that was measured */
     wp_arrivals arrivals;
@@ -229,7 +229,7 @@ uint64_t wp_host_spare(const wp_admission *it);
 uint64_t wp_stays(const wp_admission *it, const wp_row *row); /* bytes that no request can free */
 bool wp_still(const wp_row *row);                             /* loaded or suspended, and nothing is asked of it */
 
-/* ---- turns.c ----------------------------------------------------------------------------------------------------- */
+/* ---- schedule.c -------------------------------------------------------------------------------------------------- */
 
 void wp_grant(wp_admission *it, uint32_t job);
 void wp_refuse(wp_admission *it, uint32_t job, const wp_answer *answer);

@@ -229,9 +229,9 @@ typedef struct wt_run {
 
 typedef struct wt_runs {
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t turn;
+    pthread_cond_t changed;
     wt_run *first;          /* of those under way or waiting */
-    wt_run *_Atomic active; /* whose turn it is; may be read without the lock */
+    wt_run *_Atomic active; /* that computes now; may be read without the lock */
     weir_engine_metrics metrics;
 } wt_runs;
 
@@ -256,9 +256,9 @@ bool wt_run_is_stopped(void *run);
 weir_status wt_warm_up(const weir_engine *engine, weir_engine_model *model, int32_t token, const weir_setting *settings,
                        size_t count);
 
-/* Takes the model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
-weir_status wt_turn_begin(wt_runs *it, wt_run *run);
-void wt_turn_end(wt_runs *it, double seconds);
+/* Waits until the model is the run's: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
+weir_status wt_runs_enter(wt_runs *it, wt_run *run);
+void wt_runs_leave(wt_runs *it, double seconds);
 
 /* Leases cores, or renews the lease if *leased is true. Called before each step, on the computing thread, without locks.
  * With an error, as when `stops` answers true, nothing is leased. `cores` NULL: nothing waits. */

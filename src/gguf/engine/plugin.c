@@ -66,12 +66,12 @@ static void gguf_plugin_release_outputs(weir_engine_model *model, weir_outputs *
 static weir_status gguf_plugin_embed(weir_engine_model *model, const weir_inference *inference,
                                      const wg_run_settings *settings, wt_run *run, weir_outputs *out, uint64_t *in)
 {
-    weir_status status = wt_turn_begin(&model->runs, run);
+    weir_status status = wt_runs_enter(&model->runs, run);
     if (status != WEIR_OK)
         return status;
     double begin = wt_seconds_now();
     status = wg_embed(model, inference, settings, run, out, in);
-    wt_turn_end(&model->runs, wt_seconds_now() - begin);
+    wt_runs_leave(&model->runs, wt_seconds_now() - begin);
     if (!wt_run_was_stopped(&model->runs, run) || status != WEIR_OK)
         return status;
     gguf_plugin_release_outputs(model, out);

@@ -15,7 +15,7 @@ struct onnx_bucket {
     onnx_bucket *next;
     ort_session *session; /* NULL while it is being made */
     unsigned users;
-    uint64_t last; /* when it was used, by the turns that were given */
+    uint64_t last; /* when it was used, by the slots taken so far */
     char key[KEY_MOST];
 };
 
@@ -34,7 +34,7 @@ typedef struct place {
     char own[KEY_MOST]; /* the key of the slot's own session; "" until its first run */
 } place;
 
-/* A run that has no turn yet. */
+/* A run that has no slot yet. */
 typedef struct waiter {
     struct waiter *next;
     size_t wanted; /* a place, or ANY */
@@ -51,7 +51,7 @@ struct onnx_buckets {
     int room;      /* runs at a time in a place; 0: any number */
     size_t most;   /* buckets of a place */
     waiter *first; /* runs that wait, in the order of their arrival */
-    uint64_t turns;
+    uint64_t taken;
     onnx_bucket_stats stats;
     failure failures[ONNX_FAILURES_KEPT];
 };
@@ -298,7 +298,7 @@ static bool buckets_make(weir_engine_model *model, size_t number, onnx_bucket *b
     return true;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static size_t buckets_free_place(const onnx_buckets *b, size_t wanted)
 {
@@ -415,24 +415,24 @@ static weir_status find_bucket(weir_engine_model *model, const weir_inference *i
 }
 
 static weir_status buckets_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
-                                size_t wanted, onnx_turn *out)
+                                size_t wanted, onnx_entered *out)
 {
     onnx_buckets *b = model->buckets;
     size_t number;
     weir_status status = wait_for_place(model, its, wanted, false, &number);
     if (status != WEIR_OK)
         return status;
-    *out = (onnx_turn){.slot = &model->slots[number]};
+    *out = (onnx_entered){.slot = &model->slots[number]};
     if (b->most)
         status = find_bucket(model, inference, its, number, &out->bucket);
     if (out->bucket && status == WEIR_OK)
-        out->bucket->last = ++b->turns;
+        out->bucket->last = ++b->taken;
     out->session = out->bucket && status == WEIR_OK ? out->bucket->session : out->slot->session;
     return status;
 }
 
-weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
-                           onnx_slot *wanted, onnx_turn *out)
+weir_status onnx_slot_enter(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
+                            onnx_slot *wanted, onnx_entered *out)
 {
     pthread_mutex_lock(&model->buckets->lock);
     weir_status status = buckets_take(model, inference, its, wanted ? (size_t)(wanted - model->slots) : ANY, out);
@@ -440,7 +440,7 @@ weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *infer
     return status;
 }
 
-void onnx_turns_wake(weir_engine_model *model)
+void onnx_slots_wake(weir_engine_model *model)
 {
     pthread_mutex_lock(&model->buckets->lock);
     for (waiter *w = model->buckets->first; w; w = w->next)
@@ -448,13 +448,13 @@ void onnx_turns_wake(weir_engine_model *model)
     pthread_mutex_unlock(&model->buckets->lock);
 }
 
-void onnx_turn_give(weir_engine_model *model, onnx_turn turn)
+void onnx_slot_leave(weir_engine_model *model, onnx_entered entered)
 {
     onnx_buckets *b = model->buckets;
-    size_t number = (size_t)(turn.slot - model->slots);
+    size_t number = (size_t)(entered.slot - model->slots);
     pthread_mutex_lock(&b->lock);
-    if (turn.bucket)
-        turn.bucket->users--;
+    if (entered.bucket)
+        entered.bucket->users--;
     give_place(b, number);
     keep_within(model, &b->places[number]);
     pthread_mutex_unlock(&b->lock);

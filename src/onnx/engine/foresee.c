@@ -344,7 +344,7 @@ static void foresee_leave(const sharing *it, gap_fit *block, uint64_t step)
     block->count = left;
 }
 
-/* Sorts the places by first step. The places are made in another order: unpacked weights are listed before their turn
+/* Sorts the places by first step. The places are made in another order: unpacked weights are listed before they are due
  * among the steps. */
 static void foresee_line_up(const sharing *it, uint32_t *made)
 {

@@ -84,7 +84,7 @@ static void onnx_known_keep(const knowing *k, const graph_value *out, uint32_t *
         to[i] = from_begin(k, 0, i);
 }
 
-static void onnx_known_turn(const knowing *k, const graph_value *out, uint32_t *to)
+static void onnx_known_transpose(const knowing *k, const graph_value *out, uint32_t *to)
 {
     int64_t perm[GRAPH_MAX_RANK];
     int count = graph_ints(k->node, "perm", perm, GRAPH_MAX_RANK);
@@ -269,7 +269,7 @@ static rule *onnx_known_rule_of(const graph_node *node)
            : onnx_text_among(node->op, unit_dims) ? keep_others
            : onnx_text_among(node->op, reduced)   ? onnx_known_reduce
            : onnx_text_among(node->op, recurrent) ? recur
-           : onnx_text_is(node->op, "Transpose")  ? onnx_known_turn
+           : onnx_text_is(node->op, "Transpose")  ? onnx_known_transpose
            : onnx_text_is(node->op, "Concat")     ? put_together
            : onnx_text_is(node->op, "Gather")     ? pick
            : onnx_text_is(node->op, "Reshape")    ? reshape
