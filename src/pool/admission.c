@@ -176,7 +176,7 @@ static bool admission_refused(const wp_admission *it, const wp_row *row, const w
 
 static bool at_once(const wp_admission *it, const wp_row *row, uint64_t bytes)
 {
-    return row->state == WP_LOADED && row->victim_of == WP_NONE && !row->claim.state && !row->tree &&
+    return row->state == WP_LOADED && row->victim_of == WP_NONE && !row->earmark.state && !row->tree &&
            row->running < row->spec.slots && (bytes == 0 || bytes <= wp_spare(&it->devices[row->device]));
 }
 
@@ -295,7 +295,7 @@ static bool no(wp_answer *why, wp_cause cause)
 static bool want_loaded(wp_admission *it, wp_row *row, wp_answer *why)
 {
     row->by_hand |= row->state == WP_LOADING;
-    if (row->state == WP_LOADED || row->state == WP_LOADING || row->state == WP_RESUMING || row->claim.state)
+    if (row->state == WP_LOADED || row->state == WP_LOADING || row->state == WP_RESUMING || row->earmark.state)
         return row->victim_of == WP_NONE ? true : no(why, WP_WAITS_OTHERS);
     if (row->state == WP_SUSPENDING || row->state == WP_UNLOADING)
         return no(why, WP_WAITS_LOADING);
@@ -316,7 +316,7 @@ static bool want_away(wp_admission *it, wp_row *row, wp_state state, wp_answer *
         return no(why, WP_PINNED);
     if (!wp_still(row))
         return no(why, row->running ? WP_WAITS_BUSY : WP_WAITS_LOADING);
-    if (row->tree || row->claim.state || row->victim_of != WP_NONE)
+    if (row->tree || row->earmark.state || row->victim_of != WP_NONE)
         return no(why, row->victim_of == WP_NONE ? WP_WAITS_BUSY : WP_WAITS_OTHERS);
     if (state == WP_UNLOADED) {
         wp_leave(it, row, 0);
@@ -521,7 +521,7 @@ void wp_measured(wp_admission *it, uint64_t now, wp_model model, uint64_t reside
     wp_row *row = admission_row_of(it, model);
     if (row && (row->state == WP_UNLOADED || row->state == WP_FAILED)) {
         set_residue(it, row, resident);
-        if (resident > 0 && row->claim.state && row->claim.device != row->device)
+        if (resident > 0 && row->earmark.state && row->earmark.device != row->device)
             wp_dissolve(it, row);
         wp_touch(it, row);
     } else if (row) {

@@ -18,8 +18,8 @@
  * measured bytes may exceed the reservation: then nothing more is taken, and idle models leave until the ceiling is
  * met.
  *
- * A request that needs other models to leave has a claim. Victims are chosen as a whole. While they leave, the bytes
- * that they free, and the bytes that were free before, are kept for the claim's model. If idle models are not enough
+ * A request that needs other models to leave has an earmark. Victims are chosen as a whole. While they leave, the bytes
+ * that they free, and the bytes that were free before, are kept for the earmark's model. If idle models are not enough
  * and the request has waited for `passing`, the models in the way get no new requests until they are idle
  * (WP_WAITS_TURN).
  *

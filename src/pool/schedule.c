@@ -52,7 +52,7 @@ void wp_refuse(wp_admission *it, uint32_t job, const wp_answer *answer)
     wp_job_leave(it, job);
     answer_job(it, job, &with, WP_REFUSE);
     wp_job_forget(it, job);
-    wp_claim_lost(it, row, with.ticket);
+    wp_earmark_lost(it, row, with.ticket);
     wp_touch(it, row);
 }
 
@@ -93,18 +93,18 @@ static wp_cause own_cause(const wp_row *row)
         return WP_WAITS_LOADING;
     if (row->victim_of != WP_NONE)
         return WP_WAITS_OTHERS;
-    if (row->claim.state)
+    if (row->earmark.state)
         return WP_WAITS_ROOM;
     return row->state == WP_LOADED && row->running >= row->spec.slots ? WP_WAITS_BUSY : WP_GRANTED;
 }
 
-/* Whether the request outranks a model that is loaded or has a claim: then it need not wait for `passing`. */
+/* Whether the request outranks a model that is loaded or has an earmark: then it need not wait for `passing`. */
 static bool outranks_one(const wp_admission *it, const wp_row *row, const wp_job *job)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         const wp_row *other = &it->rows[i];
         if (other->there && other != row && wp_may_be_on(row, other->device) &&
-            (other->state == WP_LOADED || other->claim.state) && other->spec.priority < wp_rank(row, job))
+            (other->state == WP_LOADED || other->earmark.state) && other->spec.priority < wp_rank(row, job))
             return true;
     }
     return false;
@@ -272,7 +272,7 @@ static uint64_t suspend_due(const wp_admission *it, const wp_row *row)
 
 uint64_t wp_idle_due(const wp_admission *it, const wp_row *row)
 {
-    if (!wp_still(row) || row->tree || row->claim.state || row->victim_of != WP_NONE || row->spec.pinned)
+    if (!wp_still(row) || row->tree || row->earmark.state || row->victim_of != WP_NONE || row->spec.pinned)
         return WP_FOREVER;
     return wi_min(suspend_due(it, row), schedule_after(row->used, row->spec.keep_alive));
 }
@@ -329,7 +329,7 @@ static uint64_t schedule_expected(const wp_admission *it, const wp_row *row, con
     default:
         here = row->spec.load_time;
     }
-    if (row->claim.state)
+    if (row->earmark.state)
         here += victims_take(it, wp_number(it, row));
     else if (row->cause == WP_WAITS_ROOM)
         here += wp_less(wp_sum(job->arrived, it->limits.passing), it->now);
@@ -348,6 +348,6 @@ wp_answer wp_answer_of(const wp_admission *it, uint32_t job)
     answer.until = one->deadline;
     answer.limit = it->devices[row->device].ceiling;
     if (row->state == WP_LOADED || row->state == WP_SUSPENDED || !wp_fixed(row))
-        answer.need = wp_need(row, row->claim.variant, one->bytes);
+        answer.need = wp_need(row, row->earmark.variant, one->bytes);
     return answer;
 }

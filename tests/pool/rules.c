@@ -95,7 +95,7 @@ static void the_cheapest_one_leaves_and_its_bytes_are_kept(void **state)
     wp_ticket ticket = world_ask(&w, a, 5).ticket;
     assert_int_equal(world_state(&w, c), WP_UNLOADING);
     assert_int_equal(world_state(&w, d), WP_LOADED);
-    /* the five bytes that are free, and those that come free, are the claim's */
+    /* the five bytes that are free, and those that come free, are the earmark's */
     assert_int_equal(world_ask(&w, small, 0).cause, WP_WAITS_ROOM);
     wp_answer why;
     assert_false(wp_want(w.pool, w.now, c, WP_LOADED, &why));
