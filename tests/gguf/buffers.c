@@ -5,15 +5,15 @@ static weir_engine_model model;
 
 static void open_model(void)
 {
-    model = (weir_engine_model){.library = &library, .places = PLACES(ON_0, ON_1)};
+    model = (weir_engine_model){.library = &library, .devices = PLACES(ON_0, ON_1)};
     its = (struct redirects){0};
-    assert_int_equal(wg_devices_open(&library, rig.home, &model.places), WEIR_OK);
+    assert_int_equal(wg_devices_open(&library, rig.home, &model.devices), WEIR_OK);
 }
 
 static void close_model(void)
 {
-    wg_devices_close(&model.places);
-    nothing_is_left(&model.places);
+    wg_devices_close(&model.devices);
+    nothing_is_left(&model.devices);
 }
 
 /* ggml asks for the size of a tensor, and then for the buffer. */
@@ -61,7 +61,7 @@ static void a_buffer_is_for_what_it_was_asked_for(void **state)
         wg_phase_begin(&phase, stage, &model);
         assert_ptr_equal(wg_phase_model(), &model);
         between_buffers_it_is_scratch(&phase);
-        assert_ptr_equal(phase.scope.reservations, stage == WG_RUNNING ? model.places.reserves : NULL);
+        assert_ptr_equal(phase.scope.reservations, stage == WG_RUNNING ? model.devices.reserves : NULL);
         bool loads = stage == WG_LOADING;
         assert_ptr_equal(ask(type, "cache_k_l0", 5000), &buffer);
         is_for(loads ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_KV, loads ? "weights" : "KV cache");
@@ -99,8 +99,8 @@ static void a_buffer_of_the_cpus_is_a_block(void **state)
     wg_phase phase;
     (void)state;
     open_model();
-    model.places.host = clients[ON_HOST];
-    model.places.kind = WEIR_KIND_DEVICE;
+    model.devices.host = clients[ON_HOST];
+    model.devices.kind = WEIR_KIND_DEVICE;
     wg_phase_begin(&phase, WG_CONTEXT, &model);
     ggml_backend_buffer_t buffer = ask(&cpu, "cache_k_l0", 5000);
     assert_ptr_equal(buffer, &from_host);

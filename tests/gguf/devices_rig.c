@@ -309,18 +309,18 @@ void __wrap_wg_cache_made(const wi_cuda_source *source, ggml_backend_buffer_t bu
 
 /* ---- the beginning and the end -------------------------------------------------------------------------------------- */
 
-wg_places places_of(const int *which, size_t count)
+wg_devices places_of(const int *which, size_t count)
 {
     weir_engine_place list[RUNTIMES];
     weir_engine_load load = {.struct_size = sizeof load, .path = "model.gguf", .places = list, .place_count = count};
-    wg_places places;
+    wg_devices read;
     for (size_t i = 0; i < count; i++)
         list[i] = (weir_engine_place){.client = clients[which[i]]};
-    assert_int_equal(wg_places_read(&load, false, &places), WEIR_OK);
-    return places;
+    assert_int_equal(wg_devices_read(&load, false, &read), WEIR_OK);
+    return read;
 }
 
-void nothing_is_left(const wg_places *of)
+void nothing_is_left(const wg_devices *of)
 {
     assert_false(of->held);
     assert_null(wg_devices_redirect());

@@ -67,9 +67,9 @@ void __real_wg_cache_made(const wi_cuda_source *source, ggml_backend_buffer_t bu
 void says(const char *words); /* the thread's detail text */
 weir_client_stats account_of(weir_client *client);
 size_t clients_on(int which);
-wg_places places_of(const int *which, size_t count);
+wg_devices places_of(const int *which, size_t count);
 #define PLACES(...) places_of((const int[]){__VA_ARGS__}, sizeof(int[]){__VA_ARGS__} / sizeof(int))
-void nothing_is_left(const wg_places *of);
+void nothing_is_left(const wg_devices *of);
 
 int devices_begin(void **state);
 int devices_finish(void **state);

@@ -139,10 +139,10 @@ static void weights_that_may_be_mistaken_are_known(void **state)
     for (int i = 0; i < COUNT; i++) {
         for (int k = 0; i != ZEROS && k < 2048; k++)
             bytes[i][k] = (uint8_t)(k / 4 + (i == OTHER));
-        list[i] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 1040, .place = ONNX_PLACE_BYTES, .data = bytes[i]};
+        list[i] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 1040, .location = ONNX_LOCATION_BYTES, .data = bytes[i]};
     }
     list[LONGER].bytes = 1200; /* in a block of the same length */
-    list[TYPED] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 2000, .place = ONNX_PLACE_TYPED};
+    list[TYPED] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 2000, .location = ONNX_LOCATION_TYPED};
     assert_false(onnx_shared_unlike(&graph, FIRST));
     assert_false(onnx_shared_unlike(&graph, LONGER));
     assert_true(onnx_shared_unlike(&graph, OTHER));

@@ -17,7 +17,7 @@ static struct {
     wl_files files;
     wl_folder folder;
 } known[CACHED]; /* guarded by the lock; a folder without a path is none */
-static size_t next_place;
+static size_t next_entry;
 
 static uint64_t llm_known_mix(uint64_t sum, uint64_t word)
 {
@@ -87,8 +87,8 @@ void wl_folder_keep(const wl_files *files, const wl_folder *folder)
     if (!files->settled || !folder->flat)
         return;
     pthread_mutex_lock(&lock);
-    known[next_place].files = *files;
-    known[next_place].folder = *folder;
-    next_place = (next_place + 1) % CACHED;
+    known[next_entry].files = *files;
+    known[next_entry].folder = *folder;
+    next_entry = (next_entry + 1) % CACHED;
     pthread_mutex_unlock(&lock);
 }

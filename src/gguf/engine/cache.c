@@ -220,7 +220,7 @@ weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_
                              ggml_backend_buffer_t *out)
 {
     piece *it;
-    weir_status status = make_piece(model, model->places.host, bytes, &it);
+    weir_status status = make_piece(model, model->devices.host, bytes, &it);
     if (status != WEIR_OK)
         return status;
     it->buffer = model->library->ggml_backend_cpu_buffer_from_ptr(it->base, bytes);

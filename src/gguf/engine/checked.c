@@ -12,12 +12,12 @@ enum { CACHED = 16 };
 typedef struct cached {
     wi_stamp stamp;
     wg_facts facts;
-    wg_hyper *hyper; /* NULL: the place is free */
+    wg_hyper *hyper; /* NULL: the entry is free */
 } cached;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cached files[CACHED]; /* guarded by the lock */
-static size_t next_place;
+static size_t next_entry;
 
 static bool gguf_checked_recall(const char *path, wg_facts *facts, wg_hyper *hyper)
 {
@@ -43,9 +43,9 @@ static bool gguf_checked_recall(const char *path, wg_facts *facts, wg_hyper *hyp
 static void gguf_checked_keep(const wi_stamp *stamp, const wg_facts *facts, wg_hyper *hyper)
 {
     pthread_mutex_lock(&lock);
-    cached *place = &files[next_place++ % CACHED];
-    wg_hyper *before = place->hyper;
-    *place = (cached){*stamp, *facts, hyper};
+    cached *entry = &files[next_entry++ % CACHED];
+    wg_hyper *before = entry->hyper;
+    *entry = (cached){*stamp, *facts, hyper};
     pthread_mutex_unlock(&lock);
     free(before);
 }

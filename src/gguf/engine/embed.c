@@ -222,7 +222,7 @@ static weir_status embed_all(weir_engine_model *model, const wg_run_settings *se
     wt_parts_add_rows(&parts, "embeddings", WEIR_TYPE_F32, vectors, all->count, model->width);
     wt_parts_add(&parts, "prompt_tokens", WEIR_TYPE_I32, counts, all->count);
     if (status == WEIR_OK)
-        status = wt_hand_out(model->places.host, model->places.kind, &parts, out);
+        status = wt_hand_out(model->devices.host, model->devices.kind, &parts, out);
     free(vectors);
     free(counts);
     return status;

@@ -59,7 +59,7 @@ static weir_status gguf_plugin_provider(size_t index, weir_engine_provider *out)
 
 static void gguf_plugin_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
-    if (wt_release_outputs(model->places.host, outputs) != WEIR_OK)
+    if (wt_release_outputs(model->devices.host, outputs) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
 }
 
@@ -147,7 +147,7 @@ static weir_status gguf_plugin_info(weir_engine_model *model, weir_model_details
         .struct_size = out->struct_size,
         .engine = "gguf",
         .version = model->version,
-        .provider = model->places.devices > 0 ? "cuda" : "cpu",
+        .provider = model->devices.count > 0 ? "cuda" : "cpu",
         .architecture = model->architecture,
         .inputs = model->inputs,
         .input_count = model->input_count,

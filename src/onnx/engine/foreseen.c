@@ -18,7 +18,7 @@ typedef struct cached {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cached *files[CACHED]; /* guarded by the lock, as what they point to */
-static size_t next_place;
+static size_t next_entry;
 
 static void foreseen_forget(cached *it)
 {
@@ -35,21 +35,21 @@ static bool is_of(const cached *it, const onnx_file *file, const char *asked)
 }
 
 /* With the lock held. CACHED: there is none. */
-static size_t foreseen_place_of(const onnx_file *file, const char *asked)
+static size_t foreseen_entry_of(const onnx_file *file, const char *asked)
 {
-    size_t place = 0;
-    while (place < CACHED && !is_of(files[place], file, asked))
-        place++;
-    return place;
+    size_t entry = 0;
+    while (entry < CACHED && !is_of(files[entry], file, asked))
+        entry++;
+    return entry;
 }
 
 static bool foreseen_recall(const onnx_file *file, const char *asked, onnx_foreseen *out)
 {
     pthread_mutex_lock(&lock);
-    size_t place = foreseen_place_of(file, asked);
-    bool found = place < CACHED && wi_stamp_same(&files[place]->stamp, &file->stamp);
+    size_t entry = foreseen_entry_of(file, asked);
+    bool found = entry < CACHED && wi_stamp_same(&files[entry]->stamp, &file->stamp);
     if (found)
-        *out = files[place]->said;
+        *out = files[entry]->said;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -65,10 +65,10 @@ static void foreseen_keep(const onnx_file *file, const char *asked, const onnx_f
         return;
     }
     pthread_mutex_lock(&lock);
-    size_t place = foreseen_place_of(file, asked);
-    place = place < CACHED ? place : next_place++ % CACHED;
-    cached *before = files[place];
-    files[place] = it;
+    size_t entry = foreseen_entry_of(file, asked);
+    entry = entry < CACHED ? entry : next_entry++ % CACHED;
+    cached *before = files[entry];
+    files[entry] = it;
     pthread_mutex_unlock(&lock);
     foreseen_forget(before);
 }

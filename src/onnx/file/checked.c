@@ -23,7 +23,7 @@ typedef struct cached {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cached *files[CACHED]; /* guarded by the lock, as what they point to */
-static size_t next_place;
+static size_t next_entry;
 
 static void onnx_file_checked_forget(cached *it)
 {
@@ -98,12 +98,12 @@ static void onnx_file_checked_keep(const onnx_file *file)
     if (!it)
         return;
     pthread_mutex_lock(&lock);
-    size_t place = 0;
-    while (place < CACHED && !(files[place] && strcmp(files[place]->real, it->real) == 0))
-        place++;
-    place = place < CACHED ? place : next_place++ % CACHED;
-    cached *before = files[place];
-    files[place] = it;
+    size_t entry = 0;
+    while (entry < CACHED && !(files[entry] && strcmp(files[entry]->real, it->real) == 0))
+        entry++;
+    entry = entry < CACHED ? entry : next_entry++ % CACHED;
+    cached *before = files[entry];
+    files[entry] = it;
     pthread_mutex_unlock(&lock);
     onnx_file_checked_forget(before);
 }
