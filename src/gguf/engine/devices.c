@@ -22,7 +22,7 @@ static weir_status refuse_place(const weir_engine_load *load, const char *device
                      load->path, device, why);
 }
 
-static weir_status add_device(const weir_engine_load *load, const weir_engine_place *place, wg_devices *out)
+static weir_status gguf_devices_add(const weir_engine_load *load, const weir_engine_place *place, wg_devices *out)
 {
     weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     weir_client_stats account = WEIR_INIT(weir_client_stats);
@@ -74,7 +74,7 @@ weir_status wg_devices_read(const weir_engine_load *load, bool planning, wg_devi
     if (!load->path || (!planning && load->place_count == 0) || (load->place_count > 0 && !load->places))
         return weir_fail(WEIR_ERR_INVALID, "the engine gguf needs a path and a place with a client");
     for (size_t i = 0; i < load->place_count && status == WEIR_OK; i++)
-        status = load->places[i].client ? add_device(load, &load->places[i], out)
+        status = load->places[i].client ? gguf_devices_add(load, &load->places[i], out)
                                         : weir_fail(WEIR_ERR_INVALID, "%s: place %zu has no client", load->path, i);
     return status == WEIR_OK ? check_provider(load, out) : status;
 }

@@ -233,7 +233,7 @@ weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, 
 {
     wt_inputs in;
     texts all = {0};
-    weir_status status = wg_health(model); /* another run may have left it broken */
+    weir_status status = wg_health(model); /* another run may have broken the model */
     if (status == WEIR_OK)
         status = wg_the_inputs(model, inference, &in);
     if (status == WEIR_OK)

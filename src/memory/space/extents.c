@@ -131,7 +131,7 @@ static void size_index_leave(wi_size_index *size_index, wi_extent *extent)
         size_index->row_bits &= ~(UINT64_C(1) << row);
 }
 
-/* Inserts by epoch. Epochs only grow, so that it goes mostly at the end. */
+/* Inserts by epoch. Epochs only grow: mostly the extent goes at the end. */
 static void stream_list_enter(wi_stream_list *stream_list, wi_extent *extent)
 {
     wi_extent *before = stream_list->last;

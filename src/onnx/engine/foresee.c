@@ -239,7 +239,7 @@ static bool foresee_is_view(const sharing *it, const graph_value *value, const w
            (!value->output || onnx_text_is(it->g->nodes[value->maker].op, "Identity"));
 }
 
-/* Gives the buffer a storage. A view has the storage of the viewed value. An output has one of its own; so has an
+/* Gives the buffer a storage. A view has the storage of the viewed value. An output has a storage alone, as has an
  * input, without bytes, as inputs are the caller's memory. A value without a reader is live to the end. Memory of
  * branches has no bytes here, and is counted with the kernels' workspace. */
 static void foresee_put(sharing *it, uint32_t at, const weir_buffer *buffer)

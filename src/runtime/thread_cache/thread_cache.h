@@ -25,8 +25,8 @@
 typedef struct wi_tcache wi_tcache;
 typedef struct wi_depot wi_depot;
 
-/* The grace period of a thread that flushes thread-cached blocks, or that ends; on its stack. They are linked in the
- * order in which they began, so that a thread that waits for earlier ones does not wait for later ones. */
+/* The grace period of a thread that flushes thread-cached blocks, or that ends; on its stack. Grace periods are linked by
+ * their beginning, so that a thread that waits for earlier periods does not wait for later periods. */
 typedef struct wi_tcache_grace {
     struct wi_tcache_grace *previous, *next;
     uint64_t number;
