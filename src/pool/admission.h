@@ -21,7 +21,7 @@
  * A request that needs other models to leave has an earmark. Victims are chosen as a whole. While they leave, the bytes
  * that they free, and the bytes that were free before, are kept for the earmark's model. If idle models are not enough
  * and the request has waited for `passing`, the models in the way get no new requests until they are idle
- * (WP_WAITS_TURN).
+ * (WP_WAITS_OTHERS).
  *
  * Not thread safe: the caller holds one lock around every call. Units: bytes, nanoseconds. */
 #ifndef WEIR_POOL_ADMISSION_H
