@@ -311,9 +311,9 @@ static void records_put_in(table *records, const wi_measured *measured)
         }
         oldest = records->all[i].seen < records->all[oldest].seen ? i : oldest;
     }
-    size_t place = records->count == WI_MEASURED_MOST ? oldest : records->count++;
-    records->all[place] = *measured;
-    records->lines[place] = NULL;
+    size_t index = records->count == WI_MEASURED_MOST ? oldest : records->count++;
+    records->all[index] = *measured;
+    records->lines[index] = NULL;
 }
 
 weir_status wi_measured_add(const wi_measured *measured)
