@@ -47,7 +47,7 @@ static weir_status plan_graph(encoder *e, const char *path, int64_t batch, int64
 static weir_status add_constant(encoder *e, uint32_t id)
 {
     const graph_value *value = &e->graph.values[id];
-    onnx_tensor tensor = {.place = ONNX_PLACE_NONE};
+    onnx_tensor tensor = {.location = ONNX_LOCATION_NONE};
     weir_parameter parameter = WEIR_INIT(weir_parameter);
     int64_t *numbers = NULL;
     uint32_t index;
@@ -55,7 +55,7 @@ static weir_status add_constant(encoder *e, uint32_t id)
     char name[32];
     (void)snprintf(name, sizeof name, "value %u", id);
     weir_status status = value->weight ? onnx_tensor_read(&e->file, value->proto, value->proto_size, &tensor) : WEIR_OK;
-    if (tensor.place == ONNX_PLACE_BYTES || tensor.place == ONNX_PLACE_BESIDE)
+    if (tensor.location == ONNX_LOCATION_BYTES || tensor.location == ONNX_LOCATION_BESIDE)
         from = tensor.data;
     else if (value->data && value->type == ONNX_INT64 && (numbers = malloc(value->bytes + 1)) != NULL) {
         for (uint64_t i = 0; i < value->elements; i++)

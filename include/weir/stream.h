@@ -1,7 +1,7 @@
 /* weir/stream.h: streams, the order in which a device does its work; copies and fills on them; captures and their
  * pools.
  *
- * A stream is an id that carries a runtime, a place and a generation: a stale or foreign one is answered with
+ * A stream is an id that carries a runtime, an entry and a generation: a stale or foreign one is answered with
  * WEIR_ERR_STREAM_MISUSE and never resolves to another stream. Work on one stream happens in order; work on two does
  * not, unless something orders it. On the host driver every stream is a thread, so that work is truly asynchronous. */
 #ifndef WEIR_STREAM_H

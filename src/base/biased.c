@@ -52,7 +52,7 @@ void wi_biased_init(wi_biased *lock)
 
 void wi_biased_ask(wi_biased *lock)
 {
-    (void)atomic_exchange(&lock->claimed, 1);
+    (void)atomic_exchange(&lock->revoked, 1);
 }
 
 void wi_biased_fence(void)
@@ -66,11 +66,11 @@ void wi_biased_fence(void)
 
 void wi_biased_wait(wi_biased *lock)
 {
-    for (unsigned turn = 0; atomic_load(&lock->busy); turn++)
-        wi_pause(turn);
+    for (unsigned spin = 0; atomic_load(&lock->busy); spin++)
+        wi_pause(spin);
 }
 
 void wi_biased_release(wi_biased *lock)
 {
-    atomic_store_explicit(&lock->claimed, 0, memory_order_release);
+    atomic_store_explicit(&lock->revoked, 0, memory_order_release);
 }

@@ -62,7 +62,7 @@ static uint64_t starts_of(uint64_t low, uint64_t high, uint32_t count)
 
 /* Trees ------------------------------------------------------------------------------------------------------------ */
 
-/* Word `at` of a level of the tree of `bound`. The words of all 64 trees for one place are neighbours, so that a
+/* Word `at` of a level of the tree of `bound`. The words of all 64 trees for one bit are neighbours, so that a
  * changed bound touches few cache lines. */
 static uint64_t *tree_at(const wi_bitmap *b, uint32_t level, uint32_t at, uint32_t bound)
 {
@@ -197,7 +197,7 @@ static bool bitmap_fit(const wi_bitmap *b, uint32_t word, uint32_t count, uint32
     uint64_t starts = starts_of(low, high, count);
     if (!starts)
         return false;
-    /* An exact run has nothing free before it and nothing behind: no start of the same length one place further. */
+    /* An exact run has nothing free before it and nothing behind: no start of the same length one bit further. */
     uint64_t before = low << 1 | (word > 0 ? b->bits[word - 1] >> 63 : 0);
     uint64_t exact = starts & ~before & ~(starts >> 1);
     uint32_t at = lowest(exact ? exact : starts);
@@ -226,7 +226,7 @@ static uint32_t take_short_run(wi_bitmap *b, uint32_t count)
     }
 }
 
-/* The end of the free run that goes on from place `at`, or `enough` places later if that comes first. */
+/* The end of the free run that goes on from bit `at`, or `enough` bits later if that comes first. */
 static uint64_t bitmap_run_end(const wi_bitmap *b, uint64_t at, uint64_t enough)
 {
     for (uint64_t end = at + enough; at < end && at < b->count;) {
@@ -238,7 +238,7 @@ static uint64_t bitmap_run_end(const wi_bitmap *b, uint64_t at, uint64_t enough)
     return at;
 }
 
-/* The lowest run of at least `count` > 64, or the longest there is: it begins at the last free places of a word whose
+/* The lowest run of at least `count` > 64, or the longest there is: it begins at the last free bits of a word whose
  * bound is 64. Returns its length, up to `count`. */
 static uint64_t find_long_run(const wi_bitmap *b, uint64_t count, uint64_t *first)
 {
@@ -305,19 +305,19 @@ static inline void raise_around(wi_bitmap *b, uint32_t word, uint32_t bit)
     raise_bound(b, word, length);
 }
 
-/* Words with short runs serve single places first. */
+/* Words with short runs serve single bits first. */
 static inline void open_word(wi_bitmap *b, uint32_t word)
 {
     if (b->bound[word] < b->bound[b->open])
         b->open = word;
 }
 
-void wi_bitmap_give_one(wi_bitmap *b, uint32_t place)
+void wi_bitmap_give_one(wi_bitmap *b, uint32_t bit)
 {
-    uint32_t word = place / 64;
+    uint32_t word = bit / 64;
     b->free++;
-    b->bits[word] |= UINT64_C(1) << place % 64;
-    raise_around(b, word, place % 64);
+    b->bits[word] |= UINT64_C(1) << bit % 64;
+    raise_around(b, word, bit % 64);
     open_word(b, word);
     wi_bitmap_check(b);
 }

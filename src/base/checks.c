@@ -71,5 +71,5 @@ void wi_invariant_broken(const char *invariant, const char *file, int line)
 /* Windows ---------------------------------------------------------------------------------------------------------- */
 
 #ifdef WEIR_INVARIANTS
-void (*wi_window_turn)(wi_window_place place);
+void (*wi_window_hook)(wi_window_point point);
 #endif

@@ -103,11 +103,11 @@ void wi_fail_forked(void);
 
 /* Saves the thread's detail around calls of sinks and the log's function, which are not part of the caller's own
  * call. */
-typedef struct wi_kept_detail {
+typedef struct wi_saved_detail {
     char text[1024];
-} wi_kept_detail;
-void wi_detail_keep(wi_kept_detail *kept);
-void wi_detail_restore(const wi_kept_detail *kept);
+} wi_saved_detail;
+void wi_detail_save(wi_saved_detail *saved);
+void wi_detail_restore(const wi_saved_detail *saved);
 
 /* Gives the only thread of a forked child a detail that needs no allocation: the lock of an allocator that is not the C
  * library's may have been held at the fork. */

@@ -43,14 +43,14 @@ weir_status weir_log_set(weir_log_fn fn, void *user, weir_log_level level)
 static int level_from_option(void)
 {
     weir_option option = {.struct_size = sizeof option};
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     int level = WEIR_LOG_OFF;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     if (weir_option_info("log", 0, &option) == WEIR_OK)
         for (int i = 0; i <= WEIR_LOG_DEBUG; i++)
             if (strcmp(option.value, level_names[i]) == 0)
                 level = i;
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return level;
 }
 
@@ -87,10 +87,10 @@ void weir_log(weir_log_level level, const char *format, ...)
     pthread_mutex_unlock(&lock);
     if ((int)level > now)
         return;
-    wi_kept_detail kept; /* the message may come from within a call that has set its detail already */
-    wi_detail_keep(&kept);
+    wi_saved_detail saved; /* the message may come from within a call that has set its detail already */
+    wi_detail_save(&saved);
     fn(level, text, user);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 void wi_log_option_changed(void)

@@ -173,14 +173,14 @@ static const char *runtime_folder(bool make, uid_t self)
     return make && found.st_uid != self ? "" : path;
 }
 
-weir_status wi_watch_folder_open(int place, bool make, char path[WI_WATCH_PATH], int *file)
+weir_status wi_watch_folder_open(int number, bool make, char path[WI_WATCH_PATH], int *file)
 {
     uid_t self = geteuid();
-    const char *given = place == 0 ? runtime_folder(make, self) : "/tmp";
+    const char *given = number == 0 ? runtime_folder(make, self) : "/tmp";
     *file = -1;
     if (!given[0])
         return weir_fail(WEIR_ERR_NOT_FOUND, "XDG_RUNTIME_DIR names no folder of this user's");
-    if (place == 0)
+    if (number == 0)
         snprintf(path, WI_WATCH_PATH, "%s/weir", given);
     else
         snprintf(path, WI_WATCH_PATH, "%s/weir-%u", given, (unsigned)self);

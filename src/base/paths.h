@@ -37,14 +37,14 @@ const char *wi_suffix_by_content(const char *path);
 /* The folder with the sockets of processes that can be watched, for the user alone. Used by the watched process, which
  * makes the folder, and by programs that look into it. */
 
-/* The places: weir/ in $XDG_RUNTIME_DIR, and /tmp/weir-UID. A process has its socket in the first place that can be
- * had; programs that look go through every place. */
-enum { WI_WATCH_PLACES = 2, WI_WATCH_PATH = 256 };
+/* The folders: weir/ in $XDG_RUNTIME_DIR, and /tmp/weir-UID. A process has its socket in the first folder that can be
+ * had; programs that look go through every folder. */
+enum { WI_WATCH_FOLDERS = 2, WI_WATCH_PATH = 256 };
 
-/* Opens the folder of a place; `path` gets its name. With `make`, makes a missing folder. WEIR_ERR_NOT_FOUND: the
- * folder is missing, or the place does not exist; WEIR_ERR_SYSTEM: the folder cannot be had, or is not this user's
+/* Opens the folder of that number; `path` gets its name. With `make`, makes a missing folder. WEIR_ERR_NOT_FOUND: the
+ * folder is missing, or there is no such number; WEIR_ERR_SYSTEM: the folder cannot be had, or is not this user's
  * alone. Each error has a detail. */
-weir_status wi_watch_folder_open(int place, bool make, char path[WI_WATCH_PATH], int *file);
+weir_status wi_watch_folder_open(int number, bool make, char path[WI_WATCH_PATH], int *file);
 
 /* The same for a path. Refuses a folder that others may enter, and a folder of another owner, who could have laid it
  * out for this process. Root may look into every user's folder, but makes nothing there. */

@@ -6,35 +6,35 @@
 
 /* Windows ---------------------------------------------------------------------------------------------------------- */
 
-/* Windows: places between two steps of an operation where another thread may run, but seldom does. A test stops a
+/* Windows: points between two steps of an operation where another thread may run, but seldom does. A test stops a
  * thread at a window while another thread acts (tests/core/windows.c), and the simulator runs other steps there. No
- * lock is held, except the thread's own at the last window. Every driver call is such a place as well.
+ * lock is held, except the thread's own at the last window. Every driver call is such a point as well.
  *
  * Builds without WEIR_INVARIANTS do not contain them. */
 
-typedef enum wi_window_place {
-    WI_WINDOW_STREAM_SETTLED, /* a registered stream has its place; the earlier one at its address has not ended yet */
+typedef enum wi_window_point {
+    WI_WINDOW_STREAM_SETTLED, /* a registered stream has its entry; the earlier one at its address has not ended yet */
     WI_WINDOW_STREAM_CLOSED, /* a stream that is released or unregistered is found no more; its work is not waited for yet */
-    WI_WINDOW_STREAM_WAITED, /* and now it is; the stream has its place still */
-    WI_WINDOW_STREAM_LEFT, /* an unregistered stream has lost its place; weir's records of the stream are still there */
+    WI_WINDOW_STREAM_WAITED, /* and now it is; the stream has its entry still */
+    WI_WINDOW_STREAM_LEFT, /* an unregistered stream has lost its entry; weir's records of the stream are still there */
     WI_WINDOW_FREE_LOOKED, /* a free has looked up its stream, and nothing else */
     WI_WINDOW_FREE_FENCED, /* a free knows what it waits for, and the block is not retired yet */
-    WI_WINDOW_BLOCK_CHOSEN,     /* a thread cache has looked at the block that is freed, and has not claimed it yet */
+    WI_WINDOW_BLOCK_CHOSEN,     /* a thread cache has looked at the block that is freed, and has not acquired it yet */
     WI_WINDOW_CLAIM_FAILED,     /* a request has found no room in the ledger, and has not climbed the ladder yet */
     WI_WINDOW_REDIRECT_HELD,    /* a redirect's free holds a stream of the module's, and is not behind its work yet */
     WI_WINDOW_REDIRECT_AWAITED, /* a capture, or the end of a stream of the module's, has found that a free holds it */
     WI_WINDOW_REDIRECT_MARKED,  /* a redirect has marked a stream captured, and told nobody yet */
-    WI_WINDOW_REDIRECT_LEFT,    /* weir no longer knows a stream of the module's; its place is still there */
+    WI_WINDOW_REDIRECT_LEFT,    /* weir no longer knows a stream of the module's; its entry is still there */
     WI_WINDOW_RUN_MARKED,       /* the engine onnx has marked runs cancelled, and woken nobody yet */
     WI_WINDOWS
-} wi_window_place;
+} wi_window_point;
 
 #ifdef WEIR_INVARIANTS
 /* Called at a window; NULL: nothing. Set while no other thread is inside weir. */
-extern void (*wi_window_turn)(wi_window_place place);
-#define wi_window(place) (wi_window_turn ? wi_window_turn(place) : (void)0)
+extern void (*wi_window_hook)(wi_window_point point);
+#define wi_window(point) (wi_window_hook ? wi_window_hook(point) : (void)0)
 #else
-#define wi_window(place) ((void)(place))
+#define wi_window(point) ((void)(point))
 #endif
 
 /* Seeded bugs ------------------------------------------------------------------------------------------------------ */

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { DETAIL = sizeof((wi_kept_detail *)0)->text };
+enum { DETAIL = sizeof((wi_saved_detail *)0)->text };
 
 static _Thread_local void *detail;  /* a text; NULL: no call of the thread has failed, or there was no host memory */
 static _Thread_local bool wordless; /* there was no host memory for the detail */
@@ -19,10 +19,10 @@ const char *weir_detail(void)
     return detail ? detail : wordless ? "no host memory for the reason in words" : "";
 }
 
-void wi_detail_keep(wi_kept_detail *kept)
+void wi_detail_save(wi_saved_detail *saved)
 {
     const char *text = detail ? detail : "";
-    memcpy(kept->text, text, strlen(text) + 1);
+    memcpy(saved->text, text, strlen(text) + 1);
 }
 
 static void set_detail(const char *text)
@@ -32,10 +32,10 @@ static void set_detail(const char *text)
         memcpy(detail, text, strlen(text) + 1);
 }
 
-void wi_detail_restore(const wi_kept_detail *kept)
+void wi_detail_restore(const wi_saved_detail *saved)
 {
-    if (detail || kept->text[0])
-        set_detail(kept->text);
+    if (detail || saved->text[0])
+        set_detail(saved->text);
 }
 
 void wi_detail_in_child(void)

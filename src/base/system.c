@@ -28,13 +28,13 @@ double wi_real_seconds(void)
 
 enum { YIELDS = 16, FIRST_PAUSE = 20 * 1000, DOUBLINGS = 5 }; /* nanoseconds */
 
-void wi_pause(unsigned turn)
+void wi_pause(unsigned spin)
 {
-    if (turn < YIELDS) {
+    if (spin < YIELDS) {
         sched_yield();
         return;
     }
-    unsigned doublings = turn - YIELDS < DOUBLINGS ? turn - YIELDS : DOUBLINGS;
+    unsigned doublings = spin - YIELDS < DOUBLINGS ? spin - YIELDS : DOUBLINGS;
     (void)nanosleep(&(struct timespec){.tv_nsec = (long)FIRST_PAUSE << doublings}, NULL);
 }
 
@@ -80,7 +80,7 @@ void wi_fail_forked(void)
 /* Before each piece of memory. */
 typedef struct owned {
     struct owned *next; /* of the same thread */
-    void **place;
+    void **pointer;
     _Alignas(max_align_t) char bytes[];
 } owned;
 
@@ -93,7 +93,7 @@ static void end_thread(void *list)
 {
     for (owned *o = list, *next; o; o = next) {
         next = o->next;
-        *o->place = NULL;
+        *o->pointer = NULL;
         free(o);
     }
 }
@@ -103,19 +103,19 @@ static void base_own_make_key(void)
     usable = pthread_key_create(&key, end_thread) == 0;
 }
 
-void *wi_own(void **place, size_t bytes)
+void *wi_own(void **pointer, size_t bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (wi_likely(*place))
-        return *place;
+    if (wi_likely(*pointer))
+        return *pointer;
     pthread_once(&once, base_own_make_key);
     owned *o = usable ? calloc(1, sizeof *o + bytes) : NULL;
     if (!o)
         return NULL;
-    *o = (owned){.next = pthread_getspecific(key), .place = place};
+    *o = (owned){.next = pthread_getspecific(key), .pointer = pointer};
     if (pthread_setspecific(key, o) != 0) {
         free(o);
         return NULL;
     }
-    return *place = o->bytes;
+    return *pointer = o->bytes;
 }

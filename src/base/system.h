@@ -9,9 +9,9 @@ uint64_t wi_now(void);           /* monotonic nanoseconds */
 double wi_real_seconds(void);    /* the same in seconds, whatever wi_clock says */
 uint64_t wi_thread_number(void); /* 1 for the first thread that asks, 2 for the second … */
 
-/* Waits one turn, counted from 0, for another thread that is doing something short. That thread may need this
- * processor and have a lower priority, so that yielding is replaced by sleeping after a few turns. */
-void wi_pause(unsigned turn);
+/* Waits one spin, counted from 0, for another thread that is doing something short. That thread may need this
+ * processor and have a lower priority, so that yielding is replaced by sleeping after a few spins. */
+void wi_pause(unsigned spin);
 
 /* Replaces the system's clock in wi_now if set: simulated time. Set before anything else of weir is called. */
 extern uint64_t (*wi_clock)(void);
@@ -28,9 +28,9 @@ extern bool wi_alone;
  * storage costs every thread all its bytes. So libweir has only pointers in thread-local storage (tests/core/opened.c
  * counts them), and makes what they point to when a thread first needs it. */
 
-/* The calling thread's memory behind `*place`, a thread-local pointer: `bytes` zeros at the first call. It is freed
+/* The calling thread's memory behind `*pointer`, a thread-local pointer: `bytes` zeros at the first call. It is freed
  * when the thread ends, and *place is NULL again. NULL: no host memory. Does not change the detail. */
-void *wi_own(void **place, size_t bytes);
+void *wi_own(void **pointer, size_t bytes);
 
 /* Small files ------------------------------------------------------------------------------------------------------ */
 

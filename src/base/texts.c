@@ -9,15 +9,15 @@
 
 enum { BUCKETS = 1 << 14 };
 
-typedef struct kept {
-    struct kept *next;
+typedef struct stored {
+    struct stored *next;
     uint64_t hash;
     size_t length;
     char text[];
-} kept;
+} stored;
 
 /* Entries are only added, at the head, so that readers need no lock. */
-static kept *_Atomic buckets[BUCKETS];
+static stored *_Atomic buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 WI_FREE_AFTER_FORKS(lock)
 static atomic_size_t counts[WI_TEXTS]; /* changed under the lock */
@@ -25,7 +25,7 @@ static atomic_uint_fast64_t lost[WI_TEXTS];
 
 static const char *intern_look_up(uint64_t hash, const char *text, size_t length)
 {
-    for (kept *k = atomic_load(&buckets[hash % BUCKETS]); k; k = k->next)
+    for (stored *k = atomic_load(&buckets[hash % BUCKETS]); k; k = k->next)
         if (k->hash == hash && k->length == length && memcmp(k->text, text, length) == 0)
             return k->text;
     return NULL;
@@ -34,7 +34,7 @@ static const char *intern_look_up(uint64_t hash, const char *text, size_t length
 /* With the lock held. */
 static const char *intern_add(wi_text_kind kind, uint64_t hash, const char *text, size_t length)
 {
-    kept *k = atomic_load(&counts[kind]) < WI_TEXTS_MOST ? malloc(sizeof *k + length + 1) : NULL;
+    stored *k = atomic_load(&counts[kind]) < WI_TEXTS_MOST ? malloc(sizeof *k + length + 1) : NULL;
     if (!k)
         return NULL;
     k->next = atomic_load(&buckets[hash % BUCKETS]);

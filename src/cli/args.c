@@ -219,7 +219,7 @@ typedef struct late_list {
     size_t count;
 } late_list;
 
-static int cli_args_read_options(const args_table *all, int argc, char **argv, void *to, late_list *kept,
+static int cli_args_read_options(const args_table *all, int argc, char **argv, void *to, late_list *later,
                                  uint64_t *seen)
 {
     struct option *known = getopt_table(all->options, cli_args_count_of(all->options));
@@ -234,8 +234,8 @@ static int cli_args_read_options(const args_table *all, int argc, char **argv, v
         } else if (option == NULL) {
             status = cli_args_bad_option(all->verb, code, argv);
         } else if (option->type == ARG_LATE) {
-            kept->list = text_grow(kept->list, kept->count + 1, sizeof *kept->list);
-            kept->list[kept->count++] = (late){option, optarg};
+            later->list = text_grow(later->list, later->count + 1, sizeof *later->list);
+            later->list[later->count++] = (late){option, optarg};
         } else {
             status = set_option(all->verb, option, optarg, to);
         }
@@ -248,17 +248,17 @@ static int cli_args_read_options(const args_table *all, int argc, char **argv, v
 
 int args_read(const args_table *all, int argc, char **argv, void *to, uint64_t *seen)
 {
-    late_list kept = {0};
+    late_list later = {0};
     uint64_t given = 0;
-    int status = cli_args_read_options(all, argc, argv, to, &kept, &given);
+    int status = cli_args_read_options(all, argc, argv, to, &later, &given);
     if (seen != NULL)
         *seen = given;
     if (status < 0 && all->read_operands != NULL)
         status = all->read_operands(argv + optind, (size_t)(argc - optind), to);
     else if (status < 0 && optind < argc)
         status = cli_usage(all->verb, "%s takes no word '%s'", all->verb, argv[optind]);
-    for (size_t i = 0; status < 0 && i < kept.count; i++)
-        status = set_option(all->verb, kept.list[i].option, kept.list[i].value, to);
-    free(kept.list);
+    for (size_t i = 0; status < 0 && i < later.count; i++)
+        status = set_option(all->verb, later.list[i].option, later.list[i].value, to);
+    free(later.list);
     return status;
 }

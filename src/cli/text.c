@@ -108,8 +108,8 @@ char *text_clean(const char *text, size_t bytes, bool lines)
     size_t used = 0;
     for (size_t i = 0; i < bytes;) {
         size_t length = text_character(text + i, bytes - i);
-        bool kept = lines && length == 1 && (text[i] == '\n' || text[i] == '\t');
-        if (length == 0 || (is_control(text + i, length) && !kept)) {
+        bool stays = lines && length == 1 && (text[i] == '\n' || text[i] == '\t');
+        if (length == 0 || (is_control(text + i, length) && !stays)) {
             clean[used++] = '?';
             i += length == 0 ? 1 : length;
             continue;

@@ -231,7 +231,7 @@ static weir_status open_plugin(const char *name, const weir_engine **out)
     return WEIR_OK;
 }
 
-/* Taking turns ----------------------------------------------------------------------------------------------------- */
+/* One after another ------------------------------------------------------------------------------------------------ */
 
 static void factory_registry_enlist(asking **list, asking *one)
 {

@@ -186,7 +186,7 @@ weir_client *wi_cuda_redirect_client(const wi_cuda_redirect *r, const weir_runti
     return atomic_load(&r->clients[its.ordinal]);
 }
 
-/* The place that has been out of use for the longest, as calls may come late; NULL: all are in use. */
+/* The entry that has been out of use for the longest, as calls may come late; NULL: all are in use. */
 static wi_cuda_redirect *cuda_redirect_choose(void)
 {
     wi_cuda_redirect *best = NULL;
@@ -281,11 +281,11 @@ static weir_status cuda_redirect_start(wi_cuda_redirect *r, const wi_cuda_redire
     return wi_interpose_apply(r->interpose);
 }
 
-void wi_cuda_yield(int turn)
+void wi_cuda_yield(int spin)
 {
     enum { QUICK = 100 };
     const struct timespec moment = {.tv_nsec = 100000};
-    if (turn < QUICK)
+    if (spin < QUICK)
         sched_yield();
     else
         nanosleep(&moment, NULL);
@@ -297,7 +297,7 @@ static void wait_for_requests(wi_cuda_redirect *r)
         wi_cuda_yield(i);
 }
 
-/* The place is free again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all
+/* The entry is free again. Late calls still find CUDA's functions in `real`; with the slots not as they were, all
  * calls do. */
 static void cuda_redirect_retire(wi_cuda_redirect *r, bool undone)
 {
@@ -330,7 +330,7 @@ weir_status wi_cuda_redirect_begin(const wi_cuda_redirect_options *options, wi_c
         *out = r;
         return WEIR_OK;
     }
-    wi_kept_detail why;
+    wi_saved_detail why;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_store(&r->state, WI_CUDA_ENDING);
     wait_for_requests(r);

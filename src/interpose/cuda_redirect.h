@@ -77,11 +77,11 @@ bool wi_cuda_redirect_settle(wi_cuda_redirect *redirect, uint32_t most_ms);
 
 /* Memory of the engine's own that a request for device memory gets instead of a block: addresses that are committed
  * piece by piece. `give_back` is called when the module has freed it and the work on its streams is done. */
-typedef struct wi_cuda_place {
+typedef struct wi_cuda_source {
     weir_status (*take)(void *user, size_t bytes, void **pointer);
     void (*give_back)(void *user, void *pointer);
     void *user;
-} wi_cuda_place;
+} wi_cuda_source;
 
 typedef struct wi_cuda_scope {
     weir_client *const *clients; /* the caller's, until the scope ends */
@@ -91,8 +91,8 @@ typedef struct wi_cuda_scope {
     /* A reservation for each of the clients, or NULL: device memory comes out of it as long as it lasts, and then from
      * the budget. NULL: none has one. */
     weir_reservation *const *reservations;
-    bool overruns;              /* device memory that is refused is granted by CUDA, past the budget */
-    const wi_cuda_place *place; /* what device memory is; NULL: blocks */
+    bool overruns;                /* device memory that is refused is granted by CUDA, past the budget */
+    const wi_cuda_source *source; /* what device memory is; NULL: blocks */
     /* Written by the redirect: bytes that were granted so in this scope, requests for device memory that were refused
      * in it, and status and reason of the last one. */
     uint64_t overrun, refused;

@@ -9,7 +9,7 @@
 static int cuda_redirect_memory_refuse(wi_cuda_redirect *r, wi_cuda_scope *scope, weir_client *client,
                                        const weir_request *request, weir_status status)
 {
-    wi_kept_detail why; /* the log's function may call weir */
+    wi_saved_detail why; /* the log's function may call weir */
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     atomic_fetch_add(&r->refused, 1);
     if (scope && request->kind == WEIR_KIND_DEVICE) {
@@ -106,8 +106,8 @@ static weir_status no_record(void)
 /* Where the block's memory comes from, and where it goes. */
 static weir_status find_memory(wi_cuda_redirect *r, const weir_request *request, wi_cuda_block *block)
 {
-    if (block->place.take)
-        return block->place.take(block->place.user, block->bytes, &block->pointer);
+    if (block->source.take)
+        return block->source.take(block->source.user, block->bytes, &block->pointer);
     if (!block->granted)
         return cuda_redirect_memory_allocate(r, block->client, request, &block->pointer);
     int error = wi_real(r, cudaMalloc)(&block->pointer, block->bytes);
@@ -116,8 +116,8 @@ static weir_status find_memory(wi_cuda_redirect *r, const weir_request *request,
 
 static weir_status give_memory_back(wi_cuda_redirect *r, const wi_cuda_block *block)
 {
-    if (block->place.give_back)
-        block->place.give_back(block->place.user, block->pointer);
+    if (block->source.give_back)
+        block->source.give_back(block->source.user, block->pointer);
     else if (!block->granted)
         return weir_free(block->client, block->pointer, WEIR_STREAM_HOST);
     else if (wi_real(r, cudaFree)(block->pointer) != CUDA_OK)
@@ -152,7 +152,7 @@ static weir_status cuda_redirect_memory_take(wi_cuda_redirect *r, const weir_req
 static bool overrun(wi_cuda_redirect *r, wi_cuda_scope *scope, const weir_request *request, wi_cuda_block *like,
                     weir_status refusal, void **out)
 {
-    wi_kept_detail why;
+    wi_saved_detail why;
     like->granted = true;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     if (!scope || !scope->overruns || request->kind != WEIR_KIND_DEVICE ||
@@ -172,8 +172,8 @@ static int serve_request(wi_cuda_redirect *r, weir_client *client, weir_request 
 {
     wi_cuda_scope *scope = wi_cuda_scope_of(r);
     wi_cuda_block like = {.client = client, .bytes = request->bytes, .kind = request->kind, .managed = managed};
-    if (scope && scope->place && request->kind == WEIR_KIND_DEVICE)
-        like.place = *scope->place;
+    if (scope && scope->source && request->kind == WEIR_KIND_DEVICE)
+        like.source = *scope->source;
     if (atomic_load(&r->waiting) > 0)
         wi_cuda_free_waiting(r);
     request->flags = wi_cuda_captures_here(r) ? WEIR_ALLOC_NO_WAIT : 0;
@@ -337,7 +337,7 @@ bool wi_cuda_redirect_settle(wi_cuda_redirect *r, uint32_t most_ms)
 }
 
 /* Takes the block out of the list, if it is there and is to be freed by this function. */
-static wi_cuda_block *cuda_redirect_memory_claim(wi_cuda_redirect *r, const void *pointer, bool of_host)
+static wi_cuda_block *cuda_redirect_memory_acquire(wi_cuda_redirect *r, const void *pointer, bool of_host)
 {
     uint64_t value;
     wi_cuda_block *block = NULL;
@@ -363,7 +363,7 @@ static bool cuda_redirect_memory_is_weirs(const void *pointer)
 static int cuda_redirect_memory_free_of(wi_cuda_redirect *r, void *pointer, bool of_host)
 {
     int (*real)(void *pointer) = of_host ? wi_real(r, cudaFreeHost) : wi_real(r, cudaFree);
-    wi_cuda_block *block = pointer ? cuda_redirect_memory_claim(r, pointer, of_host) : NULL;
+    wi_cuda_block *block = pointer ? cuda_redirect_memory_acquire(r, pointer, of_host) : NULL;
     if (block) {
         if (atomic_load(&r->waiting) > 0)
             wi_cuda_free_waiting(r);

@@ -67,16 +67,16 @@ typedef struct wi_cuda_block {
     size_t bytes;
     weir_kind kind;
     bool managed;
-    bool granted;        /* CUDA's own memory, past the budget */
-    wi_cuda_place place; /* with `give_back`: the engine's own memory */
-    bool waits;          /* counted among those that wait, also while a thread tries to free it */
-    bool freed;          /* `behind` is valid */
-    uint64_t behind;     /* a bit for each of the first streams: its work at the free needs no waiting for any more */
+    bool granted;          /* CUDA's own memory, past the budget */
+    wi_cuda_source source; /* with `give_back`: the engine's own memory */
+    bool waits;            /* counted among those that wait, also while a thread tries to free it */
+    bool freed;            /* `behind` is valid */
+    uint64_t behind;       /* a bit for each of the first streams: its work at the free needs no waiting for any more */
     struct wi_cuda_block *next; /* in the list of waiting blocks, or of granted blocks */
 } wi_cuda_block;
 
 typedef struct wi_cuda_stream_entry {
-    bool used; /* false: a free place; entries never move, so that a walk misses no entry */
+    bool used; /* false: a free entry; entries never move, so that a walk misses no entry */
     bool captured;
     pthread_t capturer; /* while it is */
     unsigned held;      /* threads that are putting a free behind it: before a capture they are waited for */
@@ -125,8 +125,8 @@ struct wi_cuda_redirect {
     char refusal[1024];
 };
 
-/* Lets other threads go on: for a loop that waits for what takes them a moment, at its turn number `turn`. */
-void wi_cuda_yield(int turn);
+/* Lets other threads go on: for a loop that waits for what takes them a moment, in its spin number `spin`. */
+void wi_cuda_yield(int spin);
 /* Whether a request is weir's; then it has to be ended by `leave`. */
 bool wi_cuda_enter(wi_cuda_redirect *r);
 void wi_cuda_leave(wi_cuda_redirect *r);

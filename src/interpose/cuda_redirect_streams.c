@@ -32,11 +32,11 @@ static wi_cuda_stream_entry *cuda_redirect_streams_free_entry(wi_cuda_redirect *
 static bool enter_stream(wi_cuda_redirect *r, wi_cuda_stream_entry entry)
 {
     pthread_mutex_lock(&r->lock);
-    wi_cuda_stream_entry *place = cuda_redirect_streams_free_entry(r);
-    if (place)
-        *place = entry;
+    wi_cuda_stream_entry *source = cuda_redirect_streams_free_entry(r);
+    if (source)
+        *source = entry;
     pthread_mutex_unlock(&r->lock);
-    return place != NULL;
+    return source != NULL;
 }
 
 /* The entry number `index`, as it is now; false beyond the last. */
@@ -96,7 +96,7 @@ static void wait_until_nobody_holds(wi_cuda_redirect *r, const void *native)
 static weir_status order_behind(const wi_cuda_stream_entry *stream, const wi_cuda_block *block)
 {
     weir_runtime *runtime = weir_client_runtime(block->client);
-    weir_status status = stream->runtime == runtime && !block->place.give_back
+    weir_status status = stream->runtime == runtime && !block->source.give_back
                              ? weir_use_record(runtime, (weir_block){block->pointer, 0}, stream->id)
                              : WEIR_ERR_STREAM_MISUSE;
     return status == WEIR_ERR_STREAM_MISUSE ? weir_stream_synchronize(stream->id) : status;
@@ -105,7 +105,7 @@ static weir_status order_behind(const wi_cuda_stream_entry *stream, const wi_cud
 enum { REMEMBERED = 64 }; /* streams with a bit in a block; other streams are ordered again at every try */
 
 /* Clears a block's bits for the streams that exist when the block is freed. Streams that begin later do not work on the
- * block, so the bits of free places stay set. */
+ * block, so the bits of free entries stay set. */
 static void begin_order(wi_cuda_redirect *r, wi_cuda_block *block)
 {
     wi_cuda_stream_entry stream;
@@ -172,7 +172,7 @@ weir_status wi_cuda_streams_begin(wi_cuda_redirect *r, weir_runtime *runtime)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the streams of a module");
 }
 
-/* Marks an entry as leaving, so that the caller may remove the entry. False: the place is free, or another thread
+/* Marks an entry as leaving, so that the caller may remove the entry. False: the entry is free, or another thread
  * removes the entry. */
 static bool cuda_redirect_streams_take_out(wi_cuda_redirect *r, size_t index, weir_stream *id)
 {

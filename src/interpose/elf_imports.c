@@ -19,8 +19,8 @@ enum {
 /* Finds the segment that contains all bytes from the address on; NULL: none. */
 static const Elf64_Phdr *segment_of(const wi_elf_module *m, uint64_t address, uint64_t bytes)
 {
-    for (size_t i = 0; i < m->place.count; i++) {
-        const Elf64_Phdr *s = &m->place.segments[i];
+    for (size_t i = 0; i < m->image.count; i++) {
+        const Elf64_Phdr *s = &m->image.segments[i];
         if (s->p_type == PT_LOAD && address >= s->p_vaddr && address - s->p_vaddr <= s->p_memsz &&
             bytes <= s->p_memsz - (address - s->p_vaddr))
             return s;
@@ -30,7 +30,7 @@ static const Elf64_Phdr *segment_of(const wi_elf_module *m, uint64_t address, ui
 
 static const void *memory_at(const wi_elf_module *m, uint64_t address)
 {
-    return (const void *)(m->place.bias + (uintptr_t)address); // NOLINT(performance-no-int-to-ptr)
+    return (const void *)(m->image.bias + (uintptr_t)address); // NOLINT(performance-no-int-to-ptr)
 }
 
 /* Copies what lies at an address of the file's; false where the module has nothing to read there. */
@@ -61,7 +61,7 @@ static const char *elf_imports_text_at(const wi_elf_module *m, uint64_t offset)
 
 static weir_status elf_imports_broken(const wi_elf_module *m, const char *what)
 {
-    return weir_fail(WEIR_ERR_CORRUPT, "%s: %s", m->place.name, what);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s: %s", m->image.name, what);
 }
 
 /* The header ------------------------------------------------------------------------------------------------------- */
@@ -80,8 +80,8 @@ uint16_t wi_elf_own_machine(void)
 /* The header lies at the beginning of the file, which some segment has. */
 static bool copy_header(const wi_elf_module *m, Elf64_Ehdr *out)
 {
-    for (size_t i = 0; i < m->place.count; i++) {
-        const Elf64_Phdr *s = &m->place.segments[i];
+    for (size_t i = 0; i < m->image.count; i++) {
+        const Elf64_Phdr *s = &m->image.segments[i];
         if (s->p_type == PT_LOAD && s->p_offset == 0)
             return copy_from(m, s->p_vaddr, out, sizeof *out);
     }
@@ -92,12 +92,12 @@ static weir_status elf_imports_read_header(wi_elf_module *m)
 {
     Elf64_Ehdr header;
     if (!copy_header(m, &header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no segment begins with an ELF header", m->place.name);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no segment begins with an ELF header", m->image.name);
     if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no module of 64 bits, little endian", m->place.name);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: no module of 64 bits, little endian", m->image.name);
     if (header.e_machine != EM_X86_64 && header.e_machine != EM_AARCH64)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is for machine %u; x86-64 (%d) and arm64 (%d) are understood",
-                         m->place.name, header.e_machine, EM_X86_64, EM_AARCH64);
+                         m->image.name, header.e_machine, EM_X86_64, EM_AARCH64);
     m->machine = header.e_machine;
     return WEIR_OK;
 }
@@ -107,8 +107,8 @@ static weir_status elf_imports_read_header(wi_elf_module *m)
 /* An address of the dynamic section in the file's terms: the dynamic linker has added the bias, in most modules. */
 static uint64_t of_file(const wi_elf_module *m, uint64_t value)
 {
-    uint64_t without = value - m->place.bias;
-    return value >= m->place.bias && segment_of(m, without, 1) ? without : value;
+    uint64_t without = value - m->image.bias;
+    return value >= m->image.bias && segment_of(m, without, 1) ? without : value;
 }
 
 /* What the tags of the dynamic section have to be put together from. */
@@ -226,7 +226,7 @@ static weir_status elf_imports_check_sizes(const wi_elf_module *m, const tags *t
                  (m->plt.bytes == 0 || t->plt_form == DT_RELA || t->plt_form == DT_REL);
     return known ? WEIR_OK
                  : weir_fail(WEIR_ERR_UNSUPPORTED, "%s: its relocations or symbols are not of the usual size",
-                             m->place.name);
+                             m->image.name);
 }
 
 static weir_status check_tables(wi_elf_module *m, const tags *t)
@@ -245,8 +245,8 @@ static weir_status check_tables(wi_elf_module *m, const tags *t)
 
 static void find_segments(wi_elf_module *m)
 {
-    for (size_t i = 0; i < m->place.count; i++) {
-        const Elf64_Phdr *s = &m->place.segments[i];
+    for (size_t i = 0; i < m->image.count; i++) {
+        const Elf64_Phdr *s = &m->image.segments[i];
         if (s->p_type == PT_DYNAMIC)
             m->dynamic = (wi_elf_table){s->p_vaddr, s->p_memsz};
         if (s->p_type == PT_GNU_RELRO)
@@ -254,16 +254,16 @@ static void find_segments(wi_elf_module *m)
     }
 }
 
-weir_status wi_elf_open(const wi_elf_place *place, wi_elf_module *out)
+weir_status wi_elf_open(const wi_elf_image *image, wi_elf_module *out)
 {
     tags t = {0};
-    *out = (wi_elf_module){.place = *place};
+    *out = (wi_elf_module){.image = *image};
     weir_status status = elf_imports_read_header(out);
     if (status != WEIR_OK)
         return status;
     find_segments(out);
     if (out->dynamic.bytes == 0)
-        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is linked statically: it imports nothing", place->name);
+        return weir_fail(WEIR_ERR_UNSUPPORTED, "%s is linked statically: it imports nothing", image->name);
     read_tags(out, &t);
     out->plt_has_addends = t.plt_form == DT_RELA;
     return check_tables(out, &t);
@@ -292,21 +292,21 @@ static bool adds(wi_elf_use use, int64_t addend)
     return use != WI_ELF_JUMP_SLOT && addend != 0;
 }
 
-static weir_status elf_imports_tell(const wi_elf_module *m, uint64_t place, uint64_t info, int64_t addend,
+static weir_status elf_imports_tell(const wi_elf_module *m, uint64_t image, uint64_t info, int64_t addend,
                                     wi_elf_import_fn fn, void *user)
 {
     Elf64_Sym symbol;
     uint32_t index = ELF64_R_SYM(info), type = ELF64_R_TYPE(info);
     wi_elf_use use = use_of(m->machine, type);
     /* What is no slot may be shorter than an address: a variable of four bytes that is copied to the end of a segment. */
-    const Elf64_Phdr *segment = segment_of(m, place, use == WI_ELF_OTHER ? 1 : sizeof(uint64_t));
+    const Elf64_Phdr *segment = segment_of(m, image, use == WI_ELF_OTHER ? 1 : sizeof(uint64_t));
     const char *name = copy_symbol(m, index, &symbol) ? elf_imports_text_at(m, symbol.st_name) : NULL;
     if (!name || !segment)
         return elf_imports_broken(m, "a relocation, its symbol or its name lies outside of it");
     wi_elf_import import = {.name = name,
                             .use = use,
                             .type = type,
-                            .slot = m->place.bias + (uintptr_t)place,
+                            .slot = m->image.bias + (uintptr_t)image,
                             .has_addend = adds(use, addend),
                             .defined = symbol.st_shndx != SHN_UNDEF,
                             .indirect = ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC,
@@ -398,13 +398,13 @@ bool wi_elf_defines(const wi_elf_module *m, const char *name, bool *indirect)
 
 bool wi_elf_contains(const wi_elf_module *m, uintptr_t address)
 {
-    return address >= m->place.bias && segment_of(m, address - m->place.bias, 1);
+    return address >= m->image.bias && segment_of(m, address - m->image.bias, 1);
 }
 
 bool wi_elf_is_sealed(const wi_elf_module *m, uintptr_t address, size_t page)
 {
     /* As the dynamic linker does it: both ends are rounded down. */
-    uintptr_t first = (m->place.bias + (uintptr_t)m->read_only.address) & ~(uintptr_t)(page - 1);
-    uintptr_t end = (m->place.bias + (uintptr_t)(m->read_only.address + m->read_only.bytes)) & ~(uintptr_t)(page - 1);
+    uintptr_t first = (m->image.bias + (uintptr_t)m->read_only.address) & ~(uintptr_t)(page - 1);
+    uintptr_t end = (m->image.bias + (uintptr_t)(m->read_only.address + m->read_only.bytes)) & ~(uintptr_t)(page - 1);
     return m->read_only.bytes > 0 && address >= first && address < end;
 }

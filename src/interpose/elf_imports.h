@@ -10,19 +10,19 @@
 #include <elf.h>
 
 /* Where a module lies. Its texts stay the caller's. */
-typedef struct wi_elf_place {
+typedef struct wi_elf_image {
     const char *name; /* for messages */
     uintptr_t bias;   /* what is added to an address of the file's to have it in memory */
     const Elf64_Phdr *segments;
     size_t count;
-} wi_elf_place;
+} wi_elf_image;
 
 typedef struct wi_elf_table {
     uint64_t address, bytes; /* the file's address; 0, 0: there is none */
 } wi_elf_table;
 
 typedef struct wi_elf_module {
-    wi_elf_place place;
+    wi_elf_image image;
     uint16_t machine;
     bool needs_text_writes; /* text relocations */
     bool plt_may_be_direct; /* DT_X86_64_PLT: the dynamic linker may have replaced the slots of the PLT by jumps */
@@ -61,7 +61,7 @@ typedef weir_status (*wi_elf_import_fn)(const wi_elf_import *import, void *user)
 
 /* Reads the header, the segments and the dynamic section of a module. Errors: WEIR_ERR_UNSUPPORTED for a machine or a
  * form that is not known here, WEIR_ERR_CORRUPT for tables that leave the module. */
-weir_status wi_elf_open(const wi_elf_place *place, wi_elf_module *out);
+weir_status wi_elf_open(const wi_elf_image *image, wi_elf_module *out);
 
 /* Calls `fn` for each relocation that names a symbol, with relocations of calls (the PLT) first, until `fn` fails;
  * returns the status of `fn`. WEIR_ERR_CORRUPT where a relocation, a symbol or a name leaves the module. */

@@ -60,7 +60,7 @@ static int interpose_look_at(struct dl_phdr_info *info, size_t size, void *user)
     s->it->segments = malloc(info->dlpi_phnum * sizeof *s->it->segments);
     if (s->it->segments)
         memcpy(s->it->segments, info->dlpi_phdr, info->dlpi_phnum * sizeof *s->it->segments);
-    s->it->module.place = (wi_elf_place){s->it->name, (uintptr_t)info->dlpi_addr, s->it->segments, info->dlpi_phnum};
+    s->it->module.image = (wi_elf_image){s->it->name, (uintptr_t)info->dlpi_addr, s->it->segments, info->dlpi_phnum};
     return 1;
 }
 
@@ -88,8 +88,8 @@ static weir_status find_module(wi_interpose *it, const char *module)
 
 static weir_status check_module(wi_interpose *it)
 {
-    wi_elf_place place = it->module.place;
-    weir_status status = wi_elf_open(&place, &it->module);
+    wi_elf_image image = it->module.image;
+    weir_status status = wi_elf_open(&image, &it->module);
     if (status != WEIR_OK)
         return status;
     if (it->module.machine != wi_elf_own_machine())
@@ -389,7 +389,7 @@ static weir_status interpose_write_all(const wi_interpose *it, bool forth)
         status = interpose_move(it, forth ? done : count - 1 - done, forth);
     if (status == WEIR_OK)
         return status;
-    wi_kept_detail why;
+    wi_saved_detail why;
     snprintf(why.text, sizeof why.text, "%s", weir_detail());
     while (done-- > 0) {
         size_t index = forth ? done : count - 1 - done;
@@ -459,7 +459,7 @@ weir_status wi_interpose_check(wi_interpose *it)
     return status;
 }
 
-size_t wi_interpose_in_place(const wi_interpose *it)
+size_t wi_interpose_replaced(const wi_interpose *it)
 {
     size_t count = 0;
     for (size_t i = 0; i < it->slot_count; i++)

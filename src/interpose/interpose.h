@@ -66,7 +66,7 @@ weir_status wi_interpose_undo(wi_interpose *it);
 weir_status wi_interpose_check(wi_interpose *it);
 
 /* How many slots hold their replacement now. */
-size_t wi_interpose_in_place(const wi_interpose *it);
+size_t wi_interpose_replaced(const wi_interpose *it);
 
 /* The end. WEIR_ERR_BUSY while it is applied. The module may be unloaded then, whose destructors run in the call.
  * NULL is nothing. */

@@ -120,11 +120,11 @@ typedef enum wi_field {
 
 /* What the caller of weir_manifest_read holds. */
 typedef struct wi_held {
-    weir_manifest manifest; /* first, as the caller gets a pointer to it */
-    json_t *root;           /* the texts are its */
-    struct wi_kept *kept;   /* and these */
-    bool in_package;        /* the manifest is in a package, whose folder is in use */
-    int use;                /* of a package: the use that wi_package_leave ends */
+    weir_manifest manifest;   /* first, as the caller gets a pointer to it */
+    json_t *root;             /* the texts are its */
+    struct wi_stored *stored; /* and these */
+    bool in_package;          /* the manifest is in a package, whose folder is in use */
+    int use;                  /* of a package: the use that wi_package_leave ends */
 } wi_held;
 
 typedef struct wi_parse_context {

@@ -240,13 +240,13 @@ static void translate(wi_parse_context *r)
     weir_manifest *m = &r->held->manifest;
     weir_setting *settings = (weir_setting *)m->settings;
     bool buckets = has_buckets(m);
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < m->setting_count; i++)
         translate_one(r, &settings[i], buckets);
     for (size_t i = 0; i < m->setting_count; i++)
         if (settings[i].key)
-            settings[kept++] = settings[i];
-    m->setting_count = kept;
+            settings[left++] = settings[i];
+    m->setting_count = left;
 }
 
 /* ---- for other engines ------------------------------------------------------------------------------------------- */

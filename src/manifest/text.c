@@ -76,21 +76,21 @@ enum { DEEPEST = 64 };
 
 /* ---- what lives as long as the manifest -------------------------------------------------------------------------- */
 
-typedef struct wi_kept {
-    struct wi_kept *next;
+typedef struct wi_stored {
+    struct wi_stored *next;
     _Alignas(max_align_t) char bytes[];
-} wi_kept;
+} wi_stored;
 
 void *wi_keep(wi_parse_context *r, size_t bytes)
 {
-    wi_kept *kept = calloc(1, sizeof *kept + bytes);
-    if (!kept) {
+    wi_stored *stored = calloc(1, sizeof *stored + bytes);
+    if (!stored) {
         r->problems.out_of_memory = true;
         return NULL;
     }
-    kept->next = r->held->kept;
-    r->held->kept = kept;
-    return kept->bytes;
+    stored->next = r->held->stored;
+    r->held->stored = stored;
+    return stored->bytes;
 }
 
 char *wi_keep_text(wi_parse_context *r, const char *text, size_t length)
@@ -103,9 +103,9 @@ void wi_held_release(wi_held *held)
 {
     if (!held)
         return;
-    for (wi_kept *kept = held->kept, *next; kept; kept = next) {
-        next = kept->next;
-        free(kept);
+    for (wi_stored *stored = held->stored, *next; stored; stored = next) {
+        next = stored->next;
+        free(stored);
     }
     json_decref(held->root);
     if (held->in_package)

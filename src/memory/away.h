@@ -13,7 +13,7 @@
  * Invariants: a piece is a run of granules of one region over which nothing lies but blocks of the account that are
  * away there, and busy extents; while it is away no granule of it has memory of the base's. One without blocks is
  * shown. away.bytes, the sum of block->away and the account's away bytes are equal between these calls. From choose to
- * leave and from recover to arrive all blocks on pieces are claimed, with `leaving` set. */
+ * leave and from recover to arrive all blocks on pieces are acquired, with `leaving` set. */
 #ifndef WI_AWAY_H
 #define WI_AWAY_H
 
@@ -28,7 +28,7 @@ typedef struct wi_copy wi_copy;
 typedef struct wi_run {
     char *start;
     uint64_t bytes;
-    bool kept; /* their contents are to come back; else zeros */
+    bool saved; /* their contents are to come back; else zeros */
 } wi_run;
 
 /* What leaves and comes back in one step; it was one chunk. */
@@ -64,7 +64,7 @@ typedef struct wi_away {
     size_t piece_count, piece_room;
     wi_run *runs;
     size_t run_count, run_room;
-    wi_block **blocks; /* those that are claimed */
+    wi_block **blocks; /* those that are acquired */
     size_t block_count, block_room;
     uint64_t bytes;             /* away */
     atomic_uint_fast64_t shown; /* of them; written with the lock held */
@@ -84,7 +84,7 @@ typedef struct wi_away {
 } wi_away;
 
 typedef struct wi_away_table {
-    /* Finds the chunks that can leave, and claims the blocks on them. WEIR_ERR_BUSY: a launch uses one of the blocks;
+    /* Finds the chunks that can leave, and acquires the blocks on them. WEIR_ERR_BUSY: a launch uses one of the blocks;
      * WEIR_ERR_SYSTEM: no host memory. Nothing has changed then. */
     weir_status (*choose)(wi_base *base, wi_away *away);
     /* The stamp that a piece with these addresses would have now. */
@@ -100,7 +100,7 @@ typedef struct wi_away_table {
     weir_status (*sweep)(wi_base *base, wi_away *away);
     /* Removes the record from the base, with the pieces that are left. No byte is away any more. */
     void (*forget)(wi_base *base, wi_away *away);
-    /* Claims the blocks again, and finds out what is still there to come back. */
+    /* Acquires the blocks again, and finds out what is still there to come back. */
     weir_status (*recover)(wi_base *base, wi_away *away);
     /* What was coming is back. What follows on other streams comes behind *event (NULL: the contents are there). WEIR_ERR_SYSTEM: no
      * host memory for that; nothing has changed. */

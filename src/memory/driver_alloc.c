@@ -41,7 +41,7 @@ typedef struct driver_alloc {
     wi_block *unwanted; /* discarded; the device is not past them or the driver refused; linked by pending_next */
     uint64_t lent, kept;
     size_t working;  /* threads in a call of the driver */
-    uint64_t turns;  /* how often such a call has ended */
+    uint64_t ends;   /* how often such a call has ended */
     uint64_t secret; /* WI_SECRET once a block of an account with scrubbing was freed */
 } driver_alloc;
 
@@ -115,7 +115,7 @@ static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint6
 {
     uint64_t held = 0;
     wi_base_lock(&s->base);
-    uint64_t turn = s->turns, most = s->lent + wi_min(keep, UINT64_MAX / 2);
+    uint64_t seen = s->ends, most = s->lent + wi_min(keep, UINT64_MAX / 2);
     bool last = s->working == 0;
     wi_base_unlock(&s->base);
     if (!last && !trim)
@@ -123,8 +123,8 @@ static bool driver_alloc_follow(driver_alloc *s, bool trim, uint64_t keep, uint6
     weir_status status = trim ? driver_alloc_trim_pool(s, most, &held) : driver_alloc_held(s, &held);
     wi_base_lock(&s->base);
     uint64_t before = s->kept;
-    bool true_now = status == WEIR_OK && s->working == 0 && s->turns == turn;
-    s->turns += trim;
+    bool true_now = status == WEIR_OK && s->working == 0 && s->ends == seen;
+    s->ends += trim;
     if (true_now)
         driver_alloc_adjust(s, held);
     if (given)
@@ -186,7 +186,7 @@ static void driver_alloc_go_to_driver(driver_alloc *s)
 static void driver_alloc_come_back(driver_alloc *s)
 {
     s->working--;
-    s->turns++;
+    s->ends++;
     wi_ledger_driver_call(s->base.resource.ledger);
 }
 
@@ -418,7 +418,7 @@ static bool driver_alloc_retire(wi_resource *resource, wi_block *block, weir_str
     (void)native, (void)past; /* the driver's own free has to be called in any case */
     driver_alloc_lock(s);
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
-    wi_block_turn(block, WI_PENDING);
+    wi_block_set_phase(block, WI_PENDING);
     driver_alloc_unlock(s);
     return false;
 }

@@ -231,7 +231,7 @@ static void elastic_look_around(elastic *s, uint64_t bytes, uint64_t made, wi_sh
 }
 
 /* The same for a page of a commit, which has made other pages before; `here`: the bytes held for this page. */
-static void elastic_look_at_place(elastic *s, const wi_placement *p, uint64_t here, wi_shortage *shortage)
+static void elastic_look_at_target(elastic *s, const wi_placement *p, uint64_t here, wi_shortage *shortage)
 {
     uint64_t claimed = p->page->claimed, left = claimed ? atomic_load(&p->reservation->left) + p->charged : 0;
     elastic_look_around(s, p->page->asked, claimed - left + here, shortage);
@@ -240,20 +240,20 @@ static void elastic_look_at_place(elastic *s, const wi_placement *p, uint64_t he
 /* Enters a page that the thread is going to make. WEIR_ERR_NO_ROOM: there is one. */
 static weir_status elastic_begin(elastic *s, const wi_placement *p, wi_elastic_page *new, wi_shortage *shortage)
 {
-    const wi_elastic_place *place = p->page;
-    wi_elastic_range *range = place->range;
+    const wi_elastic_target *target = p->page;
+    wi_elastic_range *range = target->range;
     weir_status status = WEIR_OK;
     wi_base_lock(&s->base);
-    if (range->pages[place->index]) {
-        status = weir_fail(WEIR_ERR_NO_ROOM, "page %llu of %s is another thread's", (unsigned long long)place->index,
+    if (range->pages[target->index]) {
+        status = weir_fail(WEIR_ERR_NO_ROOM, "page %llu of %s is another thread's", (unsigned long long)target->index,
                            range->tag);
     } else if (!elastic_hold(s, range)) {
         shortage->cause = WEIR_CAUSE_FRAGMENTATION;
-        elastic_look_at_place(s, p, 0, shortage);
+        elastic_look_at_target(s, p, 0, shortage);
         status = WEIR_ERR_OUT_OF_MEMORY;
     } else {
-        *new = (wi_elastic_page){.range = range, .index = place->index, .maker = place->maker, .covered = true};
-        range->pages[place->index] = new;
+        *new = (wi_elastic_page){.range = range, .index = target->index, .maker = target->maker, .covered = true};
+        range->pages[target->index] = new;
         range->used++;
     }
     wi_base_unlock(&s->base);
@@ -295,10 +295,10 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
     status = page_open(s, new);
     bool closed = false;
     if (status != WEIR_OK) {
-        wi_kept_detail kept;
-        wi_detail_keep(&kept);
+        wi_saved_detail saved;
+        wi_detail_save(&saved);
         closed = page_close(s, new) == WEIR_OK;
-        wi_detail_restore(&kept);
+        wi_detail_restore(&saved);
     }
     wi_base_lock(&s->base);
     wi_ledger_worked(resource->ledger, 3, status == WEIR_OK, 0);
@@ -310,7 +310,7 @@ static weir_status elastic_allocate(wi_resource *resource, wi_placement *p, wi_b
         *out = &new->block;
     } else {
         shortage->cause = WEIR_CAUSE_OTHER_PROCESS;
-        elastic_look_at_place(s, p, new->range->page, shortage);
+        elastic_look_at_target(s, p, new->range->page, shortage);
         (void)elastic_undo(s, new, closed); /* the range has a user, and has not ended */
     }
     wi_base_unlock(&s->base);
@@ -342,7 +342,7 @@ static bool elastic_retire(wi_resource *resource, wi_block *block, weir_stream s
     (void)native, (void)past; /* the memory has to go back to the driver in any case */
     wi_base_lock(wi_base_of(resource));
     wi_ledger_retire(resource->ledger, block, stream, WI_UNPASSED);
-    wi_block_turn(block, WI_PENDING);
+    wi_block_set_phase(block, WI_PENDING);
     range->live--;
     range->pending++;
     range->releases++;

@@ -34,12 +34,12 @@ typedef struct wi_elastic_range {
 
 /* Where a block is to be, for a placement; `maker` identifies the commit and the pages that it has made. A refusal is
  * of the whole commit: `asked` bytes, of which `claimed` were claimed for it, or 0 where they were promised before. */
-typedef struct wi_elastic_place {
+typedef struct wi_elastic_target {
     wi_elastic_range *range;
     uint64_t index;
     const void *maker;
     uint64_t asked, claimed;
-} wi_elastic_place;
+} wi_elastic_target;
 
 weir_status wi_elastic_create(const wi_driver *driver, wi_device *device, wi_resource **out);
 
@@ -72,12 +72,12 @@ typedef enum wi_elastic_state {
     WI_PAGE_UNUSED,
     WI_PAGE_THERE,   /* live, or made by `maker` */
     WI_PAGE_PENDING, /* released; the device may be past it */
-    WI_PAGE_BUSY     /* another thread commits or has claimed the page */
+    WI_PAGE_BUSY     /* another thread commits or has acquired the page */
 } wi_elastic_state;
 
 /* With the base's lock held. */
 wi_elastic_state wi_elastic_look(const wi_elastic_range *range, uint64_t index, const void *maker);
-/* The block of a page that is live and not claimed, or NULL; with the base's lock held. */
+/* The block of a page that is live and not acquired, or NULL; with the base's lock held. */
 wi_block *wi_elastic_live(const wi_elastic_range *range, uint64_t index);
 /* The block of a page that is pending in the list of deferred frees, with its memory where it was, or NULL; with the locks
  * of the list and of the base held. */

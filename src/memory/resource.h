@@ -6,7 +6,7 @@
  * adaptors. The budget is an adaptor, too: it claims bytes in the ledger before a resource below
  * it looks for them. The base writes commits, retirements and reaps into the ledger, in one step with its own lists.
  *
- * The life of a block:   allocate -> blank -> publish -> live -> claim -> retire -> pending -> release -> gone
+ * The life of a block:   allocate -> blank -> publish -> live -> acquire -> retire -> pending -> release -> gone
  *
  * All functions may be called from any thread. None waits for a device unless its comment says so. */
 #ifndef WI_RESOURCE_H
@@ -47,18 +47,18 @@ typedef struct wi_placement {
     wi_growth growth;
     /* the block ends at a granule, and the addresses behind it stay unmapped, so that the GPU faults there */
     bool guard_page;
-    struct wi_reservation *reservation;  /* the reservation that the bytes come from; NULL: none */
-    bool over_soft_limit;                /* set by the base: only the soft limit forbids it */
-    bool allow_stream_wait;              /* memory of another stream may serve, behind a wait */
-    weir_rung rung;                      /* the highest rung so far; the base raises it */
-    bool ordered;                        /* set by the base: some bytes are in the order of the stream */
-    struct weir_capture_pool *graph;     /* the capture pool of the block, or NULL; for the runtime */
-    bool graph_named;                    /* the request named it */
-    bool stable;                         /* the block stays on its memory; WEIR_ALLOC_STABLE */
-    struct wi_away *away;                /* what is to come back instead of a new block; memory/away.h; else NULL */
-    wi_block *held;                      /* a pending block that is to serve the request; NULL: none */
-    wi_block *rest;                      /* set with `held`: its rest, a pending block, or NULL */
-    const struct wi_elastic_place *page; /* of the base elastic: the page that the block is to be; else NULL */
+    struct wi_reservation *reservation;   /* the reservation that the bytes come from; NULL: none */
+    bool over_soft_limit;                 /* set by the base: only the soft limit forbids it */
+    bool allow_stream_wait;               /* memory of another stream may serve, behind a wait */
+    weir_rung rung;                       /* the highest rung so far; the base raises it */
+    bool ordered;                         /* set by the base: some bytes are in the order of the stream */
+    struct weir_capture_pool *graph;      /* the capture pool of the block, or NULL; for the runtime */
+    bool graph_named;                     /* the request named it */
+    bool stable;                          /* the block stays on its memory; WEIR_ALLOC_STABLE */
+    struct wi_away *away;                 /* what is to come back instead of a new block; memory/away.h; else NULL */
+    wi_block *held;                       /* a pending block that is to serve the request; NULL: none */
+    wi_block *rest;                       /* set with `held`: its rest, a pending block, or NULL */
+    const struct wi_elastic_target *page; /* of the base elastic: the page that the block is to be; else NULL */
 } wi_placement;
 
 static inline void wi_climbed(wi_placement *placement, weir_rung rung)
@@ -83,17 +83,17 @@ typedef struct wi_resource_table {
     void (*discard)(wi_resource *resource, wi_block *block, const wi_placement *placement);
     /* The allocated block becomes live. */
     void (*publish)(wi_resource *resource, wi_block *block);
-    /* The claimed block is freed on `stream`, the driver's `native`, and is pending until release is called. WI_PASSED:
+    /* The acquired block is freed on `stream`, the driver's `native`, and is pending until release is called. WI_PASSED:
      * true is returned if the block is gone, which a resource may do without a driver call. WI_IN_ORDER, on a stream
      * that the resource follows: the block is gone. Otherwise called with the lock of the pending list held. */
     bool (*retire)(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past);
     /* The device is past the free of the pending block and past its uses: the block ends. On failure it stays
      * pending. May block in the driver. */
     weir_status (*release)(wi_resource *resource, wi_block *block);
-    /* Cuts the claimed block to `bytes`. *tail is a pending block, to be released once the device is past it, or
+    /* Cuts the acquired block to `bytes`. *tail is a pending block, to be released once the device is past it, or
      * NULL. */
     weir_status (*shrink)(wi_resource *resource, wi_block *block, uint64_t bytes, void *native, wi_block **tail);
-    /* Grows the claimed block in place. WEIR_ERR_NO_ROOM: something stands behind it; WEIR_ERR_OUT_OF_MEMORY: as
+    /* Grows the acquired block in place. WEIR_ERR_NO_ROOM: something stands behind it; WEIR_ERR_OUT_OF_MEMORY: as
      * allocate. */
     weir_status (*grow)(wi_resource *resource, wi_block *block, uint64_t bytes, bool may_wait, wi_shortage *shortage);
     /* Releases blocks that an adaptor keeps although the device is past them; returns their bytes. May block. */
@@ -104,9 +104,9 @@ typedef struct wi_resource_table {
 
     /* Of adaptors alone: */
 
-    /* The claimed block will be freed on `stream`: retire follows. With no lock held. */
+    /* The acquired block will be freed on `stream`: retire follows. With no lock held. */
     void (*freeing)(wi_resource *resource, const wi_block *block, weir_stream stream);
-    /* An adaptor around this one resizes the claimed block by itself, within its charge. Whether that
+    /* An adaptor around this one resizes the acquired block by itself, within its charge. Whether that
      * may be; and how it went. With no lock held. */
     weir_status (*resizing)(wi_resource *resource, const wi_block *block, uint64_t bytes);
     void (*resized)(wi_resource *resource, const wi_block *block, uint64_t from, uint64_t to, weir_status status);
@@ -165,7 +165,7 @@ typedef struct wi_base_table {
      * base; else NULL, and whether a freed block began there. */
     wi_block *(*find)(wi_base *base, const void *pointer, bool *freed);
     /* Without a lock: the record of the block that begins there, or NULL. The block may have ended meanwhile: a
-     * claim compares the word that was read before the record. NULL: it cannot. */
+     * wi_acquire compares the word that was read before the record. NULL: it cannot. */
     wi_block *(*peek)(wi_base *base, const void *pointer);
     /* With the lock held: calls fn for every live and pending block. */
     void (*each)(wi_base *base, void (*fn)(wi_block *block, void *user), void *user);
@@ -267,18 +267,18 @@ weir_status wi_resizing(wi_resource *top, const wi_block *block, uint64_t bytes)
 void wi_resized(wi_resource *top, const wi_block *block, uint64_t from, uint64_t to, weir_status status);
 uint64_t wi_release_kept(wi_resource *top); /* every adaptor */
 
-/* Serves the request from placement->held, whose charge is the same, or larger if the base can split it; claim.c. The
+/* Serves the request from placement->held, whose charge is the same, or larger if the base can split it; acquire.c. The
  * block has a new generation, and is pending until it is published. */
 weir_status wi_reuse(wi_base *base, wi_placement *placement, wi_block **out);
 
-/* Claims: only the thread that has claimed a block may free or resize it. In claim.c. */
+/* Acquiring: only the thread that has acquired a block may free or resize it. In acquire.c. */
 
 /* Claims the live block that begins at `pointer`. generation 0: any generation; account NULL: any account.
- * WEIR_ERR_FOREIGN, WEIR_ERR_INTERIOR, WEIR_ERR_DOUBLE_FREE, WEIR_ERR_STALE; WEIR_ERR_BUSY: it is claimed, or a launch
+ * WEIR_ERR_FOREIGN, WEIR_ERR_INTERIOR, WEIR_ERR_DOUBLE_FREE, WEIR_ERR_STALE; WEIR_ERR_BUSY: it is acquired, or a launch
  * uses it. */
-weir_status wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out);
-void wi_unclaim(wi_base *base, wi_block *block);
-/* Calls `fn` for that block with the lock held, and returns its result. Errors as wi_claim. */
+weir_status wi_acquire(wi_base *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out);
+void wi_let_go(wi_base *base, wi_block *block);
+/* Calls `fn` for that block with the lock held, and returns its result. Errors as wi_acquire. */
 weir_status wi_visit(wi_base *base, void *pointer, uint64_t generation, weir_status (*fn)(wi_block *block, void *user),
                      void *user);
 /* Owner tags: a bridge that allocates for a client tags its blocks, to recognise them at a free. They need no lock if

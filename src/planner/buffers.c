@@ -31,12 +31,12 @@ static int planner_buffers_by_number(const void *a, const void *b)
 
 size_t wi_numbers_sort(uint64_t *numbers, size_t count)
 {
-    size_t kept = 0;
+    size_t left = 0;
     qsort(numbers, count, sizeof *numbers, planner_buffers_by_number);
     for (size_t i = 0; i < count; i++)
         if (i == 0 || numbers[i] != numbers[i - 1])
-            numbers[kept++] = numbers[i];
-    return kept;
+            numbers[left++] = numbers[i];
+    return left;
 }
 
 size_t wi_numbers_find(const uint64_t *numbers, size_t count, uint64_t least)

@@ -33,9 +33,9 @@ weir_status wi_lines_wrong(const wi_lines *lines, const char *format, ...)
 
 weir_status wi_lines_prefix(const wi_lines *lines, weir_status status)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    return weir_fail(status, "%s, line %llu: %s", lines->name, (unsigned long long)lines->number, kept.text);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
+    return weir_fail(status, "%s, line %llu: %s", lines->name, (unsigned long long)lines->number, saved.text);
 }
 
 bool wi_lines_number(const char *text, size_t length, uint64_t *out)

@@ -79,7 +79,7 @@ static void neighbourhood_sink(lns *r)
     sort_by_bottom(r);
 }
 
-static void turn_over(lns *r)
+static void flip(lns *r)
 {
     for (uint32_t i = 0; i < r->search->count; i++)
         r->bottoms[i] = r->height - r->bottoms[i] - r->search->items[i].height;
@@ -139,7 +139,7 @@ static wi_search_result try_neighbour(lns *r, int64_t low, wi_work *work)
 {
     wi_search *search = r->search;
     if (neighbourhood_part_of(r, 1))
-        turn_over(r);
+        flip(r);
     if (r->height <= low)
         return WI_SEARCH_NONE;
     int64_t height = r->height, lower = height - r->step;
@@ -149,9 +149,9 @@ static wi_search_result try_neighbour(lns *r, int64_t low, wi_work *work)
     else
         wi_search_limit(search, lower > low ? lower : low);
     neighbourhood_cut(r);
-    wi_search_kept kept = {r->bottoms, r->order, r->cuts};
+    wi_search_solution solution = {r->bottoms, r->order, r->cuts};
     wi_strategy strategy = random_strategy(r);
-    wi_search_result result = wi_search_try(search, &strategy, &kept, work);
+    wi_search_result result = wi_search_try(search, &strategy, &solution, work);
     if (result == WI_SEARCH_FOUND) {
         memcpy(r->bottoms, search->bottoms, search->count * sizeof *r->bottoms);
         neighbourhood_sink(r);

@@ -15,7 +15,7 @@ typedef struct builder {
     uint64_t *step_of; /* by node: the step in which its result is made */
     bool *elsewhere;   /* by node: it has no storage in the plan */
     uint32_t *roots;   /* by node: the node whose storage it shares as a view, or the node itself */
-    bool *kept;        /* by root: it or a view of it is an output */
+    bool *is_output;   /* by root: it or a view of it is an output */
 } builder;
 
 static weir_status nodes_read_node(const builder *b, size_t i, weir_node *node)
@@ -104,7 +104,7 @@ static void find_outputs(builder *b)
     for (size_t i = 0; i < b->count; i++) {
         weir_node node = nodes_node_at(b, i);
         b->roots[i] = nodes_is_view(b, &node) ? b->roots[node.inputs[0]] : (uint32_t)i;
-        b->kept[b->roots[i]] |= node.output;
+        b->is_output[b->roots[i]] |= node.output;
     }
 }
 
@@ -145,7 +145,7 @@ static weir_status nodes_add_node(builder *b, size_t i)
         b->elsewhere[i] = b->elsewhere[node.inputs[0]];
     } else if (node.elsewhere) {
         buffer.bytes = 0;
-    } else if (node.in_place > 0 && !b->kept[b->roots[node.inputs[node.in_place - 1]]]) {
+    } else if (node.in_place > 0 && !b->is_output[b->roots[node.inputs[node.in_place - 1]]]) {
         buffer.sharing = WEIR_SHARING_IN_PLACE;
         buffer.of = node.inputs[node.in_place - 1];
     }
@@ -189,13 +189,13 @@ weir_status weir_buffers_from_nodes(const weir_node *nodes, size_t count, const 
     b.step_of = calloc(count + 1, sizeof *b.step_of);
     b.elsewhere = calloc(count + 1, sizeof *b.elsewhere);
     b.roots = calloc(count + 1, sizeof *b.roots);
-    b.kept = calloc(count + 1, sizeof *b.kept);
+    b.is_output = calloc(count + 1, sizeof *b.is_output);
     status = weir_buffers_create(&b.list);
     if (status == WEIR_OK)
-        status = b.order && b.step_of && b.elsewhere && b.roots && b.kept
+        status = b.order && b.step_of && b.elsewhere && b.roots && b.is_output
                      ? build(&b)
                      : weir_fail(WEIR_ERR_SYSTEM, "buffers of a graph: no host memory");
-    void *const all[] = {b.order, b.step_of, b.elsewhere, b.roots, b.kept};
+    void *const all[] = {b.order, b.step_of, b.elsewhere, b.roots, b.is_output};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
     if (status == WEIR_OK)

@@ -577,39 +577,39 @@ static outcome search_enter(descent *d)
 }
 
 /* Goes back to what waits for the range that was solved or has failed. */
-static outcome go_back(descent *d, outcome turn)
+static outcome go_back(descent *d, outcome came)
 {
     frame *top = &d->frames[d->frame_count - 1];
-    if (top->split && turn == SOLVED && !top->second) {
+    if (top->split && came == SOLVED && !top->second) {
         top->second = true;
         d->left = top->at;
         d->right = top->right;
         return ENTER;
     }
-    if (!top->split && turn == FAILED)
+    if (!top->split && came == FAILED)
         return next_option(d);
     d->option_count = top->first_option;
     d->frame_count--;
-    return turn;
+    return came;
 }
 
 static wi_search_result descend(descent *d, wi_work *work)
 {
     uint64_t nodes = 0;
-    outcome turn = ENTER;
-    while (turn == ENTER || (turn != NO_MEMORY && d->frame_count > 0)) {
-        if (turn != ENTER) {
-            turn = go_back(d, turn);
+    outcome came = ENTER;
+    while (came == ENTER || (came != NO_MEMORY && d->frame_count > 0)) {
+        if (came != ENTER) {
+            came = go_back(d, came);
             continue;
         }
         if (nodes++ >= d->limit || !wi_work_spend(work, 1))
             return WI_SEARCH_GAVE_UP;
-        turn = search_enter(d);
+        came = search_enter(d);
     }
-    return turn == SOLVED ? WI_SEARCH_FOUND : turn == FAILED ? WI_SEARCH_NONE : WI_SEARCH_NO_MEMORY;
+    return came == SOLVED ? WI_SEARCH_FOUND : came == FAILED ? WI_SEARCH_NONE : WI_SEARCH_NO_MEMORY;
 }
 
-static bool search_is_kept(const wi_search_item *item, int64_t bottom, int64_t *cuts)
+static bool search_stays(const wi_search_item *item, int64_t bottom, int64_t *cuts)
 {
     bool stays = true;
     for (uint32_t s = item->left; s < item->right; s++)
@@ -621,13 +621,13 @@ static bool search_is_kept(const wi_search_item *item, int64_t bottom, int64_t *
 }
 
 /* Puts down what lay below the cuts, where it lay; false when that leaves too little under the cap. */
-static bool keep_below(wi_search *search, const wi_search_kept *kept)
+static bool keep_below(wi_search *search, const wi_search_solution *solution)
 {
     for (uint32_t k = 0; k < search->count; k++) {
-        uint32_t index = kept->order[k];
+        uint32_t index = solution->order[k];
         const wi_search_item *item = &search->items[index];
-        int64_t bottom = kept->bottoms[index];
-        if (!search_is_kept(item, bottom, kept->cuts))
+        int64_t bottom = solution->bottoms[index];
+        if (!search_stays(item, bottom, solution->cuts))
             continue;
         for (uint32_t s = item->left; s < item->right; s++)
             if (search->levels[s] != bottom && !lift(search, s, bottom))
@@ -640,7 +640,7 @@ static bool keep_below(wi_search *search, const wi_search_kept *kept)
     return true;
 }
 
-wi_search_result wi_search_try(wi_search *search, const wi_strategy *strategy, const wi_search_kept *kept,
+wi_search_result wi_search_try(wi_search *search, const wi_strategy *strategy, const wi_search_solution *solution,
                                wi_work *work)
 {
     descent d = {.search = search, .strategy = strategy, .right = search->sections};
@@ -649,16 +649,16 @@ wi_search_result wi_search_try(wi_search *search, const wi_strategy *strategy, c
     for (uint32_t section = 0; section < search->sections; section++)
         if (search->rest[section] > search->cap)
             return WI_SEARCH_NONE;
-    if (kept && !keep_below(search, kept))
+    if (solution && !keep_below(search, solution))
         return WI_SEARCH_GAVE_UP;
     uint64_t waiting = 0;
     for (uint32_t i = 0; i <= search->count / 64; i++)
         waiting += (uint64_t)__builtin_popcountll(search->waiting[i]);
-    d.limit = kept ? strategy->nodes * waiting / wi_max(search->count, 1) + 16 : strategy->nodes;
+    d.limit = solution ? strategy->nodes * waiting / wi_max(search->count, 1) + 16 : strategy->nodes;
     wi_search_result result = descend(&d, work);
     free(d.frames);
     free(d.options);
-    return result == WI_SEARCH_NONE && kept ? WI_SEARCH_GAVE_UP : result;
+    return result == WI_SEARCH_NONE && solution ? WI_SEARCH_GAVE_UP : result;
 }
 
 /* Tables ----------------------------------------------------------------------------------------------------------- */

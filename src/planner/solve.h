@@ -169,15 +169,15 @@ void wi_search_limit_once(wi_search *search, int64_t cap);
 
 /* A solution found before, perhaps under a higher cap, of which a try keeps the items that lie below the cuts and on
  * nothing that is free. */
-typedef struct wi_search_kept {
+typedef struct wi_search_solution {
     const int64_t *bottoms; /* by item */
     const uint32_t *order;  /* items, the lowest bottom first */
     int64_t *cuts;          /* by section; lowered by the try */
-} wi_search_kept;
+} wi_search_solution;
 
 /* One try, from the beginning, or from what is kept of a solution (NULL: nothing), which then is never WI_SEARCH_NONE.
  * `bottoms` are the solution when one is found. */
-wi_search_result wi_search_try(wi_search *search, const wi_strategy *strategy, const wi_search_kept *kept,
+wi_search_result wi_search_try(wi_search *search, const wi_strategy *strategy, const wi_search_solution *solution,
                                wi_work *work);
 
 #endif

@@ -176,7 +176,7 @@ static bool admission_refused(const wp_admission *it, const wp_row *row, const w
 
 static bool at_once(const wp_admission *it, const wp_row *row, uint64_t bytes)
 {
-    return row->state == WP_LOADED && row->victim_of == WP_NONE && !row->claim.state && !row->tree &&
+    return row->state == WP_LOADED && row->victim_of == WP_NONE && !row->earmark.state && !row->tree &&
            row->running < row->spec.slots && (bytes == 0 || bytes <= wp_spare(&it->devices[row->device]));
 }
 
@@ -266,7 +266,7 @@ bool wp_cancel(wp_admission *it, uint64_t now, wp_ticket ticket, bool stops)
     if (waits) {
         wp_row *row = &it->rows[it->jobs[job].model];
         wp_refuse(it, job, &(wp_answer){.cause = WP_CANCELLED});
-        if (stops && !row->tree && !row->kept)
+        if (stops && !row->tree && !row->by_hand)
             stop_load(it, row);
     }
     wp_decide(it);
@@ -294,13 +294,13 @@ static bool no(wp_answer *why, wp_cause cause)
 
 static bool want_loaded(wp_admission *it, wp_row *row, wp_answer *why)
 {
-    row->kept |= row->state == WP_LOADING;
-    if (row->state == WP_LOADED || row->state == WP_LOADING || row->state == WP_RESUMING || row->claim.state)
-        return row->victim_of == WP_NONE ? true : no(why, WP_WAITS_TURN);
+    row->by_hand |= row->state == WP_LOADING;
+    if (row->state == WP_LOADED || row->state == WP_LOADING || row->state == WP_RESUMING || row->earmark.state)
+        return row->victim_of == WP_NONE ? true : no(why, WP_WAITS_OTHERS);
     if (row->state == WP_SUSPENDING || row->state == WP_UNLOADING)
         return no(why, WP_WAITS_LOADING);
     if (row->victim_of != WP_NONE)
-        return no(why, WP_WAITS_TURN);
+        return no(why, WP_WAITS_OTHERS);
     if (wp_never(it, row, 0, why))
         return false;
     return wp_plan(it, row, 0) ? true : no(why, WP_WAITS_ROOM);
@@ -316,8 +316,8 @@ static bool want_away(wp_admission *it, wp_row *row, wp_state state, wp_answer *
         return no(why, WP_PINNED);
     if (!wp_still(row))
         return no(why, row->running ? WP_WAITS_BUSY : WP_WAITS_LOADING);
-    if (row->tree || row->claim.state || row->victim_of != WP_NONE)
-        return no(why, row->victim_of == WP_NONE ? WP_WAITS_BUSY : WP_WAITS_TURN);
+    if (row->tree || row->earmark.state || row->victim_of != WP_NONE)
+        return no(why, row->victim_of == WP_NONE ? WP_WAITS_BUSY : WP_WAITS_OTHERS);
     if (state == WP_UNLOADED) {
         wp_leave(it, row, 0);
         return true;
@@ -401,7 +401,7 @@ static wp_row *admission_moved(wp_admission *it, uint64_t now, wp_model model, w
     return row && row->state == state ? row : NULL;
 }
 
-/* The load wanted more than was reserved, which is known from here on. True: its requests have another turn. */
+/* The load wanted more than was reserved, which is known from here on. True: its requests are looked at again. */
 static bool lacked(wp_admission *it, wp_row *row, uint64_t wanted)
 {
     wp_variant *variant = &row->spec.variants[row->variant];
@@ -521,7 +521,7 @@ void wp_measured(wp_admission *it, uint64_t now, wp_model model, uint64_t reside
     wp_row *row = admission_row_of(it, model);
     if (row && (row->state == WP_UNLOADED || row->state == WP_FAILED)) {
         set_residue(it, row, resident);
-        if (resident > 0 && row->claim.state && row->claim.device != row->device)
+        if (resident > 0 && row->earmark.state && row->earmark.device != row->device)
             wp_dissolve(it, row);
         wp_touch(it, row);
     } else if (row) {

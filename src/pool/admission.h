@@ -18,10 +18,10 @@
  * measured bytes may exceed the reservation: then nothing more is taken, and idle models leave until the ceiling is
  * met.
  *
- * A request that needs other models to leave has a claim. Victims are chosen as a whole. While they leave, the bytes
- * that they free, and the bytes that were free before, are kept for the claim's model. If idle models are not enough
+ * A request that needs other models to leave has an earmark. Victims are chosen as a whole. While they leave, the bytes
+ * that they free, and the bytes that were free before, are kept for the earmark's model. If idle models are not enough
  * and the request has waited for `passing`, the models in the way get no new requests until they are idle
- * (WP_WAITS_TURN).
+ * (WP_WAITS_OTHERS).
  *
  * Not thread safe: the caller holds one lock around every call. Units: bytes, nanoseconds. */
 #ifndef WEIR_POOL_ADMISSION_H
@@ -127,9 +127,9 @@ typedef struct wp_request {
 typedef enum wp_cause {
     WP_GRANTED = 0,
     WP_WAITS_BUSY,    /* all slots of the model are taken */
-    WP_WAITS_LOADING, /* the model is on its way in, or its turn comes when another model's load has ended */
+    WP_WAITS_LOADING, /* the model is on its way in, or comes when another model's load has ended */
     WP_WAITS_ROOM,    /* the models in the way are busy, pinned or moving */
-    WP_WAITS_TURN,    /* other requests go first */
+    WP_WAITS_OTHERS,  /* other requests go first */
     /* Not even when every model that may leave has left: `limit` is the ceiling less the bytes that stay (pinned models
      * that are here), `need` the bytes, `fits` and `variant` the largest that would fit. */
     WP_NEVER_FITS,
@@ -221,7 +221,7 @@ bool wp_want(wp_admission *it, uint64_t now, wp_model model, wp_state state, wp_
  * not be resumed is unloaded next, one that could not be suspended stays loaded. `residue`: bytes that stayed behind.
  *
  * After a load that failed for want of memory, `resident` is the least that the load would have needed (0: the load
- * failed for another reason). This becomes the variant's peak, and the model's requests have another turn at once: a
+ * failed for another reason). This becomes the variant's peak, and the model's requests are looked at again at once: a
  * smaller variant, or the same with more bytes. After as many such failures as the model has variants, the next counts
  * as an ordinary failure. */
 void wp_loaded(wp_admission *it, uint64_t now, wp_model model, bool ok, uint64_t resident, uint64_t took);

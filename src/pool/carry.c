@@ -97,8 +97,8 @@ static void disown(weir_client *client)
 
 static void carry_give_up(weir_model *model)
 {
-    wi_kept_detail why;
-    wi_detail_keep(&why);
+    wi_saved_detail why;
+    wi_detail_save(&why);
     weir_client *client = weir_model_client(model);
     if (weir_model_destroy(model) != WEIR_OK)
         disown(client);

@@ -13,13 +13,13 @@ static bool row_holds(const wp_admission *it, uint32_t i)
     return wp_job_tree_check(it, row->tree, i) != UINT32_MAX && (row->tree == 0) == (row->first == 0) &&
            (here || row->bytes == 0) && (row->running == 0 || row->state == WP_LOADED) &&
            (!wp_fixed(row) || row->variant < row->spec.variant_count) && row->device < it->device_count &&
-           (!row->claim.state || wp_may_be_on(row, row->claim.device)) &&
-           (row->residue == 0 || !row->claim.state || row->claim.device == row->device) &&
+           (!row->earmark.state || wp_may_be_on(row, row->earmark.device)) &&
+           (row->residue == 0 || !row->earmark.state || row->earmark.device == row->device) &&
            (row->running > 0 || row->promised == 0) && (!row->removed || !row->tree) &&
            /* who leaves for others is here, and runs nothing once it moves; who comes is no victim */
            (row->victim_of == WP_NONE || (here && row->state != WP_LOADING && row->state != WP_RESUMING)) &&
-           (!by_model || (row->victim_of < it->count && it->rows[row->victim_of].claim.state != WP_CLAIM_NONE)) &&
-           (!row->claim.state || (!moves && row->victim_of == WP_NONE && row->claim.has <= row->claim.need)) &&
+           (!by_model || (row->victim_of < it->count && it->rows[row->victim_of].earmark.state != WP_EARMARK_NONE)) &&
+           (!row->earmark.state || (!moves && row->victim_of == WP_NONE && row->earmark.has <= row->earmark.need)) &&
            (row->host == 0 || row->state == WP_SUSPENDING || row->state == WP_SUSPENDED || row->state == WP_RESUMING ||
             row->state == WP_UNLOADING);
 }
@@ -27,19 +27,19 @@ static bool row_holds(const wp_admission *it, uint32_t i)
 static bool device_holds(const wp_admission *it, uint32_t d)
 {
     const wp_device *device = &it->devices[d];
-    uint64_t taken = 0, claimed = 0;
-    uint32_t claims = 0;
+    uint64_t taken = 0, earmarked = 0;
+    uint32_t earmarks = 0;
     for (uint32_t i = 0; i < it->count; i++) {
         const wp_row *row = &it->rows[i];
-        if (row->there && row->claim.state && row->claim.device == d) {
-            claimed += row->claim.has;
-            claims++;
+        if (row->there && row->earmark.state && row->earmark.device == d) {
+            earmarked += row->earmark.has;
+            earmarks++;
         }
         if (!row->there || row->device != d)
             continue;
         taken += row->bytes + row->residue + row->promised;
     }
-    return taken == device->taken && claimed == device->claimed && claims == device->claims;
+    return taken == device->taken && earmarked == device->earmarked && earmarks == device->earmarks;
 }
 
 bool wp_invariants(const wp_admission *it)

@@ -83,14 +83,14 @@ static void decide_tell(const weir_pool *pool, const wi_pool_news *news)
 
 void wi_pool_tell(weir_pool *pool)
 {
-    wi_kept_detail caller;
+    wi_saved_detail caller;
     pthread_mutex_lock(&pool->lock);
     if (pool->telling || !pool->news) {
         pthread_mutex_unlock(&pool->lock);
         return;
     }
     pool->telling = true;
-    wi_detail_keep(&caller);
+    wi_detail_save(&caller);
     while (pool->news) {
         wi_pool_news *first = pool->news;
         bool lost = pool->news_lost;
@@ -182,7 +182,7 @@ static void begin_wait(weir_pool *pool, const wp_event *event)
     pool->asking = NULL;
     waiter->ticket = event->answer.ticket;
     waiter->answer = event->answer;
-    waiter->over = event->answer.cause < WP_WAITS_BUSY || event->answer.cause > WP_WAITS_TURN;
+    waiter->over = event->answer.cause < WP_WAITS_BUSY || event->answer.cause > WP_WAITS_OTHERS;
     if (event->answer.cause == WP_GRANTED)
         decide_grant(pool, waiter);
     if (waiter->over)

@@ -229,30 +229,30 @@ static bool earlier(const wp_admission *it, uint32_t a, uint32_t b)
     return x->deadline != y->deadline ? x->deadline < y->deadline : x->ticket < y->ticket;
 }
 
-static void queue_put(wp_admission *it, uint32_t place, uint32_t job)
+static void queue_put(wp_admission *it, uint32_t index, uint32_t job)
 {
-    it->heap[place] = job;
-    it->jobs[job].heap = place;
+    it->heap[index] = job;
+    it->jobs[job].heap = index;
 }
 
-static void rise(wp_admission *it, uint32_t place, uint32_t job)
+static void rise(wp_admission *it, uint32_t index, uint32_t job)
 {
-    for (; place > 1 && earlier(it, job, it->heap[place / 2]); place /= 2)
-        queue_put(it, place, it->heap[place / 2]);
-    queue_put(it, place, job);
+    for (; index > 1 && earlier(it, job, it->heap[index / 2]); index /= 2)
+        queue_put(it, index, it->heap[index / 2]);
+    queue_put(it, index, job);
 }
 
-static void queue_sink(wp_admission *it, uint32_t place, uint32_t job)
+static void queue_sink(wp_admission *it, uint32_t index, uint32_t job)
 {
-    for (uint32_t child = 2 * place; child <= it->waiting; child = 2 * place) {
+    for (uint32_t child = 2 * index; child <= it->waiting; child = 2 * index) {
         if (child < it->waiting && earlier(it, it->heap[child + 1], it->heap[child]))
             child++;
         if (!earlier(it, it->heap[child], job))
             break;
-        queue_put(it, place, it->heap[child]);
-        place = child;
+        queue_put(it, index, it->heap[child]);
+        index = child;
     }
-    queue_put(it, place, job);
+    queue_put(it, index, job);
 }
 
 void wp_job_wait(wp_admission *it, uint32_t job)
@@ -270,11 +270,11 @@ void wp_job_leave(wp_admission *it, uint32_t job)
     wp_row *row = &it->rows[it->jobs[job].model];
     row->tree = queue_without(it, row->tree, job);
     row->first = leftmost(it, row->tree);
-    uint32_t place = it->jobs[job].heap, last = it->heap[it->waiting];
+    uint32_t index = it->jobs[job].heap, last = it->heap[it->waiting];
     it->waiting--;
     it->waiting_bytes -= it->jobs[job].bytes;
     if (last != job) {
-        queue_sink(it, place, last);
+        queue_sink(it, index, last);
         rise(it, it->jobs[last].heap, last);
     }
     it->jobs[job].left = it->jobs[job].right = it->jobs[job].size = it->jobs[job].heap = 0;

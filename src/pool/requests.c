@@ -353,8 +353,8 @@ static void pool_requests_end_lease(const weir_lease *lease, uint64_t measured, 
         entry->resident = wi_max(measured, entry->source->guaranteed);
     event.bytes = entry->resident;
     pthread_mutex_unlock(&pool->lock);
-    wi_kept_detail caller;
-    wi_detail_keep(&caller);
+    wi_saved_detail caller;
+    wi_detail_save(&caller);
     (void)wi_pool_guarantee(entry); /* more than there is room for: it stays as it is, and the bytes are the client's */
     wi_detail_restore(&caller);
     pthread_mutex_lock(&pool->lock);
@@ -388,10 +388,10 @@ void weir_lease_release(weir_lease *lease)
     weir_pool *pool = entry->pool;
     uint64_t grants;
     char why[512] = "";
-    wi_kept_detail caller;
+    wi_saved_detail caller;
     if (lease->answered)
         weir_model_release_outputs(entry->model, &lease->outputs);
-    wi_detail_keep(&caller);
+    wi_detail_save(&caller);
     bool well = is_well(entry->model);
     if (!well)
         wi_shorten(weir_detail(), why, sizeof why);

@@ -1,5 +1,5 @@
 # What decides which models are here and which requests run, without threads or a clock, and what is written of it.
-foreach(file admission check claims decisions queue turns victims ways)
+foreach(file admission check earmarks decisions queue schedule victims ways)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()
 # What carries it out.

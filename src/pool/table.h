@@ -3,8 +3,8 @@
  *   admission.c  the calls: what is asked, what has happened
  *   queue.c      requests: those that wait in order, their deadlines, tickets
  *   ways.c       the ways in which a model may be had, and whether there can be any
- *   claims.c     who may take which bytes: victims, claims, starts
- *   turns.c      whose turn it is: grants, refusals, ceilings that fell, time
+ *   earmarks.c   who may take which bytes: victims, earmarks, starts
+ *   schedule.c   which request goes first: grants, refusals, ceilings that fell, time
  *   victims.c    what a set of victims costs, and how soon a model is wanted again
  *   check.c      the invariants
  *
@@ -31,21 +31,21 @@ typedef struct wp_job {
     uint32_t heap; /* place in the heap of deadlines, while the request waits */
 } wp_job;
 
-typedef enum wp_claim_state {
-    WP_CLAIM_NONE = 0,
-    WP_CLAIM_DRAINS, /* one of a device: keeps what is free, and waits until its victims are idle; then they are chosen again */
-    WP_CLAIM_LEAVES /* the victims are leaving, and the claim keeps the bytes that they free */
-} wp_claim_state;
+typedef enum wp_earmark_state {
+    WP_EARMARK_NONE = 0,
+    WP_EARMARK_DRAINS, /* one of a device: keeps what is free, and waits until its victims are idle; then they are chosen again */
+    WP_EARMARK_LEAVES /* the victims are leaving, and the earmark keeps the bytes that they free */
+} wp_earmark_state;
 
 /* What a model keeps of its device's free bytes, until that is enough. */
-typedef struct wp_claim {
-    wp_claim_state state;
+typedef struct wp_earmark {
+    wp_earmark_state state;
     wp_ticket why;      /* 0: by hand */
     uint64_t order;     /* older ones first */
     uint64_t need, has; /* has <= need */
-    uint32_t device;    /* the device whose bytes the claim keeps */
+    uint32_t device;    /* the device whose bytes the earmark keeps */
     uint32_t variant;
-} wp_claim;
+} wp_earmark;
 
 /* A model. */
 typedef struct wp_row {
@@ -64,18 +64,18 @@ typedef struct wp_row {
     uint32_t tree;       /* root of the tree of waiting requests; 0: none waits */
     uint32_t first;      /* of them */
     wp_cause cause;      /* why the first of them waits */
-    bool blocked;        /* in a round of turns: its first was looked at */
-    wp_claim claim;      /* of its own */
+    bool blocked;        /* in a round: its first was looked at */
+    wp_earmark earmark;  /* of its own */
     uint32_t victim_of;  /* a model, WP_CEILING_OF or WP_NONE: it is held, and leaves or will leave */
     bool suspends;       /* it leaves by a suspend */
-    bool kept;           /* it is loaded by hand: also if no request wants it */
+    bool by_hand;        /* it is loaded by hand: also if no request wants it */
     bool stopped;        /* its load was asked to end */
     wp_ticket moves_for; /* the request that caused the present move */
     uint64_t since, used;
-    uint64_t virtual_time; /* grants so far, by weight; turns.c */
+    uint64_t virtual_time; /* grants so far, by weight; schedule.c */
     uint64_t retry, no_suspend;
     uint32_t failed;               /* in a row */
-    uint32_t lacked;               /* of them, for want of memory since its last turn began */
+    uint32_t lacked;               /* of them, for want of memory since its last round began */
     bool measured[3];              /* the times of its load, resume and suspend */
     uint64_t learned[WP_VARIANTS]; /* the most that was measured */
     wp_arrivals arrivals;
@@ -85,10 +85,10 @@ typedef struct wp_row {
 
 typedef struct wp_device {
     uint64_t ceiling;
-    uint64_t taken;   /* of models and requests */
-    uint64_t claimed; /* the sum of what claims have */
-    uint64_t clock;   /* the virtual time of the last grant */
-    uint32_t claims;
+    uint64_t taken;     /* of models and requests */
+    uint64_t earmarked; /* the sum of what earmarks have */
+    uint64_t clock;     /* the virtual time of the last grant */
+    uint32_t earmarks;
     bool dirty; /* something has changed that may let others on */
     bool
         barrier; /* a request has waited long, and models have to go first that are no victims yet: others do not come */
@@ -96,7 +96,7 @@ typedef struct wp_device {
 
 struct wp_admission {
     wp_limits limits;
-    uint64_t now, claim_order;
+    uint64_t now, earmark_order;
     wp_device *devices;
     uint32_t device_count;
     wp_row *rows;
@@ -134,9 +134,9 @@ static inline wp_device *wp_device_of(wp_admission *it, const wp_row *row)
 {
     return &it->devices[row->device];
 }
-static inline wp_device *wp_claimed_on(wp_admission *it, const wp_row *row)
+static inline wp_device *wp_earmarked_on(wp_admission *it, const wp_row *row)
 {
-    return &it->devices[row->claim.device];
+    return &it->devices[row->earmark.device];
 }
 static inline wp_model wp_number(const wp_admission *it, const wp_row *row)
 {
@@ -146,10 +146,10 @@ static inline uint32_t wp_waiting(const wp_admission *it, const wp_row *row)
 {
     return row->tree ? it->jobs[row->tree].size : 0;
 }
-/* Returns the bytes that are neither taken nor claimed. */
+/* Returns the bytes that are neither taken nor earmarked. */
 static inline uint64_t wp_spare(const wp_device *device)
 {
-    return wp_less(device->ceiling, wp_sum(device->taken, device->claimed));
+    return wp_less(device->ceiling, wp_sum(device->taken, device->earmarked));
 }
 static inline int64_t wp_rank(const wp_row *row, const wp_job *job)
 {
@@ -177,7 +177,7 @@ void wp_push(wp_admission *it, const wp_action *action, bool of_job);
 uint64_t wp_resident(const wp_row *row, uint32_t variant);
 uint64_t wp_need(const wp_row *row, uint32_t variant, uint64_t bytes); /* bytes that the model still lacks */
 bool wp_fixed(const wp_row *row); /* the model is in a variant, and stays in it until it is unloaded */
-/* True: the model can be had in the variant now. A fixed model has one open variant. With a residue, a claim or an
+/* True: the model can be had in the variant now. A fixed model has one open variant. With a residue, an earmark or an
  * unload under way only the variants on that device are open. */
 bool wp_way_open(const wp_row *row, uint32_t variant);
 uint32_t wp_way_device(const wp_row *row, uint32_t variant);
@@ -192,7 +192,7 @@ uint32_t wp_all_steps(const wp_row *row);           /* the same steps as bits */
 void wp_touch(wp_admission *it, const wp_row *row); /* makes the devices that the model may be on decide again */
 bool wp_never(const wp_admission *it, const wp_row *row, uint64_t bytes, wp_answer *answer);
 
-/* ---- claims.c ---------------------------------------------------------------------------------------------------- */
+/* ---- earmarks.c -------------------------------------------------------------------------------------------------- */
 
 /* Who wants room: a request, or a call by hand (job 0). */
 typedef struct wp_asker {
@@ -209,18 +209,18 @@ void wp_set_state(wp_admission *it, wp_row *row, wp_state state);
 bool wp_plan(wp_admission *it, wp_row *row, uint32_t job); /* true: the model has started, or will have the room */
 /* True: the model will have the room when busy models have ended. */
 bool wp_drain(wp_admission *it, wp_row *row, uint32_t job);
-/* True: another model's claim drains on the device, and goes first. */
+/* True: another model's earmark drains on the device, and goes first. */
 bool wp_waits_for_drain(wp_admission *it, const wp_row *row, uint32_t job, uint32_t device);
 /* True: there would be room on the device if every model went that may have to go some time. */
 bool wp_hopes(const wp_admission *it, const wp_row *row, uint32_t job, uint32_t device);
-bool wp_advance(wp_admission *it, wp_device *device); /* advances the claims; true: something has changed */
-void wp_dissolve(wp_admission *it, wp_row *row);      /* ends the model's claim */
-/* Ends draining claims on other devices whose models this device could take by now. */
+bool wp_advance(wp_admission *it, wp_device *device); /* advances the earmarks; true: something has changed */
+void wp_dissolve(wp_admission *it, wp_row *row);      /* ends the model's earmark */
+/* Ends draining earmarks on other devices whose models this device could take by now. */
 void wp_free_drains(wp_admission *it, uint32_t device);
-/* A request is over for which the model's claim may have been made: the claim goes to the model's first request, if it
+/* A request is over for which the model's earmark may have been made: the earmark goes to the model's first request, if it
  * is large enough, or ends. */
-void wp_claim_lost(wp_admission *it, wp_row *row, wp_ticket ticket);
-/* Gives the victim's freed bytes to the claim of the victim_of model, and resets victim_of. */
+void wp_earmark_lost(wp_admission *it, wp_row *row, wp_ticket ticket);
+/* Gives the victim's freed bytes to the earmark of the victim_of model, and resets victim_of. */
 void wp_freed(wp_admission *it, wp_row *victim, uint64_t bytes);
 void wp_leave(wp_admission *it, wp_row *row, wp_ticket why);   /* unloads the model */
 bool wp_suspend(wp_admission *it, wp_row *row, wp_ticket why); /* false: the host has no room */
@@ -229,7 +229,7 @@ uint64_t wp_host_spare(const wp_admission *it);
 uint64_t wp_stays(const wp_admission *it, const wp_row *row); /* bytes that no request can free */
 bool wp_still(const wp_row *row);                             /* loaded or suspended, and nothing is asked of it */
 
-/* ---- turns.c ----------------------------------------------------------------------------------------------------- */
+/* ---- schedule.c -------------------------------------------------------------------------------------------------- */
 
 void wp_grant(wp_admission *it, uint32_t job);
 void wp_refuse(wp_admission *it, uint32_t job, const wp_answer *answer);

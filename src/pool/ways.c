@@ -38,8 +38,8 @@ uint32_t wp_way_device(const wp_row *row, uint32_t variant)
 /* What an unload has left behind, and what is on its way out, ties a model to its device. */
 static bool tied(const wp_row *row, uint32_t *device)
 {
-    *device = row->claim.state ? row->claim.device : row->device;
-    return row->residue > 0 || row->claim.state || row->state == WP_UNLOADING || wp_fixed(row);
+    *device = row->earmark.state ? row->earmark.device : row->device;
+    return row->residue > 0 || row->earmark.state || row->state == WP_UNLOADING || wp_fixed(row);
 }
 
 bool wp_way_open(const wp_row *row, uint32_t variant)

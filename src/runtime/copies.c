@@ -327,7 +327,7 @@ weir_status wi_copies_make(wi_copies *copies, wi_piece *piece)
 /* The kept runs of a piece, one after the other. */
 #define EACH_RUN(r, away, piece)                                                                                       \
     for (const wi_run *r = (away)->runs + (piece)->run, *end_ = r + (piece)->run_count; r < end_; r++)                 \
-        if (r->kept)
+        if (r->saved)
 
 /* A checksum over words; it finds a torn or a damaged file, and no forgery. */
 static uint64_t copies_sum(uint64_t sum, const void *data, size_t bytes)
@@ -418,7 +418,7 @@ static wi_run copies_part(const wi_run *run, const window *w)
 {
     char *low = run->start > w->low ? run->start : w->low;
     char *high = run->start + run->bytes < w->low + w->bytes ? run->start + run->bytes : w->low + w->bytes;
-    return (wi_run){low, low < high ? (uint64_t)(high - low) : 0, run->kept};
+    return (wi_run){low, low < high ? (uint64_t)(high - low) : 0, run->saved};
 }
 
 /* Reads the whole copy, even parts that are not needed, so that the checksum can be verified. */
@@ -503,7 +503,7 @@ weir_status wi_copies_clear(const wi_copies *copies, const wi_away *away, const 
     const wi_copy *copy = piece->copy;
     weir_status status = wi_host_chunk_hide(copy->chunk); /* a trusted one is where a failed call has left it */
     for (const wi_run *r = away->runs + piece->run, *end = r + piece->run_count; r < end && status == WEIR_OK; r++)
-        if (!r->kept)
+        if (!r->saved)
             status = runtime->driver->fill(runtime->device, copies_at(copy, r->start), 0, r->bytes, stream);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Free: a block is claimed, ordered behind the work of its stream and its declared uses, and handed to its base or to the list
+/* Free: a block is acquired, ordered behind the work of its stream and its declared uses, and handed to its base or to the list
  * of pending blocks. */
 #include "runtime/runtime.h"
 #include "base/probes.h"
@@ -123,7 +123,7 @@ weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *bl
     return WEIR_OK;
 }
 
-weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at)
+weir_status wi_free_acquired(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at)
 {
     return wi_free_told(runtime, stack, block, at, false);
 }
@@ -162,17 +162,17 @@ static weir_status free_named(weir_client *client, void *pointer, uint64_t gener
     weir_status status = wi_elastic_refuse_page(runtime, stack, pointer, "weir_free");
     if (status == WEIR_OK)
         do
-            status = wi_claim(stack->base, wi_free_account(client, stack), pointer, generation, &block);
+            status = wi_acquire(stack->base, wi_free_account(client, stack), pointer, generation, &block);
         while (wi_unlikely(status == WEIR_ERR_BUSY) &&
                (wi_residency_wait(client, &moves) || wi_residency_found_done(client)));
     if (status != WEIR_OK)
         return status;
     bool shown = block->shown;
-    wi_streams_facts(&runtime->streams, stream, &at); /* not before the claim, which may have waited long */
+    wi_streams_facts(&runtime->streams, stream, &at); /* not before it is acquired, which may take long */
     status = block->graph ? wi_capture_pool_free(block->graph, stack, block, &at)
-                          : wi_free_claimed(runtime, stack, block, &at);
+                          : wi_free_acquired(runtime, stack, block, &at);
     if (status != WEIR_OK)
-        wi_unclaim(stack->base, block);
+        wi_let_go(stack->base, block);
     else if (shown)
         wi_residency_sweep(client);
     return status;

@@ -102,13 +102,13 @@ static void leaks_say(leaks *all, const char *when)
 void wi_leaks_tell(weir_runtime *runtime, const weir_client *client)
 {
     leaks all = {0};
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     if (!wi_log_wants(WEIR_LOG_WARNING))
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     leaks_gather(&all, runtime, client);
     leaks_say(&all, "not given back");
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* Exit ------------------------------------------------------------------------------------------------------------- */

@@ -130,8 +130,8 @@ static weir_status reading_order(const reading *r, void *native)
 static void reading_end(reading *r, weir_block block, bool failed)
 {
     const weir_runtime *runtime = r->client->runtime;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     r->rests = !r->stream || !failed || wi_stream_rests(runtime, r->stream);
     if (!r->rests)
         weir_log(WEIR_LOG_WARNING,
@@ -141,7 +141,7 @@ static void reading_end(reading *r, weir_block block, bool failed)
         runtime->driver->stream_destroy(runtime->device, r->stream);
     if (block.pointer && r->rests)
         (void)!weir_free_block(r->client, block, WEIR_STREAM_HOST);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 static weir_status reading_through(reading *r, void *native)
@@ -236,13 +236,13 @@ weir_status weir_alloc_from_file(weir_client *client, const weir_request *reques
     status = runtime_read_file(client, out->pointer, path, offset, request->bytes, request->stream, &rests);
     if (status == WEIR_OK || !out->pointer)
         return status;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     if (rests)
         (void)!weir_free_block(client, *out, request->stream);
     else
         weir_log(WEIR_LOG_WARNING, "the block for %s stays live, too", path);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     *out = (weir_block){NULL, 0};
     return status;
 }

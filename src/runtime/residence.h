@@ -41,7 +41,7 @@ bool wi_residence_take_now(wi_residence *r, weir_residency_state from);
 /* Gives the record back, in the given state. */
 void wi_residence_set(wi_residence *r, weir_residency_state state);
 
-/* Waits for what is queued on the streams of the client's blocks; for what was declared as uses of the claimed ones, and is
+/* Waits for what is queued on the streams of the client's blocks; for what was declared as uses of the acquired ones, and is
  * queued on their streams. */
 weir_status wi_residence_wait_streams(weir_client *client, uint64_t deadline);
 weir_status wi_residence_wait_uses(weir_client *client, const wi_residence *r, uint64_t deadline);
@@ -50,7 +50,7 @@ uint64_t wi_residence_deadline(uint64_t wait);
 /* Waits for the copies that are under way (wi_stream_rests). True: the copies are done, and hold no block any more. */
 bool wi_residence_copies_rest(const weir_client *client, wi_residence *r);
 /* Makes frees wait for copies that are not done, as for declared uses: frees of pages of elastic blocks, and with
- * `blocks` also frees of claimed blocks. Without a point to wait for, such a free is refused until the copies are done.
+ * `blocks` also frees of acquired blocks. Without a point to wait for, such a free is refused until the copies are done.
  * The thread's detail stays. */
 void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blocks);
 

@@ -35,7 +35,7 @@ static weir_status residence_make(weir_client *client, wi_residence **out)
 }
 
 /* With the lock held. */
-static void residence_turn(wi_residence *r, weir_residency_state state)
+static void residence_set_state(wi_residence *r, weir_residency_state state)
 {
     r->state = state;
     atomic_store(&r->away.account->residency, state);
@@ -44,7 +44,7 @@ static void residence_turn(wi_residence *r, weir_residency_state state)
 /* To this thread; with the lock held. */
 static void residence_give(wi_residence *r)
 {
-    residence_turn(r, WEIR_MOVING);
+    residence_set_state(r, WEIR_MOVING);
     r->mover = pthread_self();
     atomic_fetch_add(&r->moves, 1);
 }
@@ -85,7 +85,7 @@ void wi_residence_set(wi_residence *r, weir_residency_state state)
 {
     bool shows = state == WEIR_SUSPENDED && r->away.show && residence_shows(r);
     pthread_mutex_lock(&r->lock);
-    residence_turn(r, state);
+    residence_set_state(r, state);
     r->shows = shows;
     r->receipt.stored = wi_copies_stored(&r->copies);
     r->told = r->receipt;
@@ -263,7 +263,7 @@ static void residency_gather_uses(const wi_residence *r, gathering *g, points *p
     }
 }
 
-/* The claimed blocks; some of them may have come since the streams were looked at, with zeros that are queued. */
+/* The acquired blocks; some of them may have come since the streams were looked at, with zeros that are queued. */
 static weir_status residency_wait_blocks(weir_client *client, const wi_residence *r, points *p, uint64_t deadline)
 {
     gathering g = {.account = &client->account};
@@ -283,7 +283,7 @@ weir_status wi_residence_wait_uses(weir_client *client, const wi_residence *r, u
     return status;
 }
 
-/* Lists the pages of elastic blocks, and waits for what was declared as uses of them and of the claimed blocks. */
+/* Lists the pages of elastic blocks, and waits for what was declared as uses of them and of the acquired blocks. */
 static weir_status residency_wait_uses(weir_client *client, wi_residence *r, uint64_t deadline)
 {
     points p = {0};
@@ -370,7 +370,7 @@ static void residency_expect_copies(wi_residence *r)
         if (r->away.pieces[i].low && !r->away.pieces[i].copy)
             wi_copies_expect(&r->copies, &r->away.pieces[i]);
     for (size_t i = 0; i < r->pages.piece_count; i++)
-        if (r->pages.runs[r->pages.pieces[i].run].kept)
+        if (r->pages.runs[r->pages.pieces[i].run].saved)
             wi_copies_expect(&r->copies, &r->pages.pieces[i]);
 }
 
@@ -486,8 +486,8 @@ void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blo
     const weir_runtime *runtime = client->runtime;
     wi_base *base = runtime->resource->base;
     wi_event event;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     bool point = runtime->driver->record(runtime->device, r->stream, &event) == WEIR_OK;
     if (!point)
         atomic_store(&r->adrift, true);
@@ -496,7 +496,7 @@ void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blo
         (void)!wi_stream_uses_moved(&r->away.blocks[i]->stream_uses, point ? &event : NULL);
     wi_base_unlock(base);
     (void)!wi_elastic_away_moved(client, &r->pages, point ? &event : NULL);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* Copies the pages of elastic blocks. Earlier copies are never trusted, as the contents of pages change. */
@@ -505,7 +505,7 @@ static weir_status residency_copy_pages(wi_residence *r)
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++) {
         wi_piece *piece = &r->pages.pieces[i];
-        if (!r->pages.runs[piece->run].kept)
+        if (!r->pages.runs[piece->run].saved)
             continue;
         status = wi_copies_make(&r->copies, piece);
         if (status == WEIR_OK)
@@ -520,7 +520,7 @@ static void residency_count_dropped(wi_residence *r)
     const wi_away *of[] = {&r->away, &r->pages};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < of[k]->run_count; i++)
-            r->receipt.dropped += of[k]->runs[i].kept ? 0 : of[k]->runs[i].bytes;
+            r->receipt.dropped += of[k]->runs[i].saved ? 0 : of[k]->runs[i].bytes;
 }
 
 /* The pages of elastic blocks stay after all. */
@@ -529,7 +529,7 @@ static void residency_keep_pages(wi_residence *r)
     r->pages.piece_count = r->pages.run_count = r->pages.bytes = 0;
 }
 
-/* Copies the contents of all pieces, then takes their memory. The blocks are claimed. */
+/* Copies the contents of all pieces, then takes their memory. The blocks are acquired. */
 static weir_status residency_move_out(weir_client *client, wi_residence *r)
 {
     const weir_runtime *runtime = client->runtime;
@@ -608,14 +608,14 @@ static weir_status residency_suspend(weir_client *client, wi_residence *r, const
         status = residency_move_out(client, r);
     else
         residency_keep_pages(r);
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     if (status != WEIR_OK && r->away.show)
         residency_hide_all(r);
     *gone = status == WEIR_OK || !base->table->away->undo(base, &r->away);
     if (status == WEIR_OK)
         base->table->away->leave(base, &r->away);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status;
 }
 
@@ -623,11 +623,11 @@ static weir_status residency_suspend(weir_client *client, wi_residence *r, const
  * may still be under way do. */
 static void residency_sweep(const weir_client *client, wi_residence *r, bool gone)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     if (wi_residence_copies_rest(client, r))
         wi_copies_sweep(&r->copies, !gone);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 static void residency_begin_receipt(wi_residence *r, bool can_show)
@@ -764,11 +764,11 @@ bool wi_residency_forget(weir_client *client, const char *low, const char *high,
 static void residency_leave_homes(const weir_client *client, wi_residence *r)
 {
     wi_base *base = client->runtime->resource->base;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     if (base->table->away->sweep(base, &r->away) != WEIR_OK)
         base->table->away->forget(base, &r->away);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 static weir_status residency_refuse_end(const weir_client *client, const wi_residence *r)

@@ -2,7 +2,7 @@
 #include "runtime/runtime.h"
 #include "memory/space/stream_order.h"
 
-/* Looks the stream up again, as the claim may have waited long. */
+/* Looks the stream up again, as the block may have been waited for long. */
 static weir_status resize_shrink(weir_runtime *runtime, wi_resource *stack, wi_block *block, uint64_t bytes,
                                  weir_stream stream)
 {
@@ -111,7 +111,7 @@ static weir_status resize_block(weir_client *client, void *pointer, size_t bytes
         status = wi_elastic_refuse_page(runtime, stack, pointer, "weir_resize");
     if (status == WEIR_OK)
         do
-            status = wi_claim(base, wi_free_account(client, stack), pointer, 0, &block);
+            status = wi_acquire(base, wi_free_account(client, stack), pointer, 0, &block);
         while (wi_unlikely(status == WEIR_ERR_BUSY) && wi_residency_found_done(client));
     if (status != WEIR_OK)
         return status;
@@ -120,7 +120,7 @@ static weir_status resize_block(weir_client *client, void *pointer, size_t bytes
                                          pointer, client->account.name)
              : more          ? resize_grow(runtime, stack, block, bytes, &at)
                              : resize_shrink(runtime, stack, block, bytes, stream);
-    wi_unclaim(base, block);
+    wi_let_go(base, block);
     return status;
 }
 

@@ -31,13 +31,13 @@ void wi_residency_sweep(weir_client *client)
 {
     wi_base *base = client->runtime->resource->base;
     wi_residence *r = residence_of(client);
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     if (!r || !wi_residence_take_now(r, WEIR_SUSPENDED)) /* the thread that has the residence, or has it next, sweeps */
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     /* on failure, the next thread that has the residence sweeps the rest */
     (void)!base->table->away->sweep(base, &r->away);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     wi_residence_set(r, WEIR_SUSPENDED);
 }
 
@@ -51,7 +51,7 @@ static weir_status residency_arrived(wi_away *away, wi_piece *piece, void *user)
     wi_residence *r = residence_of(client);
     weir_status status = piece->low ? wi_copies_load(&r->copies, away, piece, r->stream) : WEIR_OK;
     for (size_t i = piece->run; i < piece->run + piece->run_count && status == WEIR_OK; i++)
-        if (!away->runs[i].kept)
+        if (!away->runs[i].saved)
             status = runtime->driver->fill(runtime->device, away->runs[i].start, 0, away->runs[i].bytes, r->stream);
     return status;
 }
@@ -86,7 +86,7 @@ static weir_status residency_bring_pages(weir_client *client, wi_residence *r)
 {
     weir_status status = wi_elastic_away_commit(client, &r->pages);
     for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++)
-        if (r->pages.runs[i].kept)
+        if (r->pages.runs[i].saved)
             status = wi_copies_load(&r->copies, &r->pages, &r->pages.pieces[i], r->stream);
     return status;
 }
@@ -133,7 +133,7 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
     return status;
 }
 
-/* With the blocks claimed. */
+/* With the blocks acquired. */
 static weir_status residency_come(weir_client *client, wi_residence *r, weir_stream stream, void *native,
                                   uint64_t deadline)
 {
@@ -143,15 +143,15 @@ static weir_status residency_come(weir_client *client, wi_residence *r, weir_str
     if (status == WEIR_OK)
         status = residency_bring(client, r, stream, native);
     if (status != WEIR_OK) {
-        wi_kept_detail kept;
-        wi_detail_keep(&kept);
+        wi_saved_detail saved;
+        wi_detail_save(&saved);
         bool idle = wi_residence_copies_rest(client, r);
         if (!idle)
             wi_residence_copies_are_uses(client, r, false);
         base->table->away->recall(base, &r->away, idle);
         if (idle)
             (void)!wi_elastic_away_release(client, &r->pages);
-        wi_detail_restore(&kept);
+        wi_detail_restore(&saved);
     }
     return status;
 }

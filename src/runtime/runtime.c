@@ -317,7 +317,7 @@ static weir_status runtime_check_end(weir_runtime *runtime)
 /* Shuts the door when nothing hangs on the runtime and nobody is inside. A refused end has never shut it. */
 static weir_status runtime_shut(weir_runtime *runtime)
 {
-    for (unsigned turn = 0;; turn++) {
+    for (unsigned spin = 0;; spin++) {
         uint64_t door = atomic_load(&runtime->door);
         if (visiting > 0 || wi_pressures_inside() || door & DOOR_SHUT)
             return weir_fail(WEIR_ERR_BUSY, "the runtime %s is being destroyed, or this thread is in a call of it",
@@ -326,7 +326,7 @@ static weir_status runtime_shut(weir_runtime *runtime)
         if (status != WEIR_OK)
             return status;
         if (door & DOOR_INSIDE)
-            wi_pause(turn);
+            wi_pause(spin);
         else if (atomic_compare_exchange_strong(&runtime->door, &door, door | DOOR_SHUT))
             return WEIR_OK;
     }

@@ -25,9 +25,9 @@ bool wi_residency_is_here(const weir_client *client);
 /* Before an allocation of the device's memory: resumes the client, or refuses with WEIR_ERR_BUSY, as the options of its
  * suspend say. Waits while another thread suspends or resumes the client. */
 weir_status wi_residency_admit(weir_client *client, const char *call);
-/* For a call that may find a block claimed: how often the client was on its way so far. */
+/* For a call that may find a block acquired: how often the client was on its way so far. */
 uint64_t wi_residency_moves(const weir_client *client);
-/* For a call that has found a claimed block: waits while the client is on its way. True: the client was on its way
+/* For a call that has found an acquired block: waits while the client is on its way. True: the client was on its way
  * since *moves, and the call may try again. */
 bool wi_residency_wait(weir_client *client, uint64_t *moves);
 /* The client gives addresses of an elastic block back: their contents need not come back. False, and nothing is done:
@@ -202,7 +202,7 @@ void wi_host_trim_make_room(weir_runtime *host, uint64_t bytes);
 bool wi_host_trim_give(weir_runtime *host, uint64_t bytes);
 /* The stack whose memory contains `pointer`, and its kind; NULL: none. */
 wi_resource *wi_host_memory_owner(weir_runtime *runtime, const void *pointer, weir_kind *kind);
-/* The same for a pointer that should be this runtime's: if no stack has it, the device's stack, whose claim refuses
+/* The same for a pointer that should be this runtime's: if no stack has it, the device's stack, whose base refuses
  * it. */
 wi_resource *wi_runtime_stack_of(weir_runtime *runtime, const void *pointer);
 
@@ -218,11 +218,11 @@ weir_status wi_elastics_check_none(const weir_client *client);
 weir_status wi_elastic_refuse_page(const weir_runtime *runtime, const wi_resource *stack, const void *pointer,
                                    const char *call);
 
-/* Frees a claimed block for thread caches; free.c. The first one frees it on the stream now. The second one frees it
- * behind the point of wi_streams_point, if the stream is gone or captured. On failure the block is still claimed. */
-weir_status wi_free_claimed(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at);
+/* Frees an acquired block for thread caches; free.c. The first one frees it on the stream now. The second one frees it
+ * behind the point of wi_streams_point, if the stream is gone or captured. On failure the block is still acquired. */
+weir_status wi_free_acquired(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at);
 weir_status wi_free_behind(weir_runtime *runtime, wi_resource *stack, wi_block *block, weir_stream stream);
-/* wi_free_claimed; `told`: the stack's adaptors have been told of the free already. */
+/* wi_free_acquired; `told`: the stack's adaptors have been told of the free already. */
 weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *block, const wi_stream_facts *at,
                          bool told);
 /* Frees a list of blocks that were thread-cached on the stream, linked by pending_next. False: nothing has changed,
@@ -248,7 +248,7 @@ void wi_leaks_watch_exit(void);
 
 /* ---- alloc.c, free.c, resize.c ----------------------------------------------------------------------------------- */
 
-/* What allocation, free and resize share (alloc.c, free.c, resize.c). Each looks its stream up once, a free when it has claimed
+/* What allocation, free and resize share (alloc.c, free.c, resize.c). Each looks its stream up once, a free when it has acquired
  * its block, and hands the facts (`at`) down; the steps that look again say why. The blocks in these functions are taken: no
  * other thread touches them. */
 

@@ -214,7 +214,7 @@ static void trace_destroy(weir_trace *trace)
 }
 
 /* Makes a trace and its sinks. The runtime does not know it yet. */
-static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
+static weir_status trace_make(weir_runtime *runtime, wi_trace_origin origin, const weir_trace_options *options,
                               weir_trace **out)
 {
     weir_trace *trace = calloc(1, sizeof *trace);
@@ -222,7 +222,7 @@ static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const
     if (!trace)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
     trace->runtime = runtime;
-    trace->place = place;
+    trace->origin = origin;
     trace->events = wi_events_create(options->capacity);
     weir_status status = trace->events ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a trace");
     for (size_t i = 0; status == WEIR_OK && i < options->sink_count; i++) {
@@ -238,7 +238,7 @@ static weir_status trace_make(weir_runtime *runtime, wi_trace_place place, const
 static void trace_attach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
-    if (trace->place == WI_TRACE_OF_LOG)
+    if (trace->origin == WI_TRACE_OF_LOG)
         wi_log_into(wi_log_find(stack), trace->events);
     else {
         wi_tcaches_shut(trace->runtime);
@@ -250,26 +250,26 @@ static void trace_attach(weir_trace *trace)
 static void trace_detach(weir_trace *trace)
 {
     wi_resource *stack = trace->runtime->resource;
-    if (trace->place == WI_TRACE_OF_LOG)
+    if (trace->origin == WI_TRACE_OF_LOG)
         wi_log_into(wi_log_find(stack), NULL);
     else
         wi_record_no_more(stack->ledger, trace->events);
 }
 
-weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
+weir_status wi_trace_open(weir_runtime *runtime, wi_trace_origin origin, const weir_trace_options *options,
                           weir_trace **out)
 {
     wi_recorder *recorder = &runtime->recorder;
     weir_trace *trace;
     if (wi_sinks_inside())
         return weir_fail(WEIR_ERR_BUSY, "a trace cannot be opened inside a sink");
-    weir_status status = trace_make(runtime, place, options, &trace);
+    weir_status status = trace_make(runtime, origin, options, &trace);
     if (status == WEIR_OK) {
         pthread_mutex_lock(&recorder->drain);
-        if (recorder->traces[place])
+        if (recorder->traces[origin])
             status = weir_fail(WEIR_ERR_BUSY, "%s is being traced already; close that trace first", runtime->name);
         else {
-            recorder->traces[place] = trace;
+            recorder->traces[origin] = trace;
             trace_attach(trace);
         }
         pthread_mutex_unlock(&recorder->drain);
@@ -335,22 +335,22 @@ void wi_trace_hand_out(weir_runtime *runtime)
     if (!(wi_recording(&runtime->ledger) & WI_EVENTS_WAITING) || wi_sinks_inside() ||
         pthread_mutex_trylock(&recorder->drain) != 0)
         return;
-    char texts[WI_TRACE_PLACES][WI_UNTOLD];
-    bool untold[WI_TRACE_PLACES] = {false};
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    char texts[WI_TRACE_ORIGINS][WI_UNTOLD];
+    bool untold[WI_TRACE_ORIGINS] = {false};
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     atomic_fetch_and(&runtime->ledger.recording, ~(unsigned)WI_EVENTS_WAITING);
-    for (int place = 0; place < WI_TRACE_PLACES; place++) {
-        weir_trace *trace = recorder->traces[place];
+    for (int origin = 0; origin < WI_TRACE_ORIGINS; origin++) {
+        weir_trace *trace = recorder->traces[origin];
         if (!trace || !trace->sinks)
             continue;
         (void)wi_sinks_drain(trace);
-        untold[place] = wi_sinks_untold(trace, texts[place]);
+        untold[origin] = wi_sinks_untold(trace, texts[origin]);
     }
     pthread_mutex_unlock(&recorder->drain);
-    for (int place = 0; place < WI_TRACE_PLACES; place++)
-        trace_tell(texts[place], untold[place]);
-    wi_detail_restore(&kept);
+    for (int origin = 0; origin < WI_TRACE_ORIGINS; origin++)
+        trace_tell(texts[origin], untold[origin]);
+    wi_detail_restore(&saved);
 }
 
 weir_status weir_trace_flush(weir_trace *trace)
@@ -386,23 +386,23 @@ void wi_trace_close(weir_trace *trace)
         return;
     weir_runtime *runtime = trace->runtime;
     char text[WI_UNTOLD];
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     pthread_mutex_lock(&runtime->recorder.drain);
-    runtime->recorder.traces[trace->place] = NULL;
+    runtime->recorder.traces[trace->origin] = NULL;
     trace_detach(trace);
     pthread_mutex_unlock(&runtime->recorder.drain);
     (void)wi_sinks_flush(trace);
     wi_sinks_close(trace);
     while (wi_sinks_untold(trace, text))
         trace_tell(text, true);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     trace_destroy(trace);
 }
 
 void weir_trace_destroy(weir_trace *trace)
 {
-    if (!trace || trace->place == WI_TRACE_OF_LOG)
+    if (!trace || trace->origin == WI_TRACE_OF_LOG)
         return;
     weir_runtime *runtime = trace->runtime;
     bool visits = wi_runtime_visit(runtime, "weir_trace_destroy") == WEIR_OK;
@@ -433,16 +433,16 @@ static weir_status trace_open_log(weir_runtime *runtime, const wi_resource *log,
 void wi_trace_log_start(weir_runtime *runtime)
 {
     const wi_resource *log = wi_log_find(runtime->resource);
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     weir_trace *trace;
     if (!log)
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     if (trace_open_log(runtime, log, &trace) == WEIR_OK)
         wi_trace_watch_exit(runtime);
     else
         weir_log(WEIR_LOG_ERROR, "%s does not log: %s", runtime->name, weir_detail());
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 weir_trace *wi_runtime_log(weir_runtime *runtime)

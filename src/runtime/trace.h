@@ -12,11 +12,11 @@
 
 #include <weir/trace.h>
 
-typedef enum wi_trace_place { WI_TRACE_OPENED, WI_TRACE_OF_OPTION, WI_TRACE_OF_LOG, WI_TRACE_PLACES } wi_trace_place;
+typedef enum wi_trace_origin { WI_TRACE_OPENED, WI_TRACE_OF_OPTION, WI_TRACE_OF_LOG, WI_TRACE_ORIGINS } wi_trace_origin;
 
 typedef struct wi_recorder {
     pthread_mutex_t drain;
-    _Atomic(weir_trace *) traces[WI_TRACE_PLACES]; /* changed under `drain` */
+    _Atomic(weir_trace *) traces[WI_TRACE_ORIGINS]; /* changed under `drain` */
 } wi_recorder;
 
 /* For a new runtime, after its ledger. */
@@ -34,7 +34,7 @@ bool wi_trace_exit_closes(const weir_runtime *runtime);
 void wi_trace_log_start(weir_runtime *runtime);
 
 /* Opens the runtime's trace of that origin. */
-weir_status wi_trace_open(weir_runtime *runtime, wi_trace_place place, const weir_trace_options *options,
+weir_status wi_trace_open(weir_runtime *runtime, wi_trace_origin origin, const weir_trace_options *options,
                           weir_trace **out);
 
 /* Records the event with the result `status`, hands out what waits, and returns `status`. */
@@ -79,7 +79,7 @@ typedef struct wi_sink {
 
 struct weir_trace {
     weir_runtime *runtime;
-    wi_trace_place place;
+    wi_trace_origin origin;
     wi_events *events;
     wi_sink *sinks; /* in the order of adding; under the recorder's lock */
     atomic_uint_fast64_t failed;

@@ -70,8 +70,8 @@ static void trace_option_unique(char path[PATH])
 
 static void trace_option_close(weir_runtime *runtime)
 {
-    for (int place = WI_TRACE_OF_OPTION; place < WI_TRACE_PLACES; place++)
-        wi_trace_close(atomic_load(&runtime->recorder.traces[place]));
+    for (int origin = WI_TRACE_OF_OPTION; origin < WI_TRACE_ORIGINS; origin++)
+        wi_trace_close(atomic_load(&runtime->recorder.traces[origin]));
 }
 
 /* Takes the next runtime whose traces are to be closed; NULL: none is left. The lock is held. */
@@ -92,7 +92,7 @@ static void trace_option_at_exit(void)
     if (atomic_load(&wi_forked) || wi_sinks_inside())
         return;
     exiting = true;
-    for (int turn = 0; turn < 2 * WATCHED; turn++) {
+    for (int look = 0; look < 2 * WATCHED; look++) {
         pthread_mutex_lock(&lock);
         weir_runtime *runtime = closing = trace_option_take_watched();
         pthread_cond_broadcast(&changed);
@@ -154,11 +154,11 @@ void wi_recorder_start(weir_runtime *runtime)
     char path[PATH];
     weir_sink sink = {.struct_size = sizeof sink};
     weir_trace *trace;
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     wi_trace_log_start(runtime);
     if (weir_option_info("trace", 0, &option) != WEIR_OK || !option.value[0])
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     trace_option_expand(option.value, runtime->name, path);
     pthread_mutex_lock(&lock);
     trace_option_unique(path);
@@ -174,5 +174,5 @@ void wi_recorder_start(weir_runtime *runtime)
         wi_trace_watch_exit(runtime);
     else
         weir_log(WEIR_LOG_ERROR, "%s is not traced: %s", runtime->name, weir_detail());
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }

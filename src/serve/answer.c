@@ -156,7 +156,7 @@ void ws_stream(ws_request *request, unsigned status, const char *type)
 
 void ws_keep(ws_request *request)
 {
-    request->kept = true;
+    request->retained = true;
 }
 
 void ws_end(ws_request *request)

@@ -108,7 +108,7 @@ struct ws_request {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* Under `lock`. */
-    bool answered, streams, ended, kept, cancelled, sleeping, cancelling;
+    bool answered, streams, ended, retained, cancelled, sleeping, cancelling;
     ws_answered answer;
     ws_text stream; /* from stream_at on, as a ring would hold it */
     size_t stream_at;

@@ -14,7 +14,7 @@ void ws_handle(ws_request *request, ws_handler handler)
     pthread_mutex_unlock(&server->news_lock);
     atomic_fetch_add(&request->references, 1); /* a request that is kept may end before its handler */
     handler(request, server->options.user);
-    if (!request->kept)
+    if (!request->retained)
         ws_end(request);
     ws_request_drop(request);
 }

@@ -126,13 +126,13 @@ static uint64_t count_hits(const world *w)
 
 /* Returns the rung that served the new block; WEIR_RUNG_FIT for a block from the thread cache, which records no
  * rung. */
-static unsigned rung_of(world *w, const weir_block *block, bool kept)
+static unsigned rung_of(world *w, const weir_block *block, bool cached)
 {
     wi_base *base = w->runtime->resource->base;
     bool freed;
     wi_base_lock(base);
     const wi_block *found = base->table->find(base, block->pointer, &freed);
-    unsigned rung = found && !kept ? found->rung : WEIR_RUNG_FIT;
+    unsigned rung = found && !cached ? found->rung : WEIR_RUNG_FIT;
     wi_base_unlock(base);
     return rung;
 }
@@ -164,7 +164,7 @@ static void check_charge(world *w, const slot *b, uint64_t expected)
 }
 
 /* The user has the block from here on. */
-static void blocks_settle_in(world *w, slot *b, unsigned stream, bool zeroed, bool kept)
+static void blocks_settle_in(world *w, slot *b, unsigned stream, bool zeroed, bool cached)
 {
     uint64_t alignment = b->alignment ? b->alignment : UNIT;
     if ((uintptr_t)b->block.pointer % alignment != 0)
@@ -180,7 +180,7 @@ static void blocks_settle_in(world *w, slot *b, unsigned stream, bool zeroed, bo
                                               .memory_class = (weir_class)b->memory_class,
                                               .queued = true,
                                               .zeroed = zeroed,
-                                              .kept = kept});
+                                              .cached = cached});
 }
 
 static reserved *reserved_for(world *w, unsigned client)
@@ -220,7 +220,7 @@ static void blocks_allocate(world *w, const step *s, slot *b, unsigned client, u
     }
     oracle_asking(w->oracle, client, request.memory_class, charged, there);
     weir_status status = weir_alloc_with(w->clients[client], &request, &block);
-    bool kept = count_hits(w) > hits && w->nested == nested;
+    bool cached = count_hits(w) > hits && w->nested == nested;
     oracle_answered(w->oracle, client, request.memory_class, charged, there);
     if (there && status == WEIR_OK)
         oracle_reserved(w->oracle, client, 0, charged);
@@ -235,7 +235,7 @@ static void blocks_allocate(world *w, const step *s, slot *b, unsigned client, u
         count_refusal(w, client, charged, nested);
     if (!ANSWER(w, "weir_alloc_with", status, WEIR_ERR_OUT_OF_MEMORY) || request.bytes == 0)
         return;
-    w->ladder[rung_of(w, &block, kept)]++;
+    w->ladder[rung_of(w, &block, cached)]++;
     bool zeroed = request.flags & WEIR_ALLOC_ZEROED;
     *b = (slot){.block = block,
                 .bytes = request.bytes,
@@ -252,7 +252,7 @@ static void blocks_allocate(world *w, const step *s, slot *b, unsigned client, u
                 .home = stream,
                 .home_id = request.stream.id,
                 .declared = s->field[F_COUNT] & 1};
-    blocks_settle_in(w, b, stream, zeroed, kept);
+    blocks_settle_in(w, b, stream, zeroed, cached);
     if (s->field[F_COUNT] & 4 && !b->declared)
         look_at_new(w, b, stream, 0);
 }
@@ -293,7 +293,7 @@ static void free_slot(world *w, const step *s, slot *b, unsigned stream)
     bool freed = ANSWER(w, "weir_free", status, busy ? WEIR_ERR_BUSY : WEIR_OK);
     if (!freed) {
         if (!busy)
-            oracle_kept(w->oracle, b->known);
+            oracle_cached(w->oracle, b->known);
         return;
     }
     if (busy) /* a defect lets it */

@@ -149,7 +149,7 @@ static void graphs_end(world *w, world_graph *g)
         if (closed) {
             oracle_freed(w->oracle, g->blocks[i].known);
         } else {
-            oracle_kept(w->oracle, g->blocks[i].known);
+            oracle_cached(w->oracle, g->blocks[i].known);
             oracle_hold(w->oracle, g->blocks[i].known, true);
         }
     if (!closed)

@@ -46,7 +46,7 @@ const char *oracle_kind_name(oracle_kind kind);
 typedef enum oracle_reuse {
     ORACLE_REUSE_AT_ONCE, /* on the same stream, while the device was not past the free */
     ORACLE_REUSE_PASSED,  /* on another stream, after the device was past the free */
-    ORACLE_REUSE_KEPT,    /* from the thread cache that kept the whole freed block */
+    ORACLE_REUSE_CACHED,  /* from the thread cache that kept the whole freed block */
     ORACLE_REUSES
 } oracle_reuse;
 
@@ -87,14 +87,14 @@ typedef struct oracle_got {
     uint64_t length, charged;
     weir_class memory_class;
     bool queued, zeroed;
-    bool kept;         /* a thread kept it since the client freed it, on that stream and with that charge */
+    bool cached;       /* a thread kept it since the client freed it, on that stream and with that charge */
     oracle_block pool; /* whose bytes they are: a pool's, which alone is charged; 0: none */
 } oracle_got;
 oracle_block oracle_allocated(oracle *o, const oracle_got *got);
 /* The call that frees the block on the stream begins; and how it ended. */
 void oracle_freeing(oracle *o, oracle_block block, unsigned stream);
 void oracle_freed(oracle *o, oracle_block block);
-void oracle_kept(oracle *o, oracle_block block);
+void oracle_cached(oracle *o, oracle_block block);
 /* `held`: the block is freed and stays with a graph, so that no other client may have its bytes and the book has them
  * as pending. Otherwise the block belongs to its client again. */
 void oracle_hold(oracle *o, oracle_block block, bool held);

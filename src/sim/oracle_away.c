@@ -345,7 +345,7 @@ static int compare_there(const void *a, const void *b)
 /* What comes has the lowest addresses. So many bytes of what has memory are still away, those with the highest. */
 static void rest_there(oracle *o, unsigned client, uint64_t bytes, uint64_t *left)
 {
-    size_t kept = 0;
+    size_t stays = 0;
     qsort(o->there, o->there_count, sizeof *o->there, compare_there);
     for (size_t i = 0; i < o->there_count; i++) {
         away_there t = o->there[i];
@@ -359,9 +359,9 @@ static void rest_there(oracle *o, unsigned client, uint64_t bytes, uint64_t *lef
             (void)each_live(o, granule, client, oracle_away_rest, left);
             bytes -= some;
         }
-        o->there[kept++] = t;
+        o->there[stays++] = t;
     }
-    o->there_count = kept;
+    o->there_count = stays;
 }
 
 uint64_t oracle_came(oracle *o, unsigned client, unsigned stream, uint64_t came)

@@ -33,7 +33,7 @@ bool oracle_are_done(const oracle *o, const uint64_t *points)
 
 static void oracle_book_sweep_pending(oracle *o)
 {
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < o->pending_count; i++) {
         owner *w = &o->table[o->pending[i]];
         account *a = &o->accounts[w->client];
@@ -42,14 +42,14 @@ static void oracle_book_sweep_pending(oracle *o)
             a->pending_least -= w->charged;
         }
         if (!w->past || !oracle_are_done(o, w->most)) {
-            o->pending[kept++] = o->pending[i];
+            o->pending[left++] = o->pending[i];
             continue;
         }
         a->pending_most -= w->charged;
         w->listed = false;
         oracle_let_go(o, o->pending[i]);
     }
-    o->pending_count = kept;
+    o->pending_count = left;
 }
 
 /* Live and promised bytes ------------------------------------------------------------------------------------------ */

@@ -92,19 +92,19 @@ bool oracle_drained(const oracle *o)
 static uint64_t oracle_order_sweep(oracle *o)
 {
     uint64_t bytes = 0;
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < o->ordered_count; i++) {
         uint32_t index = o->ordered[i];
         owner *w = &o->table[index];
         if (w->units > 0 && wi_sim_done(o->device, w->free_stream) < w->freed) {
             bytes += w->units * WI_SIM_UNIT;
-            o->ordered[kept++] = index;
+            o->ordered[left++] = index;
             continue;
         }
         w->listed = false;
         oracle_let_go(o, index);
     }
-    o->ordered_count = kept;
+    o->ordered_count = left;
     return bytes;
 }
 

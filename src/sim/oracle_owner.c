@@ -133,10 +133,10 @@ static void oracle_owner_take_over(oracle *o, const char *address, uint64_t byte
 }
 
 /* Checks a block from a thread cache: a whole freed block, given out to the client and the stream of the free. */
-static void oracle_owner_check_kept(oracle *o, const oracle_got *got)
+static void oracle_owner_check_cached(oracle *o, const oracle_got *got)
 {
     run r;
-    o->found.reuse[ORACLE_REUSE_KEPT]++;
+    o->found.reuse[ORACLE_REUSE_CACHED]++;
     for (uint64_t at = 0;
          at < got->charged && oracle_owner_first_run(o, (const char *)got->address + at, got->charged - at, &r);
          at = oracle_owner_run_end(&r, at, got->address)) {
@@ -176,8 +176,8 @@ oracle_block oracle_allocated(oracle *o, const oracle_got *got)
     w->memory_class = got->memory_class;
     w->stream = got->stream;
     w->allocated = wi_sim_queued(o->device, got->stream);
-    if (got->kept)
-        oracle_owner_check_kept(o, got);
+    if (got->cached)
+        oracle_owner_check_cached(o, got);
     oracle_owner_take_over(o, got->address, w->length, clock_now(o, got->stream), w);
     oracle_owner_give(o, got->address, w->length, index);
     w->queued = got->queued && got->stream;
@@ -467,7 +467,7 @@ void oracle_freed(oracle *o, oracle_block block)
         o->accounts[w->client].pending_least += w->charged;
 }
 
-void oracle_kept(oracle *o, oracle_block block)
+void oracle_cached(oracle *o, oracle_block block)
 {
     owner *w = &o->table[block];
     end_free(o, w);
@@ -564,7 +564,7 @@ oracle_block oracle_cutting(oracle *o, oracle_block block, uint64_t length, uint
 
 void oracle_uncut(oracle *o, oracle_block block, oracle_block tail)
 {
-    oracle_kept(o, tail);
+    oracle_cached(o, tail);
     owner *w = &o->table[block], *t = &o->table[tail];
     w->length += t->length;
     w->charged += t->charged;

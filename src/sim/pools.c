@@ -147,7 +147,7 @@ static void sim_pools_end(world *w, pool *p)
         oracle_freed(w->oracle, p->known);
         *p = (pool){.closed = true};
     } else {
-        oracle_kept(w->oracle, p->known);
+        oracle_cached(w->oracle, p->known);
         oracle_open_pool(w->oracle, p->known);
     }
 }
@@ -380,7 +380,7 @@ static void sim_pools_give(world *w, pool *p, const giving *g, unsigned stream)
     for (uint32_t i = 0; i < g->count; i++) {
         pool_piece *b = &p->pieces[g->indices[i]];
         if (!given) {
-            oracle_kept(w->oracle, b->slot.known);
+            oracle_cached(w->oracle, b->slot.known);
             continue;
         }
         oracle_freed(w->oracle, b->slot.known);

@@ -88,33 +88,33 @@ bool run_steps(const world_options *options, const step *steps, size_t count, st
 }
 
 /* The random steps until the first finding, once more, this time kept. */
-static bool keep_steps(const world_options *options, uint64_t count, step_list *kept)
+static bool keep_steps(const world_options *options, uint64_t count, step_list *stored)
 {
     world *w = world_create(options);
     bool room = w != NULL;
-    *kept = (step_list){0};
+    *stored = (step_list){0};
     for (uint64_t i = 0; room && i < count; i++)
-        room = world_advance(w, kept);
+        room = world_advance(w, stored);
     if (w) {
         world_end(w);
         world_destroy(w);
     }
-    return room && kept->count > 0;
+    return room && stored->count > 0;
 }
 
 /* The shortest script that shows what was found in this world. */
 static void sim_simulate_explain(const world_options *one, uint64_t most, uint64_t count, simulate_result *out)
 {
-    step_list kept;
-    if (keep_steps(one, count, &kept)) {
-        out->script_steps = kept.count;
-        shrink(one, out->found.first_kind, most, kept.list, &out->script_steps);
-        out->script = script_write(one, out->plant, kept.list, out->script_steps);
+    step_list stored;
+    if (keep_steps(one, count, &stored)) {
+        out->script_steps = stored.count;
+        shrink(one, out->found.first_kind, most, stored.list, &out->script_steps);
+        out->script = script_write(one, out->plant, stored.list, out->script_steps);
         steps_outcome outcome; /* what is told is what the script shows */
-        if (run_steps(one, kept.list, out->script_steps, &outcome) && anything(&outcome.found))
+        if (run_steps(one, stored.list, out->script_steps, &outcome) && anything(&outcome.found))
             memcpy(out->found.first, outcome.found.first, sizeof out->found.first);
     }
-    free(kept.list);
+    free(stored.list);
 }
 
 /* A world whose runtime could be made, or why not. */

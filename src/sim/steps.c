@@ -123,7 +123,7 @@ static void interrupt(void *user)
 static world *at_windows;
 
 /* At the window of a thread cache its thread's own lock is held. */
-static void at_window(wi_window_place place)
+static void at_window(wi_window_point place)
 {
     if (place == WI_WINDOW_STREAM_SETTLED && at_windows->registering)
         world_register_beside(at_windows);
@@ -138,7 +138,7 @@ static void let_others(world *w)
     between_calls(w ? interrupt : NULL, w);
 #ifdef WEIR_INVARIANTS
     at_windows = w;
-    wi_window_turn = w ? at_window : NULL;
+    wi_window_hook = w ? at_window : NULL;
 #endif
 }
 

@@ -98,7 +98,7 @@ void world_take_stream(world *w, unsigned stream, int by)
 
 bool world_frees_for_others(const world *w)
 {
-    return w->runtime->caches.first_turn != NULL;
+    return w->runtime->caches.first_grace != NULL;
 }
 
 uint64_t world_faults(const world *w)

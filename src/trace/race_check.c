@@ -315,11 +315,11 @@ static weir_status race_check_resize(race_check *r, const weir_event *event, uns
         race_check_take_over(r, event, slot, before, race_check_end_of(&grown));
     b->bytes = event->bytes;
     b->charged = event->charged;
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < b->access_count; i++) /* of a tail that was given back no more is known */
         if (b->accesses[i].start < race_check_end_of(b))
-            b->accesses[kept++] = b->accesses[i];
-    b->access_count = kept;
+            b->accesses[left++] = b->accesses[i];
+    b->access_count = left;
     return WEIR_OK;
 }
 
@@ -411,17 +411,17 @@ static void check_use(race_check *r, const weir_event *event, unsigned slot, blo
  * bytes, in no other way. */
 static void prune(race_check *r, block *b, const access *now)
 {
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < b->access_count; i++) {
         const access *a = &b->accesses[i];
         bool done = race_check_behind(&r->streams[HOST].clock, a->slot, a->sequence);
         bool covered = a->slot == now->slot && a->sequence != OPEN && now->sequence != OPEN && a->start >= now->start &&
                        a->end <= now->end && (now->write || !a->write);
         if (!done && !covered)
-            b->accesses[kept++] = *a;
+            b->accesses[left++] = *a;
     }
-    b->access_count = kept;
-    if (kept == MOST_ACCESSES)
+    b->access_count = left;
+    if (left == MOST_ACCESSES)
         memmove(b->accesses, b->accesses + 1, --b->access_count * sizeof *b->accesses);
 }
 
@@ -550,14 +550,14 @@ static weir_status close_use(race_check *r, block *b, const launch *l, bool used
     access *closed = &b->accesses[at];
     bool write = closed->write;
     closed->sequence = used && l->slot != HOST ? s->sequence : 0;
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < b->access_count; i++) {
         const access *a = &b->accesses[i];
         bool covered = used && a->slot == l->slot && a->sequence < s->sequence && (write || !a->write);
         if (a->sequence != 0 && !covered)
-            b->accesses[kept++] = *a;
+            b->accesses[left++] = *a;
     }
-    b->access_count = kept;
+    b->access_count = left;
     if (!used)
         return WEIR_OK;
     weir_status status =

@@ -186,7 +186,7 @@ static weir_status follow_rows(recording *all)
 {
     wi_pointer_map known = {0}; /* live blocks: the event that allocated each */
     uint64_t live = 0, at;
-    size_t kept = 0;
+    size_t left = 0;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < all->count && status == WEIR_OK; i++) {
         weir_event event = all->events[i];
@@ -221,15 +221,15 @@ static weir_status follow_rows(recording *all)
             live -= event.charged;
         } else if (!refused) {
             live += event.charged;
-            status = wi_pointer_map_put(&known, event.pointer, kept) ? WEIR_OK : recording_no_memory();
+            status = wi_pointer_map_put(&known, event.pointer, left) ? WEIR_OK : recording_no_memory();
         }
         event.object = frees; /* nothing is known of pending bytes: all are the stream's */
         event.live = live;
-        event.order = kept + 1;
+        event.order = left + 1;
         event.generation = 0;
-        all->events[kept++] = event;
+        all->events[left++] = event;
     }
-    all->count = kept;
+    all->count = left;
     wi_pointer_map_clear(&known);
     return status;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 6 }; /* of a stretch */
+enum { PICKED = 6 }; /* of a stretch */
 
 static weir_status samples_no_memory(void)
 {
@@ -142,7 +142,7 @@ typedef struct standing {
 enum { FIRST, LOWEST, HIGHEST, MOST_HELD, MOST_AWAY, LAST };
 
 typedef struct stretch {
-    standing kept[KEPT];
+    standing picked[PICKED];
     size_t events;
 } stretch;
 
@@ -168,9 +168,9 @@ static bool flush(samples *all, stretch *s)
     bool good = true;
     while (good && s->events > 0) {
         const standing *first = NULL;
-        for (int i = 0; i < KEPT; i++)
-            if (s->kept[i].event >= next && (!first || s->kept[i].event < first->event))
-                first = &s->kept[i];
+        for (int i = 0; i < PICKED; i++)
+            if (s->picked[i].event >= next && (!first || s->picked[i].event < first->event))
+                first = &s->picked[i];
         if (!first)
             break;
         next = (uint64_t)first->event + 1;
@@ -184,15 +184,15 @@ static void samples_take(stretch *s, const standing *now)
 {
     bool first = s->events++ == 0;
     if (first)
-        s->kept[FIRST] = *now;
-    if (first || now->total < s->kept[LOWEST].total)
-        s->kept[LOWEST] = *now;
-    if (first || now->total > s->kept[HIGHEST].total)
-        s->kept[HIGHEST] = *now;
-    if (first || now->held > s->kept[MOST_HELD].held)
-        s->kept[MOST_HELD] = *now;
-    if (first || now->away > s->kept[MOST_AWAY].away)
-        s->kept[MOST_AWAY] = *now;
+        s->picked[FIRST] = *now;
+    if (first || now->total < s->picked[LOWEST].total)
+        s->picked[LOWEST] = *now;
+    if (first || now->total > s->picked[HIGHEST].total)
+        s->picked[HIGHEST] = *now;
+    if (first || now->held > s->picked[MOST_HELD].held)
+        s->picked[MOST_HELD] = *now;
+    if (first || now->away > s->picked[MOST_AWAY].away)
+        s->picked[MOST_AWAY] = *now;
 }
 
 static void stand_moves(const lifetimes *blocks, size_t *at, uint32_t event, const samples *all, standing *now)
@@ -209,7 +209,7 @@ static weir_status samples_make_points(const lifetimes *blocks, size_t wanted, s
 {
     const recording *from = blocks->of;
     size_t moved = 0;
-    size_t per_stretch = from->count * (KEPT - 1) / (wanted ? wanted : 1);
+    size_t per_stretch = from->count * (PICKED - 1) / (wanted ? wanted : 1);
     stretch *s = calloc(1, sizeof *s);
     standing now = {0};
     bool good = s != NULL;
@@ -227,7 +227,7 @@ static weir_status samples_make_points(const lifetimes *blocks, size_t wanted, s
         now.held = event->held;
         samples_take(s, &now);
         if (s->events >= per_stretch || i + 1 == from->count) {
-            s->kept[LAST] = now;
+            s->picked[LAST] = now;
             good = flush(all, s);
         }
     }

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH = 512, KEPT = 5 };
+enum { BATCH = 512, PICKED = 5 };
 
 /* The points of one stretch that stay, as copies: first, lowest, highest, most held, last. */
 typedef struct stretch {
-    holdings kept[KEPT];
+    holdings picked[PICKED];
     size_t events;
 } stretch;
 
@@ -44,11 +44,11 @@ static bool series_add_point(series *all, const holdings *state)
 static bool flush_stretch(series *all, stretch *now)
 {
     uint64_t before = 0;
-    for (size_t left = now->events > 0 ? KEPT : 0; left > 0; left--) {
+    for (size_t left = now->events > 0 ? PICKED : 0; left > 0; left--) {
         const holdings *next = NULL;
-        for (int i = 0; i < KEPT; i++)
-            if (now->kept[i].order > before && (next == NULL || now->kept[i].order < next->order))
-                next = &now->kept[i];
+        for (int i = 0; i < PICKED; i++)
+            if (now->picked[i].order > before && (next == NULL || now->picked[i].order < next->order))
+                next = &now->picked[i];
         if (next == NULL)
             break;
         before = next->order;
@@ -62,15 +62,15 @@ static bool flush_stretch(series *all, stretch *now)
 static bool series_take(stretch *now, const holdings *state)
 {
     bool first = now->events++ == 0;
-    bool good = holdings_copy(&now->kept[LAST], state);
+    bool good = holdings_copy(&now->picked[LAST], state);
     if (first)
-        good = holdings_copy(&now->kept[FIRST], state) && good;
-    if (first || state->total < now->kept[LOWEST].total)
-        good = holdings_copy(&now->kept[LOWEST], state) && good;
-    if (first || state->total > now->kept[HIGHEST].total)
-        good = holdings_copy(&now->kept[HIGHEST], state) && good;
-    if (first || state->held > now->kept[MOST_HELD].held)
-        good = holdings_copy(&now->kept[MOST_HELD], state) && good;
+        good = holdings_copy(&now->picked[FIRST], state) && good;
+    if (first || state->total < now->picked[LOWEST].total)
+        good = holdings_copy(&now->picked[LOWEST], state) && good;
+    if (first || state->total > now->picked[HIGHEST].total)
+        good = holdings_copy(&now->picked[HIGHEST], state) && good;
+    if (first || state->held > now->picked[MOST_HELD].held)
+        good = holdings_copy(&now->picked[MOST_HELD], state) && good;
     return good;
 }
 
@@ -88,8 +88,8 @@ static bool series_make_points(timeline *line, size_t per_stretch, series *out)
                 good = flush_stretch(out, &now);
         }
     good = good && flush_stretch(out, &now);
-    for (int i = 0; i < KEPT; i++)
-        holdings_clear(&now.kept[i]);
+    for (int i = 0; i < PICKED; i++)
+        holdings_clear(&now.picked[i]);
     holdings_clear(&state);
     return good;
 }
@@ -100,7 +100,7 @@ weir_status series_make(timeline *line, size_t wanted, series *out)
     weir_status status = timeline_rewind(line);
     if (status != WEIR_OK)
         return status;
-    uint64_t per_stretch = timeline_events(line) * (KEPT - 1) / (wanted == 0 ? 1 : wanted);
+    uint64_t per_stretch = timeline_events(line) * (PICKED - 1) / (wanted == 0 ? 1 : wanted);
     if (series_make_points(line, per_stretch == 0 ? 1 : (size_t)per_stretch, out))
         return WEIR_OK;
     series_clear(out);

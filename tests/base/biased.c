@@ -1,4 +1,4 @@
-/* The biased lock: what its owner and claimers do never overlaps. */
+/* The biased lock: what its owner and revokers do never overlaps. */
 #include "base/biased.h"
 #include "core/core.h"
 
@@ -12,7 +12,7 @@
 #include <sys/single_threaded.h>
 #endif
 
-enum { CLAIMS = UNDER_TSAN ? 500 : 20000, LOCKS = 2 };
+enum { REVOKES = UNDER_TSAN ? 500 : 20000, LOCKS = 2 };
 
 typedef struct shared {
     wi_biased lock;
@@ -25,7 +25,7 @@ typedef struct shared {
 
 static atomic_bool stop;
 
-/* Stores to memory that is in no cache keep those behind them from others for a while: without the claimer's fence it
+/* Stores to memory that is in no cache keep those behind them from others for a while: without the revoker's fence it
  * would see an owner outside who is in. */
 enum { FAR_BYTES = 32 << 20, FAR_STORES = 12 };
 static volatile char far_away[LOCKS][FAR_BYTES];
@@ -61,7 +61,7 @@ static void *own(void *user)
     return NULL;
 }
 
-static void owners_and_a_claimer_exclude_each_other(void **state)
+static void owners_and_a_revoker_exclude_each_other(void **state)
 {
     (void)state;
     static shared s[LOCKS];
@@ -76,7 +76,7 @@ static void owners_and_a_claimer_exclude_each_other(void **state)
     for (int i = 0; i < LOCKS; i++) /* on a busy machine a thread may come late */
         while (!atomic_load_explicit(&s[i].begun, memory_order_relaxed))
             sched_yield();
-    for (int claim = 0; claim < CLAIMS; claim++) {
+    for (int revoke = 0; revoke < REVOKES; revoke++) {
         for (int i = 0; i < LOCKS; i++)
             wi_biased_ask(&s[i].lock);
         wi_biased_fence();
@@ -86,7 +86,7 @@ static void owners_and_a_claimer_exclude_each_other(void **state)
             change(&s[i], &wrong);
         for (int i = 0; i < LOCKS; i++)
             wi_biased_release(&s[i].lock);
-        if (claim % 16 == 0)
+        if (revoke % 16 == 0)
             sched_yield();
     }
     atomic_store(&stop, true);
@@ -94,13 +94,13 @@ static void owners_and_a_claimer_exclude_each_other(void **state)
         pthread_join(threads[i], NULL);
         assert_int_equal(s[i].wrong, 0);
         assert_true(s[i].entered > 0);
-        assert_int_equal(s[i].first, s[i].entered + CLAIMS); /* no step was lost */
+        assert_int_equal(s[i].first, s[i].entered + REVOKES); /* no step was lost */
         assert_int_equal(s[i].second, s[i].first);
     }
     assert_int_equal(wrong, 0);
 }
 
-static void a_claimed_lock_is_not_entered(void **state)
+static void a_revoked_lock_is_not_entered(void **state)
 {
     (void)state;
     wi_biased lock;
@@ -145,8 +145,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_process_is_registered_before_it_has_threads),
-        cmocka_unit_test(a_claimed_lock_is_not_entered),
-        cmocka_unit_test(owners_and_a_claimer_exclude_each_other),
+        cmocka_unit_test(a_revoked_lock_is_not_entered),
+        cmocka_unit_test(owners_and_a_revoker_exclude_each_other),
     };
     return cmocka_run_group_tests_name("biased", tests, NULL, NULL);
 }

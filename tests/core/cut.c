@@ -87,7 +87,7 @@ weir_status __wrap_wi_extent_pool_reserve(wi_extent_pool *pool, size_t count)
     wi_block *block = freed_by_others;
     freed_by_others = NULL;
     if (block)
-        assert_true(wi_block_claim(block, atomic_load(&block->word), WI_CLAIMED));
+        assert_true(wi_block_acquire(block, atomic_load(&block->word), WI_ACQUIRED));
     return __real_wi_extent_pool_reserve(pool, count);
 }
 
@@ -439,8 +439,8 @@ static void what_is_being_freed_stays(void **state)
         assert_ptr_equal(receipt.stay[0].pointer, blocks[which]);
         assert_int_equal(receipt.stay[0].why, WEIR_STAY_BUSY);
         assert_int_equal(receipt.stay[0].bytes, bytes);
-        assert_int_equal(wi_block_phase_of(freed), WI_CLAIMED);
-        wi_block_turn(freed, WI_LIVE);
+        assert_int_equal(wi_block_phase_of(freed), WI_ACQUIRED);
+        wi_block_set_phase(freed, WI_LIVE);
         for (int i = 0; i < 2; i++) {
             check_bytes(runtime, blocks[i], (uint8_t)(i + 1), bytes);
             ok(weir_free(client, blocks[i], WEIR_STREAM_HOST));

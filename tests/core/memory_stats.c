@@ -109,7 +109,7 @@ static void drop(fixture *f, int i)
     f->slots[i].pointer = NULL;
 }
 
-static void turn(weir_gauge *g, uint64_t before, uint64_t now)
+static void step_gauge(weir_gauge *g, uint64_t before, uint64_t now)
 {
     if (now > before)
         came(g, now - before);
@@ -123,8 +123,8 @@ static void change(fixture *f, int i)
     if (weir_resize(f->clients[f->slots[i].client], f->slots[i].pointer, bytes, f->stream) != WEIR_OK)
         return;
     size_t charged = charged_at(f->slots[i].pointer);
-    turn(&f->book.allocated_bytes, f->slots[i].charged, charged);
-    turn(&f->book.requested_bytes, f->slots[i].bytes, bytes);
+    step_gauge(&f->book.allocated_bytes, f->slots[i].charged, charged);
+    step_gauge(&f->book.requested_bytes, f->slots[i].bytes, bytes);
     f->slots[i].bytes = bytes;
     f->slots[i].charged = charged;
 }

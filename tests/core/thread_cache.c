@@ -487,14 +487,14 @@ static void a_starved_request_gets_what_is_cached(void **state)
     give(f->other, all, f->stream);
 }
 
-typedef struct turn {
+typedef struct grace {
     fixture *f;
     pthread_barrier_t barrier;
-} turn;
+} grace;
 
 static void *fill_and_wait(void *user)
 {
-    turn *t = user;
+    grace *t = user;
     void *p = allocate(t->f->client, 300 * KIB, t->f->stream, WEIR_CLASS_KV),
          *q = allocate(t->f->client, 1000, t->f->stream, WEIR_CLASS_KV);
     give(t->f->client, p, t->f->stream);
@@ -506,7 +506,7 @@ static void *fill_and_wait(void *user)
     return NULL;
 }
 
-static void begin_turn(turn *t, fixture *f, pthread_t *thread)
+static void begin_grace(grace *t, fixture *f, pthread_t *thread)
 {
     t->f = f;
     pthread_barrier_init(&t->barrier, NULL, 2);
@@ -515,7 +515,7 @@ static void begin_turn(turn *t, fixture *f, pthread_t *thread)
     assert_int_equal(take_snapshot(f->runtime).clients[0].thread_cached, 301 * KIB);
 }
 
-static void end_turn(turn *t, pthread_t thread)
+static void end_grace(grace *t, pthread_t thread)
 {
     pthread_barrier_wait(&t->barrier);
     pthread_join(thread, NULL);
@@ -525,33 +525,33 @@ static void end_turn(turn *t, pthread_t thread)
 static void another_threads_blocks_are_given_up(void **state)
 {
     fixture *f = *state;
-    turn t;
+    grace t;
     pthread_t thread;
-    begin_turn(&t, f, &thread);
+    begin_grace(&t, f, &thread);
     void *all = allocate(f->other, BUDGET, f->second, WEIR_CLASS_KV);
     assert_int_equal(thread_cached(f), 0);
     give(f->other, all, f->second);
-    end_turn(&t, thread);
+    end_grace(&t, thread);
     assert_int_equal(thread_cached(f), 0); /* the thread has ended */
-    begin_turn(&t, f, &thread);
+    begin_grace(&t, f, &thread);
     uint64_t released = 0;
     ok(trim_keeping(f->runtime, 0, &released));
     assert_int_equal(take_snapshot(f->runtime).device.held, 0);
-    end_turn(&t, thread);
-    begin_turn(&t, f, &thread);
+    end_grace(&t, thread);
+    begin_grace(&t, f, &thread);
     weir_client_options options = {.struct_size = sizeof options, .name = "sure", .guaranteed = BUDGET};
     weir_client *sure;
     ok(weir_client_create(f->runtime, &options, &sure));
     ok(weir_client_destroy(sure));
-    end_turn(&t, thread);
+    end_grace(&t, thread);
 }
 
 static void a_closing_client_takes_its_blocks_along(void **state)
 {
     fixture *f = *state;
-    turn t;
+    grace t;
     pthread_t thread;
-    begin_turn(&t, f, &thread);
+    begin_grace(&t, f, &thread);
     void *p = allocate(f->client, 5000, f->second, WEIR_CLASS_KV);
     give(f->client, p, f->second);
     fixture closing = *f;
@@ -560,21 +560,21 @@ static void a_closing_client_takes_its_blocks_along(void **state)
     void *none;
     fails(WEIR_ERR_INVALID, weir_alloc(closing.client, 5000, closing.second, WEIR_CLASS_KV, &none));
     fails(WEIR_ERR_INVALID, weir_alloc(closing.client, 5000, closing.stream, WEIR_CLASS_KV, &none));
-    end_turn(&t, thread); /* it finds its client closed */
+    end_grace(&t, thread); /* it finds its client closed */
     f->client = open_client(f->runtime, "one again", 0, 0);
 }
 
 static void a_stream_takes_its_blocks_along(void **state)
 {
     fixture *f = *state;
-    turn t;
+    grace t;
     pthread_t thread;
     void *none;
-    begin_turn(&t, f, &thread);
+    begin_grace(&t, f, &thread);
     ok(weir_stream_release(f->stream));
     assert_int_equal(thread_cached(f), 0);
     fails(WEIR_ERR_STREAM_MISUSE, weir_alloc(f->client, 300 * KIB, f->stream, WEIR_CLASS_KV, &none));
-    end_turn(&t, thread);
+    end_grace(&t, thread);
     ok(weir_stream_acquire(f->runtime, &f->stream));
     void *p = allocate(f->client, 300 * KIB, f->stream, WEIR_CLASS_KV); /* the same driver's stream, perhaps */
     give(f->client, p, f->stream);

@@ -60,7 +60,7 @@ static bool choose(uint64_t place, unsigned *used, pair *out)
     for (unsigned i = 0; i < CLIENTS * STREAMS; i++) {
         *out = (pair){clients[i / STREAMS], i % STREAMS};
         if (!(*used >> out->stream & 1) &&
-            wi_tcache_place(wi_tcache_mine, out->client, streams[out->stream]) == place) {
+            wi_tcache_index(wi_tcache_mine, out->client, streams[out->stream]) == place) {
             *used |= 1u << out->stream;
             return true;
         }

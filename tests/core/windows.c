@@ -261,7 +261,7 @@ static void both_of_two_writes_are_waited_for(void **state)
 
 /* Thread caches ----------------------------------------------------------------------------------------------------------- */
 
-/* A block has another size when it is claimed than when it was chosen: it is cached as what it is, or not at all. */
+/* A block has another size when it is acquired than when it was chosen: it is cached as what it is, or not at all. */
 static void a_block_is_resized_while_it_is_freed(void **state)
 {
 #ifndef WEIR_INVARIANTS

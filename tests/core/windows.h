@@ -19,7 +19,7 @@ typedef enum place { NOWHERE, IN_RECORD, IN_CAPTURING, IN_ORDER, IN_ABANDON, IN_
 typedef struct actor {
     pthread_t thread;
     place at;
-    wi_window_place window;
+    wi_window_point window;
     void *on;       /* the driver's record; NULL: any */
     bool past_call; /* it stands when the driver has done it */
     sem_t reached, go;

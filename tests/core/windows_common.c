@@ -12,7 +12,7 @@ atomic_bool windows_fail_orders, windows_fail_fills;
 
 /* Standing --------------------------------------------------------------------------------------------------------- */
 
-static void stand(place at, wi_window_place window, const void *on, bool past_call)
+static void stand(place at, wi_window_point window, const void *on, bool past_call)
 {
     actor *a = mine;
     if (!a || atomic_load(&a->stood) || a->at != at || (at == AT_WINDOW && a->window != window) ||
@@ -23,7 +23,7 @@ static void stand(place at, wi_window_place window, const void *on, bool past_ca
     sem_wait(&a->go);
 }
 
-static void at_window(wi_window_place window)
+static void at_window(wi_window_point window)
 {
     stand(AT_WINDOW, window, NULL, false);
 }
@@ -163,7 +163,7 @@ weir_runtime *windows_runtime(const char *cache)
     atomic_store(&windows_destroyed_in_call, 0);
     atomic_store(&lender_misused, 0);
 #ifdef WEIR_INVARIANTS
-    wi_window_turn = at_window;
+    wi_window_hook = at_window;
 #else
     (void)at_window;
 #endif
@@ -196,7 +196,7 @@ int windows_tear_down(void **state)
 
 void *record_of_stream(fixture *f, weir_stream stream)
 {
-    return wi_streams_place(&f->runtime->streams, stream)->stream;
+    return wi_streams_entry(&f->runtime->streams, stream)->stream;
 }
 
 /* Acts ------------------------------------------------------------------------------------------------------------- */

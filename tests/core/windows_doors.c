@@ -79,7 +79,7 @@ static void all_can_be_had(fixture *f)
 }
 
 /* Work and a free that come while the stream is waited for, or was, are refused, and the block stays with its owner. */
-static void come_late(fixture *f, kind *k, wi_window_place window)
+static void come_late(fixture *f, kind *k, wi_window_point window)
 {
     weir_stream stream = come(f, k), again;
     void *p = allocate(f->client, BLOCK, stream, WEIR_CLASS_KV);

@@ -344,7 +344,7 @@ static void refused_when_its_stream_has_ended(void **state)
 
 /* A free that has looked at its stream, when another thread unregisters that: refused, or done in an order that is still there.
  * Nothing is asked of the driver about what it was told to forget. */
-static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
+static void freed_while_it_is_unregistered(ends *e, wi_window_point window)
 {
     fixture *f = e->f;
     weir_stream next;
@@ -368,7 +368,7 @@ static void freed_while_it_is_unregistered(ends *e, wi_window_place window)
 }
 
 /* The same when another thread registers the stream that has its address now. */
-static void freed_while_another_follows(ends *e, wi_window_place window)
+static void freed_while_another_follows(ends *e, wi_window_point window)
 {
     fixture *f = e->f;
     void *p = allocate(f->client, BLOCK, e->old, WEIR_CLASS_KV);

@@ -40,7 +40,7 @@ RULES = [
     Rule(r"\bwi_outlets?\w*", "wi_sink"),
     Rule(r"\bwi_(drift|guest)\w*", "wi_delta, wi_host_trim"),
     Rule(r"\bwi_wish\w*", "wi_fit_request in src/memory, wi_criteria in src/factory/choice"),
-    Rule(r"\bwi_law\b|\bwi_take\b|\bwi_put_back\b|\bwi_parked\b", "wi_assert, wi_claim, wi_unclaim, WI_THREAD_CACHED"),
+    Rule(r"\bwi_law\b|\bwi_take\b|\bwi_put_back\b|\bwi_parked\b", "wi_assert, wi_acquire, wi_let_go, WI_THREAD_CACHED"),
     Rule(r"\bWEIR_(FRONT|CALM|PATIENCE|RUNG_PARKED|SPAN_PARKED)\b", "WEIR_THREAD_CACHE, WEIR_REUSE_WAIT, …"),
     Rule(r"\bweir_runtime_(shed|settle)\b", "weir_runtime_trim_idle, weir_runtime_drain"),
     # Words.

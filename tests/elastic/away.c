@@ -116,7 +116,7 @@ static weir_status away_synchronize(wi_device *device, void *stream)
     return faulty_driver.stream_synchronize(device, stream);
 }
 
-/* A suspend, or a resume, after a release has waited for those that had begun and has claimed its pages: before it forgets those that
+/* A suspend, or a resume, after a release has waited for those that had begun and has acquired its pages: before it forgets those that
  * are away, or after. */
 static const scene *moved_late; /* NULL: none */
 static bool moved_before, moved_back;

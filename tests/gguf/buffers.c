@@ -5,15 +5,15 @@ static weir_engine_model model;
 
 static void open_model(void)
 {
-    model = (weir_engine_model){.library = &library, .places = PLACES(ON_0, ON_1)};
+    model = (weir_engine_model){.library = &library, .devices = PLACES(ON_0, ON_1)};
     its = (struct redirects){0};
-    assert_int_equal(wg_devices_open(&library, rig.home, &model.places), WEIR_OK);
+    assert_int_equal(wg_devices_open(&library, rig.home, &model.devices), WEIR_OK);
 }
 
 static void close_model(void)
 {
-    wg_devices_close(&model.places);
-    nothing_is_left(&model.places);
+    wg_devices_close(&model.devices);
+    nothing_is_left(&model.devices);
 }
 
 /* ggml asks for the size of a tensor, and then for the buffer. */
@@ -43,7 +43,7 @@ static void between_buffers_it_is_scratch(const wg_phase *phase)
     assert_int_equal(phase->scope.memory_class, phase->stage == WG_LOADING ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_SCRATCH);
     assert_string_equal(phase->scope.tag, phase->stage == WG_LOADING ? "upload" : "scratch");
     assert_true(phase->scope.overruns);
-    assert_null(phase->scope.place);
+    assert_null(phase->scope.source);
 }
 
 static void a_buffer_is_for_what_it_was_asked_for(void **state)
@@ -61,7 +61,7 @@ static void a_buffer_is_for_what_it_was_asked_for(void **state)
         wg_phase_begin(&phase, stage, &model);
         assert_ptr_equal(wg_phase_model(), &model);
         between_buffers_it_is_scratch(&phase);
-        assert_ptr_equal(phase.scope.reservations, stage == WG_RUNNING ? model.places.reserves : NULL);
+        assert_ptr_equal(phase.scope.reservations, stage == WG_RUNNING ? model.devices.reserves : NULL);
         bool loads = stage == WG_LOADING;
         assert_ptr_equal(ask(type, "cache_k_l0", 5000), &buffer);
         is_for(loads ? WEIR_CLASS_WEIGHTS : WEIR_CLASS_KV, loads ? "weights" : "KV cache");
@@ -99,8 +99,8 @@ static void a_buffer_of_the_cpus_is_a_block(void **state)
     wg_phase phase;
     (void)state;
     open_model();
-    model.places.host = clients[ON_HOST];
-    model.places.kind = WEIR_KIND_DEVICE;
+    model.devices.host = clients[ON_HOST];
+    model.devices.kind = WEIR_KIND_DEVICE;
     wg_phase_begin(&phase, WG_CONTEXT, &model);
     ggml_backend_buffer_t buffer = ask(&cpu, "cache_k_l0", 5000);
     assert_ptr_equal(buffer, &from_host);
@@ -155,7 +155,7 @@ static void an_elastic_cache_has_a_place_of_its_own(void **state)
     for (size_t i = 0; i < 2; i++) {
         assert_ptr_equal(ask(&devices[i].type, "cache_v_l1", 5000), &buffer);
         assert_ptr_equal(rig.cache_of, clients[i]);
-        assert_ptr_equal(rig.during.place, &rig.its_place);
+        assert_ptr_equal(rig.during.source, &rig.its_source);
         assert_ptr_equal(rig.cache_made, &buffer);
         between_buffers_it_is_scratch(&phase);
     }
@@ -166,12 +166,12 @@ static void an_elastic_cache_has_a_place_of_its_own(void **state)
     assert_int_equal(rig.caches_made, 3);
     rig.made = &buffer;
     assert_ptr_equal(ask(&devices[0].type, "ffn", 5000), &buffer);
-    assert_null(rig.during.place);
+    assert_null(rig.during.source);
     assert_ptr_equal(ask(&devices[0].of_host, "cache_v_l1", 5000), &buffer); /* the host's is no device's */
-    assert_null(rig.during.place);
+    assert_null(rig.during.source);
     rig.on_device = WEIR_ERR_UNSUPPORTED; /* memory cannot be mapped there: the cache is whole */
     assert_ptr_equal(ask(&devices[0].type, "cache_v_l1", 5000), &buffer);
-    assert_null(rig.during.place);
+    assert_null(rig.during.source);
     is_for(WEIR_CLASS_KV, "KV cache");
     assert_int_equal(rig.caches_made, 3);
     assert_int_equal(phase.refusal, WEIR_OK);
@@ -192,23 +192,23 @@ static void an_elastic_cache_has_a_place_of_its_own(void **state)
 static void pages_on_a_device_are_given_back(void **state)
 {
     enum { BYTES = 1 << 20 };
-    const wi_cuda_place *place;
+    const wi_cuda_source *source;
     (void)state;
     open_model();
     snprintf(model.load.cache_memory, sizeof model.load.cache_memory, "promised");
     for (int made_of_it = 1; made_of_it >= 0; made_of_it--) {
         struct ggml_backend_buffer buffer = {.size = 0};
         void *first = NULL, *second = NULL;
-        assert_int_equal(__real_wg_cache_on_device(&model, clients[ON_1], BYTES, &place), WEIR_OK);
+        assert_int_equal(__real_wg_cache_on_device(&model, clients[ON_1], BYTES, &source), WEIR_OK);
         assert_true(account_of(clients[ON_1]).promised >= BYTES);
-        assert_int_equal(place->take(place->user, BYTES + 1, &first), WEIR_ERR_ENGINE);
+        assert_int_equal(source->take(source->user, BYTES + 1, &first), WEIR_ERR_ENGINE);
         says("a KV cache of 1048576 bytes asks for 1048577");
         assert_null(first);
-        assert_int_equal(place->take(place->user, BYTES, &second), WEIR_OK);
+        assert_int_equal(source->take(source->user, BYTES, &second), WEIR_OK);
         assert_non_null(second);
-        __real_wg_cache_made(place, made_of_it ? &buffer : NULL);
+        __real_wg_cache_made(source, made_of_it ? &buffer : NULL);
         assert_int_equal(buffer.iface.init_tensor != NULL, made_of_it);
-        place->give_back(place->user, second);
+        source->give_back(source->user, second);
         assert_int_equal(account_of(clients[ON_1]).promised > 0, !made_of_it);
     }
     wg_cache_drop(&model);

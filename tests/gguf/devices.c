@@ -11,19 +11,19 @@
 static void what_is_on_no_device_is_of_the_hosts_place_or_the_first_devices(void **state)
 {
     (void)state;
-    wg_places of = PLACES(ON_HOST);
+    wg_devices of = PLACES(ON_HOST);
     assert_ptr_equal(of.host, clients[ON_HOST]);
     assert_int_equal(of.kind, WEIR_KIND_DEVICE);
-    assert_int_equal(of.devices, 0);
+    assert_int_equal(of.count, 0);
     of = PLACES(ON_1, ON_0);
-    assert_int_equal(of.devices, 2);
+    assert_int_equal(of.count, 2);
     assert_ptr_equal(of.clients[0], clients[ON_1]);
     assert_ptr_equal(of.clients[1], clients[ON_0]);
     assert_ptr_equal(of.host, clients[ON_1]);
     assert_int_equal(of.kind, WEIR_KIND_HOST);
     for (int first = 0; first < 2; first++) {
         of = first ? PLACES(ON_HOST, ON_0) : PLACES(ON_0, ON_HOST);
-        assert_int_equal(of.devices, 1);
+        assert_int_equal(of.count, 1);
         assert_ptr_equal(of.clients[0], clients[ON_0]);
         assert_ptr_equal(of.host, clients[ON_HOST]);
         assert_int_equal(of.kind, WEIR_KIND_DEVICE);
@@ -33,11 +33,11 @@ static void what_is_on_no_device_is_of_the_hosts_place_or_the_first_devices(void
     for (int first = 0; first < 2; first++) {
         int host = first ? ON_1 : ON_HOST, other = first ? ON_HOST : ON_1;
         of = PLACES(host, other);
-        assert_int_equal(of.devices, 0);
+        assert_int_equal(of.count, 0);
         assert_ptr_equal(of.host, clients[host]);
         assert_int_equal(of.kind, WEIR_KIND_DEVICE);
         of = PLACES(ON_0, host, other);
-        assert_int_equal(of.devices, 1);
+        assert_int_equal(of.count, 1);
         assert_ptr_equal(of.host, clients[host]);
         assert_int_equal(of.kind, WEIR_KIND_DEVICE);
     }
@@ -45,13 +45,13 @@ static void what_is_on_no_device_is_of_the_hosts_place_or_the_first_devices(void
     int all[WG_DEVICES];
     for (int i = 0; i < WG_DEVICES; i++)
         all[i] = i;
-    assert_int_equal(places_of(all, WG_DEVICES).devices, WG_DEVICES);
+    assert_int_equal(places_of(all, WG_DEVICES).count, WG_DEVICES);
 }
 
 static void refused(const weir_engine_load *load, bool planning, weir_status status, const char *words)
 {
-    wg_places places;
-    assert_int_equal(wg_places_read(load, planning, &places), status);
+    wg_devices read;
+    assert_int_equal(wg_devices_read(load, planning, &read), status);
     if (status != WEIR_OK)
         says(words);
 }
@@ -129,7 +129,7 @@ static void models_whole_on_devices_lease_no_cores(void **state)
                {0, 3, false, true},   {-1, 0, true, true},           {LAYERS + 1, 2, true, true}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        weir_engine_model model = {.places = all[i].on_host ? PLACES(ON_HOST) : PLACES(ON_0, ON_1)};
+        weir_engine_model model = {.devices = all[i].on_host ? PLACES(ON_HOST) : PLACES(ON_0, ON_1)};
         weir_cores_stats line = {.struct_size = sizeof line};
         model.facts.layers = LAYERS;
         model.load.gpu_layers = all[i].layers;
@@ -154,7 +154,7 @@ static void what_is_missing_is_told(void **state)
 {
     (void)state;
     char path[600], missing[256] = "";
-    wg_places of = PLACES(ON_0);
+    wg_devices of = PLACES(ON_0);
     assert_int_equal(wg_devices_find("", path, sizeof path), WEIR_ERR_NOT_FOUND);
     says("no libggml-cuda.so in /nowhere/engines/llama-cuda/current or in its lib/");
     assert_int_equal(wg_devices_open(&library, "/nowhere", &of), WEIR_ERR_NOT_FOUND);
@@ -177,7 +177,7 @@ static void what_is_missing_is_told(void **state)
 static void nothing_is_opened_for_the_host(void **state)
 {
     (void)state;
-    wg_places of = PLACES(ON_HOST);
+    wg_devices of = PLACES(ON_HOST);
     assert_int_equal(wg_devices_open(&library, rig.home, &of), WEIR_OK);
     assert_false(of.held);
     wg_devices_settle(&of);
@@ -188,7 +188,7 @@ static void nothing_is_opened_for_the_host(void **state)
 static void what_cannot_be_had_leaves_nothing(void **state)
 {
     (void)state;
-    wg_places of = PLACES(ON_1, ON_0);
+    wg_devices of = PLACES(ON_1, ON_0);
     rig.cannot_be_opened = true;
     assert_int_equal(wg_devices_open(&library, rig.home, &of), WEIR_ERR_ENGINE);
     says("llama.cpp's library for CUDA cannot be opened");
@@ -220,7 +220,7 @@ static void what_cannot_be_had_leaves_nothing(void **state)
 static void it_lasts_as_long_as_there_are_models(void **state)
 {
     (void)state;
-    wg_places a = PLACES(ON_0), b = PLACES(ON_1, ON_0), c = PLACES(AGAIN_ON_0), d = PLACES(ON_1);
+    wg_devices a = PLACES(ON_0), b = PLACES(ON_1, ON_0), c = PLACES(AGAIN_ON_0), d = PLACES(ON_1);
     for (int round = 0; round < 2; round++) {
         its = (struct redirects){0};
         assert_int_equal(wg_devices_open(&library, rig.home, &a), WEIR_OK);
@@ -263,7 +263,7 @@ static void there_is_one_library(void **state)
 {
     (void)state;
     char other[128], path[160];
-    wg_places of = PLACES(ON_0);
+    wg_devices of = PLACES(ON_0);
     snprintf(other, sizeof other, "%s/lib", rig.home);
     snprintf(path, sizeof path, "%s/libggml-cuda.so", other);
     assert_int_equal(mkdir(other, 0700), 0);
@@ -283,7 +283,7 @@ static void what_stays_is_told(void **state)
 {
     (void)state;
     its = (struct redirects){.does_not_settle = true, .cannot_end = true};
-    wg_places of = PLACES(ON_0);
+    wg_devices of = PLACES(ON_0);
     assert_int_equal(wg_devices_open(&library, rig.home, &of), WEIR_OK);
     wg_devices_settle(&of);
     assert_int_equal(rig.said, 1);
@@ -313,7 +313,7 @@ static void reserves_and_scratch_are_each_devices(void **state)
     (void)state;
     uint64_t has[2] = {1, 1};
     void *scratch, *kv;
-    wg_places of = PLACES(ON_0, ON_1);
+    wg_devices of = PLACES(ON_0, ON_1);
     assert_int_equal(wg_devices_open(&library, rig.home, &of), WEIR_OK);
     for (int i = 0; i < 2; i++)
         assert_int_equal(weir_reservation_create(clients[i], 1 << 20, 0, &of.reserves[i]), WEIR_OK);

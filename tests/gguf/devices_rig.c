@@ -274,8 +274,8 @@ bool __wrap_wg_cache_wanted(const weir_engine_model *model);
 weir_status __wrap_wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
                                     ggml_backend_buffer_t *out);
 weir_status __wrap_wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes,
-                                      const wi_cuda_place **out);
-void __wrap_wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
+                                      const wi_cuda_source **out);
+void __wrap_wg_cache_made(const wi_cuda_source *source, ggml_backend_buffer_t buffer);
 
 bool __wrap_wg_cache_wanted(const weir_engine_model *model)
 {
@@ -290,37 +290,37 @@ weir_status __wrap_wg_cache_on_host(weir_engine_model *model, ggml_backend_buffe
     return WEIR_OK;
 }
 weir_status __wrap_wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes,
-                                      const wi_cuda_place **out)
+                                      const wi_cuda_source **out)
 {
     (void)model;
     rig.cache_of = client;
     assert_int_equal(bytes, 5000);
     if (rig.on_device != WEIR_OK)
         return weir_fail(rig.on_device, "no pages for the cache");
-    *out = &rig.its_place;
+    *out = &rig.its_source;
     return WEIR_OK;
 }
-void __wrap_wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer)
+void __wrap_wg_cache_made(const wi_cuda_source *source, ggml_backend_buffer_t buffer)
 {
-    assert_ptr_equal(place, &rig.its_place);
+    assert_ptr_equal(source, &rig.its_source);
     rig.caches_made++;
     rig.cache_made = buffer;
 }
 
 /* ---- the beginning and the end -------------------------------------------------------------------------------------- */
 
-wg_places places_of(const int *which, size_t count)
+wg_devices places_of(const int *which, size_t count)
 {
     weir_engine_place list[RUNTIMES];
     weir_engine_load load = {.struct_size = sizeof load, .path = "model.gguf", .places = list, .place_count = count};
-    wg_places places;
+    wg_devices read;
     for (size_t i = 0; i < count; i++)
         list[i] = (weir_engine_place){.client = clients[which[i]]};
-    assert_int_equal(wg_places_read(&load, false, &places), WEIR_OK);
-    return places;
+    assert_int_equal(wg_devices_read(&load, false, &read), WEIR_OK);
+    return read;
 }
 
-void nothing_is_left(const wg_places *of)
+void nothing_is_left(const wg_devices *of)
 {
     assert_false(of->held);
     assert_null(wg_devices_redirect());

@@ -39,7 +39,7 @@ extern struct devices_rig {
     bool elastic;          /* a cache is wanted */
     weir_status on_device; /* what the cache on a device answers */
     const weir_client *cache_of;
-    wi_cuda_place its_place;
+    wi_cuda_source its_source;
     int caches_made;
     ggml_backend_buffer_t cache_made;
 } rig;
@@ -61,15 +61,15 @@ extern struct redirects {
 } its;
 
 weir_status __real_wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes,
-                                      const wi_cuda_place **out);
-void __real_wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
+                                      const wi_cuda_source **out);
+void __real_wg_cache_made(const wi_cuda_source *source, ggml_backend_buffer_t buffer);
 
 void says(const char *words); /* the thread's detail text */
 weir_client_stats account_of(weir_client *client);
 size_t clients_on(int which);
-wg_places places_of(const int *which, size_t count);
+wg_devices places_of(const int *which, size_t count);
 #define PLACES(...) places_of((const int[]){__VA_ARGS__}, sizeof(int[]){__VA_ARGS__} / sizeof(int))
-void nothing_is_left(const wg_places *of);
+void nothing_is_left(const wg_devices *of);
 
 int devices_begin(void **state);
 int devices_finish(void **state);

@@ -100,9 +100,9 @@ weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_en
     assert_string_equal(load->path, model_path);
     assert_true(planning);
     model->load = asked;
-    model->places.devices = devices;
+    model->devices.count = devices;
     for (size_t i = 0; i < devices; i++)
-        model->places.list[i] = (ggml_backend_dev_t)(void *)bytes[i];
+        model->devices.list[i] = (ggml_backend_dev_t)(void *)bytes[i];
     return WEIR_OK;
 }
 

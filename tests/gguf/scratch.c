@@ -164,9 +164,9 @@ const char *wg_log_first_error(void)
 {
     return first_error;
 }
-void wg_devices_scratch(const wg_places *places, uint64_t *bytes)
+void wg_devices_scratch(const wg_devices *devices, uint64_t *bytes)
 {
-    for (size_t i = 0; i < places->devices; i++)
+    for (size_t i = 0; i < devices->count; i++)
         bytes[i] = scratch[i];
 }
 weir_status wg_devices_find(const char *directory, char *path, size_t capacity)
@@ -185,9 +185,9 @@ void wg_store_directory(const char *folder, char *out, size_t capacity)
 static weir_engine_model made(void)
 {
     weir_engine_model model = {.library = &library, .pack = PACK, .step = PACK, .longest = LONGEST, .fingerprint = 77};
-    model.places.devices = DEVICES;
+    model.devices.count = DEVICES;
     for (int i = 0; i < DEVICES; i++)
-        model.places.clients[i] = clients[i];
+        model.devices.clients[i] = clients[i];
     return model;
 }
 
@@ -209,7 +209,7 @@ static int load(weir_engine_model model, uint64_t reserved[DEVICES])
     for (int i = 0; i < DEVICES; i++)
         reserved[i] = promised(i);
     for (int i = 0; i < DEVICES; i++)
-        assert_int_equal(weir_reservation_destroy(model.places.reserves[i]), WEIR_OK);
+        assert_int_equal(weir_reservation_destroy(model.devices.reserves[i]), WEIR_OK);
     return decodes - before;
 }
 
@@ -294,7 +294,7 @@ static void is_refused(weir_status status, const char *words)
         fail_msg("'%s' is not in: %s", words, weir_detail());
     assert_false(computing);
     for (int i = 0; i < DEVICES; i++)
-        assert_null(model.places.reserves[i]);
+        assert_null(model.devices.reserves[i]);
 }
 
 /* And nothing of it is remembered. */
@@ -334,7 +334,7 @@ static void without_devices_or_cells_nothing_is_computed(void **state)
 {
     (void)state;
     weir_engine_model model = made();
-    model.places.devices = 0;
+    model.devices.count = 0;
     assert_int_equal(wg_scratch_measure(&model), WEIR_OK);
     model = made();
     model.pack = MOST_CELLS;
@@ -361,7 +361,7 @@ static void another_load_is_measured(void **state)
     assert_int_equal(load(model, reserved), 2);
     model.longest--;
     assert_int_equal(load(model, reserved), 2);
-    model.places.list[1] = (ggml_backend_dev_t)(void *)&total;
+    model.devices.list[1] = (ggml_backend_dev_t)(void *)&total;
     assert_int_equal(load(model, reserved), 2);
     total++;
     assert_int_equal(load(model, reserved), 2);
@@ -431,7 +431,7 @@ static void there_has_to_be_room_for_what_is_known(void **state)
     assert_int_equal(weir_client_set_limits(clients[1], 0, SECOND), WEIR_OK);
     assert_int_equal(wg_scratch_measure(&model), WEIR_ERR_OUT_OF_MEMORY);
     assert_int_equal(weir_client_set_limits(clients[1], 0, 0), WEIR_OK);
-    assert_int_equal(weir_reservation_destroy(model.places.reserves[0]), WEIR_OK);
+    assert_int_equal(weir_reservation_destroy(model.devices.reserves[0]), WEIR_OK);
     assert_int_equal(decodes, 2);
 }
 

@@ -24,10 +24,10 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static unsigned awaited; /* times that somebody found a stream held */
 static _Thread_local actor *self;
 static const fixture *frees_at;
-static wi_window_place frees_in;
+static wi_window_point frees_in;
 static void *freed_there;
 
-static void at_window(wi_window_place place)
+static void at_window(wi_window_point place)
 {
     gate *g = self && place == WI_WINDOW_REDIRECT_HELD && self->streams-- == 0 ? self->stands_at : NULL;
     if (place == WI_WINDOW_REDIRECT_AWAITED) {
@@ -95,7 +95,7 @@ static void waits_for_all_who_hold_its_stream(deed done)
     void *stream = make_stream(&f);
     gate gates[2] = {GATE, GATE};
     actor frees[2], other = {.f = &f, .deed = done, .on = stream};
-    wi_window_turn = at_window;
+    wi_window_hook = at_window;
     for (size_t i = 0; i < 2; i++) {
         frees[i] = (actor){.f = &f, .deed = FREES, .on = get(&f, MIB), .stands_at = &gates[i], .streams = 1};
         begin_act(&frees[i]);
@@ -107,7 +107,7 @@ static void waits_for_all_who_hold_its_stream(deed done)
     }
     pthread_join(other.thread, NULL);
     assert_int_equal(other.result, 0);
-    wi_window_turn = NULL;
+    wi_window_hook = NULL;
     if (done == CAPTURES)
         assert_int_equal(f.m.cudaStreamDestroy(stream), 0);
     assert_int_equal(stats(&f).waiting, 0);
@@ -127,12 +127,12 @@ static void a_capture_begins_when_nobody_puts_a_free_behind_its_stream(void **st
     waits_for_all_who_hold_its_stream(CAPTURES);
 }
 
-static void frees_within(const fixture *f, wi_window_place place, void *pointer)
+static void frees_within(const fixture *f, wi_window_point place, void *pointer)
 {
     frees_at = f;
     frees_in = place;
     freed_there = pointer;
-    wi_window_turn = at_window;
+    wi_window_hook = at_window;
 }
 
 /* It waits for the stream to be gone, whatever weir knows of it by then. */
@@ -143,7 +143,7 @@ static void what_is_freed_while_a_stream_goes_is_freed_when_it_has_gone(void **s
     void *streams[] = {make_stream(&f), make_stream(&f)}, *block = get(&f, MIB);
     frees_within(&f, WI_WINDOW_REDIRECT_LEFT, block);
     assert_int_equal(f.m.cudaStreamDestroy(streams[0]), 0);
-    wi_window_turn = NULL;
+    wi_window_hook = NULL;
     assert_null(freed_there);
     assert_int_equal(stats(&f).waiting, 0);
     assert_int_equal(account(f.client[0]).live, 0);
@@ -189,7 +189,7 @@ static void what_is_freed_while_a_capture_begins_waits_for_its_end(void **state)
     void *streams[] = {make_stream(&f), make_stream(&f)}, *block = get(&f, MIB);
     frees_within(&f, WI_WINDOW_REDIRECT_MARKED, block);
     assert_int_equal(f.m.cudaStreamBeginCapture(streams[0], RELAXED), 0);
-    wi_window_turn = NULL;
+    wi_window_hook = NULL;
     assert_null(freed_there);
     assert_int_equal(stats(&f).waiting, 1);
     assert_int_equal(account(f.client[0]).live, MIB);

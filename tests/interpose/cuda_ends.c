@@ -87,12 +87,12 @@ static void the_streams_are_given_up_before_the_slots(void **state)
     (void)state;
     fixture f = begin(32 * MIB);
     void *stream = make_stream(&f), *other = make_stream(&f);
-    size_t slots = wi_interpose_in_place(f.redirect->interpose);
+    size_t slots = wi_interpose_replaced(f.redirect->interpose);
     assert_int_equal(f.m.cudaLaunchHostFunc(stream, pass_gate, &g), 0);
     assert_int_equal(pthread_create(&thread, NULL, end_it, f.redirect), 0);
     while (is_followed(f.redirect, 0)) /* the default stream, which comes first */
         usleep(100);
-    assert_int_equal(wi_interpose_in_place(f.redirect->interpose), slots);
+    assert_int_equal(wi_interpose_replaced(f.redirect->interpose), slots);
     assert_int_equal(f.m.cudaStreamDestroy(other), 0);
     uint64_t destroyed = control.stub_count("cuStreamDestroy");
     destroyer d = {.f = &f, .stream = stream}; /* that stream itself is destroyed when weir is done with it */

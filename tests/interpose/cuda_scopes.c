@@ -207,8 +207,8 @@ static void a_scope_may_bring_the_memory_itself(void **state)
     (void)state;
     fixture f = begin(4 * MIB);
     void *stream = make_stream(&f), *pinned;
-    const wi_cuda_place place = {take_own, give_own_back, &own};
-    wi_cuda_scope scope = {.memory_class = WEIR_CLASS_KV, .place = &place};
+    const wi_cuda_source source = {take_own, give_own_back, &own};
+    wi_cuda_scope scope = {.memory_class = WEIR_CLASS_KV, .source = &source};
     own = (own_memory){.answer = WEIR_OK};
     ok(wi_cuda_scope_enter(f.redirect, &scope));
     void *pointer = get(&f, 100 * MIB); /* its bytes are the engine's matter */
@@ -238,8 +238,8 @@ static void memory_that_the_engine_does_not_have_is_refused_in_its_words(void **
     void *pointer = &own;
     (void)state;
     fixture f = begin(4 * MIB);
-    const wi_cuda_place place = {take_own, give_own_back, &own};
-    wi_cuda_scope scope = {.memory_class = WEIR_CLASS_KV, .place = &place};
+    const wi_cuda_source source = {take_own, give_own_back, &own};
+    wi_cuda_scope scope = {.memory_class = WEIR_CLASS_KV, .source = &source};
     ok(wi_cuda_scope_enter(f.redirect, &scope));
     own = (own_memory){.answer = WEIR_ERR_BUSY};
     assert_int_equal(f.m.cudaMalloc(&pointer, MIB), 2);

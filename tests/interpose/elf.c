@@ -164,8 +164,8 @@ static weir_status note(const wi_elf_import *import, void *user)
 
 static weir_status open_image(const image *i, wi_elf_module *m)
 {
-    const wi_elf_place place = {"image.so", bias_of(i), i->segments, i->segment_count};
-    return wi_elf_open(&place, m);
+    const wi_elf_image loaded = {"image.so", bias_of(i), i->segments, i->segment_count};
+    return wi_elf_open(&loaded, m);
 }
 
 static told read_imports(const image *i, weir_status wanted)
@@ -426,9 +426,9 @@ static void check_file(const char *name, uint16_t machine_number, bool has_plt)
     if (machine_number != wi_elf_own_machine() && access(path, R_OK) != 0)
         skip(); /* no compiler for that machine was found */
     assert_true(lay_out(path, &i));
-    const wi_elf_place place = {name, (uintptr_t)i.bytes, i.segments, i.segment_count};
+    const wi_elf_image loaded = {name, (uintptr_t)i.bytes, i.segments, i.segment_count};
     uses u = {.one = {0}};
-    ok(wi_elf_open(&place, &m));
+    ok(wi_elf_open(&loaded, &m));
     assert_int_equal(m.machine, machine_number);
     ok(wi_elf_each_import(&m, count_uses, &u));
     assert_int_equal(u.one[WI_ELF_ADDRESS], 2);

@@ -105,7 +105,7 @@ static void redirect_and_undo(const char *name, bool seals)
     check_calls(&m, 6, 10);
     ok(wi_interpose_open(m.path, both, 2, &it));
     check_calls(&m, 6, 10);
-    assert_int_equal(wi_interpose_in_place(it), 0);
+    assert_int_equal(wi_interpose_replaced(it), 0);
     protection_of(m.sealed(), before);
     if (seals)
         assert_string_equal(before, "r--p");
@@ -113,7 +113,7 @@ static void redirect_and_undo(const char *name, bool seals)
     check_calls(&m, 6 + THOUSAND, 10 + 2 * THOUSAND);
     protection_of(m.sealed(), after);
     assert_string_equal(before, after);
-    assert_int_equal(wi_interpose_in_place(it), wi_interpose_found(it, 0).slots + wi_interpose_found(it, 1).slots);
+    assert_int_equal(wi_interpose_replaced(it), wi_interpose_found(it, 0).slots + wi_interpose_found(it, 1).slots);
     fails(WEIR_ERR_BUSY, wi_interpose_apply(it));
     fails(WEIR_ERR_BUSY, wi_interpose_close(it));
     ok(wi_interpose_undo(it));
@@ -306,12 +306,12 @@ static void undo_is_refused_where_somebody_has_replaced_the_replacement(void **s
     function *table = m.unsealed(), ours = table[0];
     table[0] = somebody_elses;
     size_t slots = wi_interpose_found(it, 0).slots + wi_interpose_found(it, 1).slots;
-    assert_int_equal(wi_interpose_in_place(it), slots - 1);
+    assert_int_equal(wi_interpose_replaced(it), slots - 1);
     fails(WEIR_ERR_CONFLICT, wi_interpose_check(it));
     fails(WEIR_ERR_CONFLICT, wi_interpose_undo(it));
     detail_names("imported_two");
     detail_names("test-interpose-slots"); /* whose function is there */
-    assert_int_equal(wi_interpose_in_place(it), slots - 1);
+    assert_int_equal(wi_interpose_replaced(it), slots - 1);
     assert_int_equal(m.call(5), 6 + THOUSAND);
     assert_int_equal(m.unsealed()[0](5), -5);
     fails(WEIR_ERR_BUSY, wi_interpose_close(it));
@@ -356,7 +356,7 @@ static void nothing_is_written_where_a_slot_has_changed_since_it_was_found(void 
     function *table = m.unsealed(), before = table[1];
     table[1] = somebody_elses;
     fails(WEIR_ERR_CONFLICT, wi_interpose_apply(it));
-    assert_int_equal(wi_interpose_in_place(it), 0);
+    assert_int_equal(wi_interpose_replaced(it), 0);
     assert_int_equal(m.call(5), 6);
     table[1] = before;
     ok(wi_interpose_apply(it));
@@ -441,14 +441,14 @@ static void where_a_page_cannot_be_changed_all_slots_stay_as_they_were(void **st
     size_t slots = wi_interpose_found(it, 0).slots + wi_interpose_found(it, 1).slots;
     for (; with_failure(nth, wi_interpose_apply); nth++) {
         check_calls(&m, 6, 10);
-        assert_int_equal(wi_interpose_in_place(it), 0);
+        assert_int_equal(wi_interpose_replaced(it), 0);
         protection_of(m.sealed(), now);
         assert_string_equal(now, "r--p");
     }
     assert_true(nth >= 8); /* four slots are sealed: each is opened and sealed again */
     for (nth = 0; with_failure(nth, wi_interpose_undo); nth++) {
         check_calls(&m, 6 + THOUSAND, 10 + 2 * THOUSAND);
-        assert_int_equal(wi_interpose_in_place(it), slots);
+        assert_int_equal(wi_interpose_replaced(it), slots);
         protection_of(m.sealed(), now);
         assert_string_equal(now, "r--p");
     }
@@ -750,7 +750,7 @@ static void several_threads_may_apply_and_undo_one(void **state)
         assert_true(appliers[i].applied > 0);
     }
     ok(wi_interpose_undo(it));
-    assert_int_equal(wi_interpose_in_place(it), 0);
+    assert_int_equal(wi_interpose_replaced(it), 0);
     check_calls(&m, 6, 10);
     ok(wi_interpose_close(it));
     dlclose(m.handle);

@@ -139,10 +139,10 @@ static void weights_that_may_be_mistaken_are_known(void **state)
     for (int i = 0; i < COUNT; i++) {
         for (int k = 0; i != ZEROS && k < 2048; k++)
             bytes[i][k] = (uint8_t)(k / 4 + (i == OTHER));
-        list[i] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 1040, .place = ONNX_PLACE_BYTES, .data = bytes[i]};
+        list[i] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 1040, .location = ONNX_LOCATION_BYTES, .data = bytes[i]};
     }
     list[LONGER].bytes = 1200; /* in a block of the same length */
-    list[TYPED] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 2000, .place = ONNX_PLACE_TYPED};
+    list[TYPED] = (onnx_tensor){.type = ONNX_FLOAT, .bytes = 2000, .location = ONNX_LOCATION_TYPED};
     assert_false(onnx_shared_unlike(&graph, FIRST));
     assert_false(onnx_shared_unlike(&graph, LONGER));
     assert_true(onnx_shared_unlike(&graph, OTHER));
@@ -639,23 +639,23 @@ static void the_oldest_of_any_slot_makes_room(void **state)
 {
     (void)state;
     static float x[2 * 16];
-    onnx_turn turn;
+    onnx_entered entered;
     onnx_run its = {.id = 1};
     loaded l = load_model("mlp", (const char *const[]){"concurrency=2", "buckets=2", NULL});
     weir_tensor rows[] = {tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x), tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x)};
     for (size_t slot = 0; slot < 2; slot++) /* its own session is for a row */
         for (size_t shape = 0; shape <= slot; shape++) {
             weir_inference inference = {.struct_size = sizeof inference, .inputs = &rows[shape], .input_count = 1};
-            assert_ok(onnx_turn_take(l.model, &inference, &its, &l.model->slots[slot], &turn));
-            assert_int_equal(turn.bucket != NULL, shape);
-            onnx_turn_give(l.model, turn);
+            assert_ok(onnx_slot_enter(l.model, &inference, &its, &l.model->slots[slot], &entered));
+            assert_int_equal(entered.bucket != NULL, shape);
+            onnx_slot_leave(l.model, entered);
         }
     assert_int_equal(onnx_buckets_look(l.model).made, 1);
     fail_next(1, WEIR_ERR_OUT_OF_MEMORY);
     weir_inference two = {.struct_size = sizeof two, .inputs = &rows[1], .input_count = 1};
-    assert_ok(onnx_turn_take(l.model, &two, &its, &l.model->slots[0], &turn));
-    assert_non_null(turn.bucket);
-    onnx_turn_give(l.model, turn);
+    assert_ok(onnx_slot_enter(l.model, &two, &its, &l.model->slots[0], &entered));
+    assert_non_null(entered.bucket);
+    onnx_slot_leave(l.model, entered);
     onnx_bucket_stats stats = onnx_buckets_look(l.model);
     assert_int_equal(attempts, 2);
     assert_int_equal(stats.made, 2);

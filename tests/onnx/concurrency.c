@@ -347,7 +347,7 @@ static void each_session_has_its_stream(void **state)
     weir_setting setting = {"outputs", "device"};
     weir_inference inference = {
         .struct_size = sizeof inference, .inputs = &in, .input_count = 1, .settings = &setting, .setting_count = 1};
-    onnx_turn turns[SLOTS];
+    onnx_entered entered[SLOTS];
     onnx_run its = {.id = 1};
     for (int i = 0; i < SLOTS; i++) { /* whoever comes now gets the first that is free, which is the one behind */
         weir_outputs out = WEIR_INIT(weir_outputs);
@@ -359,11 +359,11 @@ static void each_session_has_its_stream(void **state)
             assert_int_not_equal(l.model->slots[i].stream.id, l.model->slots[k].stream.id);
         l.engine->release_outputs(l.model, &out);
         assert_int_equal(onnx_session_stats(&l.model->slots[i]).unknown, 0);
-        assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &turns[i]));
-        assert_ptr_equal(turns[i].slot, &l.model->slots[i]);
+        assert_ok(onnx_slot_enter(l.model, &inference, &its, NULL, &entered[i]));
+        assert_ptr_equal(entered[i].slot, &l.model->slots[i]);
     }
     for (int i = 0; i < SLOTS; i++)
-        onnx_turn_give(l.model, turns[i]);
+        onnx_slot_leave(l.model, entered[i]);
     unload_model(&l);
     close_client(&l);
 }
@@ -553,21 +553,21 @@ static void slots_have_buckets(void **state)
     uint64_t one = live_class(&l, WEIR_CLASS_WEIGHTS);
     weir_tensor rows[] = {tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x), tensor("x", WEIR_TYPE_F32, SHAPE(2, 16), x)};
     onnx_run its = {.id = 1};
-    onnx_turn turns[2 * BOTH];
+    onnx_entered entered[2 * BOTH];
     for (int shape = 0; shape < 2; shape++) {
         weir_inference inference = {.struct_size = sizeof inference, .inputs = &rows[shape], .input_count = 1};
-        onnx_turn *t = turns + (ptrdiff_t)shape * BOTH;
+        onnx_entered *t = entered + (ptrdiff_t)shape * BOTH;
         for (int i = 0; i < BOTH; i++) {
-            assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &t[i]));
+            assert_ok(onnx_slot_enter(l.model, &inference, &its, NULL, &t[i]));
             assert_ptr_equal(t[i].slot, &l.model->slots[i]);
             assert_int_equal(t[i].bucket != NULL, shape);
         }
         for (int i = 0; i < BOTH; i++)
-            onnx_turn_give(l.model, t[i]);
+            onnx_slot_leave(l.model, t[i]);
     }
     for (int i = 0; i < 2 * BOTH; i++)
         for (int k = 0; k < i; k++)
-            assert_ptr_not_equal(turns[i].session, turns[k].session);
+            assert_ptr_not_equal(entered[i].session, entered[k].session);
     onnx_bucket_stats stats = onnx_buckets_look(l.model);
     assert_int_equal(stats.made, BOTH);
     assert_int_equal(stats.now, BOTH);
@@ -646,17 +646,17 @@ static void shapes_threads_and_cancels(void **state)
     assert_int_equal(stats.made - stats.ended, stats.now);
     assert_true(stats.now <= AT_ONCE * 2);
     assert_int_equal(live_class(&l, WEIR_CLASS_WEIGHTS), weights); /* whatever was made and ended */
-    onnx_turn turns[AT_ONCE];
+    onnx_entered entered[AT_ONCE];
     onnx_run its = {.id = 1};
     float x[16] = {0};
     weir_tensor in = tensor("x", WEIR_TYPE_F32, SHAPE(1, 16), x);
     weir_inference inference = {.struct_size = sizeof inference, .inputs = &in, .input_count = 1};
     for (int i = 0; i < AT_ONCE; i++) { /* every place is free */
-        assert_ok(onnx_turn_take(l.model, &inference, &its, NULL, &turns[i]));
-        assert_ptr_equal(turns[i].slot, &l.model->slots[i]);
+        assert_ok(onnx_slot_enter(l.model, &inference, &its, NULL, &entered[i]));
+        assert_ptr_equal(entered[i].slot, &l.model->slots[i]);
     }
     for (int i = 0; i < AT_ONCE; i++)
-        onnx_turn_give(l.model, turns[i]);
+        onnx_slot_leave(l.model, entered[i]);
     unload_model(&l);
     close_client(&l);
 }

@@ -623,7 +623,7 @@ static void stripped_model_tells_the_truth(void **state)
             assert_int_equal(a->rank, b->rank);
             assert_memory_equal(a->shape, b->shape, sizeof a->shape);
             assert_memory_equal(a->data, b->data, a->bytes);
-            moved += b->place == ONNX_PLACE_BESIDE;
+            moved += b->location == ONNX_LOCATION_BESIDE;
         }
         assert_int_equal(moved, 1);
         onnx_graph_free(&copy);

@@ -176,30 +176,30 @@ static void what_is_moved(void **state)
 {
     static const struct {
         int32_t type;
-        onnx_place place;
+        onnx_location place;
         uint64_t bytes;
         bool stays, moved;
-    } tensors[] = {{ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
-                   {ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW - 1, false, false},
-                   {ONNX_FLOAT, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, true, false},
-                   {ONNX_FLOAT, ONNX_PLACE_BESIDE, ONNX_INLINE_BELOW, false, true},
-                   {ONNX_FLOAT, ONNX_PLACE_TYPED, ONNX_INLINE_BELOW, false, false},
-                   {ONNX_FLOAT, ONNX_PLACE_NONE, ONNX_INLINE_BELOW, false, false},
-                   {ONNX_INT8, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
-                   {ONNX_BOOL, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
-                   {ONNX_INT4, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
-                   {ONNX_UINT4, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, true},
-                   {ONNX_INT2, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
-                   {ONNX_UINT2, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
-                   {ONNX_STRING, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false},
-                   {ONNX_COMPLEX64, ONNX_PLACE_BYTES, ONNX_INLINE_BELOW, false, false}};
+    } cases[] = {{ONNX_FLOAT, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, true},
+                 {ONNX_FLOAT, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW - 1, false, false},
+                 {ONNX_FLOAT, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, true, false},
+                 {ONNX_FLOAT, ONNX_LOCATION_BESIDE, ONNX_INLINE_BELOW, false, true},
+                 {ONNX_FLOAT, ONNX_LOCATION_TYPED, ONNX_INLINE_BELOW, false, false},
+                 {ONNX_FLOAT, ONNX_LOCATION_NONE, ONNX_INLINE_BELOW, false, false},
+                 {ONNX_INT8, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, true},
+                 {ONNX_BOOL, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, true},
+                 {ONNX_INT4, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, true},
+                 {ONNX_UINT4, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, true},
+                 {ONNX_INT2, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, false},
+                 {ONNX_UINT2, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, false},
+                 {ONNX_STRING, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, false},
+                 {ONNX_COMPLEX64, ONNX_LOCATION_BYTES, ONNX_INLINE_BELOW, false, false}};
     (void)state;
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         onnx_tensor its = {
-            .type = tensors[i].type, .place = tensors[i].place, .bytes = tensors[i].bytes, .stays = tensors[i].stays};
-        if (onnx_moved(&its) != tensors[i].moved)
+            .type = cases[i].type, .location = cases[i].place, .bytes = cases[i].bytes, .stays = cases[i].stays};
+        if (onnx_moved(&its) != cases[i].moved)
             print_error("tensor %zu\n", i);
-        assert_int_equal(onnx_moved(&its), tensors[i].moved);
+        assert_int_equal(onnx_moved(&its), cases[i].moved);
         its.stays = true;
         assert_false(onnx_moved(&its));
     }

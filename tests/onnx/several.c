@@ -240,7 +240,7 @@ static void *run_joined(void *user)
 static int more, found_again; /* cancels to come, and that have found the run */
 
 /* The run is still there: its thread has not been woken. */
-static void cancel_once_more(wi_window_place place)
+static void cancel_once_more(wi_window_point place)
 {
     if (place == WI_WINDOW_RUN_MARKED && more-- > 0)
         found_again += cancels->engine->cancel(cancels->model, 1) == WEIR_OK;
@@ -261,7 +261,7 @@ static void a_run_that_is_cancelled_thrice_leaves_once(void **state)
     cancels = &l;
     more = 2;
     found_again = 0;
-    wi_window_turn = cancel_once_more;
+    wi_window_hook = cancel_once_more;
     for (int i = 0; i < RUNS; i++) {
         runs[i] = (numbered){.l = &l, .id = (uint64_t)i + 1};
         assert_int_equal(pthread_create(&threads[i], NULL, run_joined, &runs[i]), 0);
@@ -271,7 +271,7 @@ static void a_run_that_is_cancelled_thrice_leaves_once(void **state)
     open_gate();
     for (int i = 0; i < RUNS; i++)
         pthread_join(threads[i], NULL);
-    wi_window_turn = NULL;
+    wi_window_hook = NULL;
     assert_ok(found);
     assert_int_equal(found_again, 2);
     assert_int_equal(atomic_load(&stopped), 0);

@@ -1,4 +1,4 @@
-/* A run that makes a session gives its turn back meanwhile: when it comes back it is before all that wait, and one that is
+/* A run that makes a session leaves its slot meanwhile: when it comes back it is before all that wait, and one that is
  * cancelled there leaves its session to others. */
 #include "watch.h"
 #include <weir/engine.h>
@@ -139,7 +139,7 @@ static loaded load_one_at_a_time(const char *buckets)
     return l;
 }
 
-/* While one makes a session another has its turn, and two wait: the maker is the next one all the same. */
+/* While one makes a session another has its slot, and two wait: the maker is the next one all the same. */
 static void whoever_has_made_a_session_is_the_next(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void whoever_has_made_a_session_is_the_next(void **state)
     close_client(&l);
 }
 
-/* It is cancelled when its session is there, and has no turn: the session is in nobody's use, and makes room for another. */
+/* It is cancelled when its session is there, and has no slot: the session is in nobody's use, and makes room for another. */
 static void a_session_of_a_cancelled_run_is_idle(void **state)
 {
     (void)state;

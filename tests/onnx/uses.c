@@ -467,7 +467,7 @@ static void with_constant(told *it, onnx_buffer branch, onnx_buffer other, onnx_
     put(&rest, GRAPH_NODE, if_of(branch, other));
     begin(it, rest, "", "c");
     it->inner[0].deep = 1;
-    it->inner[0].place = ONNX_PLACE_BYTES;
+    it->inner[0].location = ONNX_LOCATION_BYTES;
     it->inner[0].bytes = ONNX_INLINE_BELOW;
     it->graph.ir = 4;
     it->inner[0].sole = true;

@@ -300,7 +300,7 @@ static bool quiet_wherever(const oracle *o, const model *m)
 }
 
 /* On a device where nothing moves and nothing runs, each request that waits has not enough within its reach; unless one has
- * waited for so long that the others have to, or its model may have a claim on another device. */
+ * waited for so long that the others have to, or its model may have an earmark on another device. */
 static void nobody_waits_for_nothing(const oracle *o, uint32_t device)
 {
     bool late = false;

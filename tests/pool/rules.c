@@ -95,7 +95,7 @@ static void the_cheapest_one_leaves_and_its_bytes_are_kept(void **state)
     wp_ticket ticket = world_ask(&w, a, 5).ticket;
     assert_int_equal(world_state(&w, c), WP_UNLOADING);
     assert_int_equal(world_state(&w, d), WP_LOADED);
-    /* the five bytes that are free, and those that come free, are the claim's */
+    /* the five bytes that are free, and those that come free, are the earmark's */
     assert_int_equal(world_ask(&w, small, 0).cause, WP_WAITS_ROOM);
     wp_answer why;
     assert_false(wp_want(w.pool, w.now, c, WP_LOADED, &why));
@@ -265,7 +265,7 @@ static void a_suspended_one_is_evicted_for_the_hosts_bytes(void **state)
     wp_ticket ticket = world_ask(&w, c, 0).ticket;
     assert_int_equal(world_state(&w, a), WP_UNLOADING);
     assert_int_equal(world_state(&w, b), WP_LOADED); /* held until the host has room */
-    assert_int_equal(world_ask(&w, b, 0).cause, WP_WAITS_TURN);
+    assert_int_equal(world_ask(&w, b, 0).cause, WP_WAITS_OTHERS);
     world_answer(&w, a);
     assert_int_equal(world_state(&w, b), WP_SUSPENDING);
     world_run(&w);
@@ -524,7 +524,7 @@ static void nobody_starves(void **state)
         if (w.now < begun + limits.passing)
             assert_int_equal(next.cause, WP_GRANTED);
         else
-            assert_int_equal(next.cause, WP_WAITS_TURN);
+            assert_int_equal(next.cause, WP_WAITS_OTHERS);
         world_done(&w, running);
         running = next.ticket;
         world_run(&w);
@@ -618,7 +618,7 @@ static void idle_models_leave_when_the_ceiling_falls(void **state)
     wp_ceiling(w.pool, w.now, 0, 30);
     world_take(&w);
     assert_int_equal(world_state(&w, b), WP_UNLOADING);
-    assert_int_equal(world_ask(&w, a, 0).cause, WP_WAITS_TURN); /* held, as it has to go */
+    assert_int_equal(world_ask(&w, a, 0).cause, WP_WAITS_OTHERS); /* held, as it has to go */
     world_run(&w);
     world_done(&w, running);
     assert_int_equal(world_state(&w, a), WP_UNLOADING);

@@ -14,7 +14,7 @@ endforeach()
 target_link_libraries(test-residency-trace PRIVATE weir_trace)
 target_link_libraries(test-residency-shown PRIVATE ${CMAKE_DL_LIBS})
 weir_residency_test(threads core/faulty.c INTERNAL)
-target_link_options(test-residency-threads PRIVATE -Wl,--wrap=wi_claim
+target_link_options(test-residency-threads PRIVATE -Wl,--wrap=wi_acquire
   -Wl,--wrap=wi_residency_admit,--wrap=wi_tcaches_drop_client)
 weir_residency_test(copies core/faulty.c INTERNAL)
 target_link_options(test-residency-copies PRIVATE -Wl,--wrap=open,--wrap=pwrite,--wrap=pread,--wrap=unlink)

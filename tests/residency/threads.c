@@ -335,26 +335,26 @@ static void two_threads_suspend_the_same_client(void **state)
 
 /* Exact points ------------------------------------------------------------------------------------------------------ */
 
-/* A free looks for its block while that is claimed, and goes on when the move is over. */
+/* A free looks for its block while that is acquired, and goes on when the move is over. */
 static _Thread_local bool stands;
-static gate found_claimed = GATE;
-static weir_stream ends_when_claimed; /* its capture ends when a block is claimed, as another thread would end it */
+static gate found_acquired = GATE;
+static weir_stream ends_when_acquired; /* its capture ends when a block is acquired, as another thread would end it */
 
-weir_status __real_wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
-                            wi_block **out);
-weir_status __wrap_wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
-                            wi_block **out);
-weir_status __wrap_wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
-                            wi_block **out)
+weir_status __real_wi_acquire(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
+                              wi_block **out);
+weir_status __wrap_wi_acquire(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
+                              wi_block **out);
+weir_status __wrap_wi_acquire(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
+                              wi_block **out)
 {
-    weir_status status = __real_wi_claim(base, account, pointer, generation, out);
+    weir_status status = __real_wi_acquire(base, account, pointer, generation, out);
     if (stands && status == WEIR_ERR_BUSY) {
         stands = false;
-        pass_gate(&found_claimed);
+        pass_gate(&found_acquired);
     }
-    if (ends_when_claimed.id != 0 && status == WEIR_OK) {
-        weir_stream stream = ends_when_claimed;
-        ends_when_claimed = WEIR_STREAM_HOST;
+    if (ends_when_acquired.id != 0 && status == WEIR_OK) {
+        weir_stream stream = ends_when_acquired;
+        ends_when_acquired = WEIR_STREAM_HOST;
         ok(weir_capture_end(stream, NULL));
     }
     return status;
@@ -380,7 +380,7 @@ static void *suspend_in_thread(void *user)
     return NULL;
 }
 
-/* The suspend stands in the driver, behind work of a declared use, with the blocks claimed. */
+/* The suspend stands in the driver, behind work of a declared use, with the blocks acquired. */
 static void a_free_meets_a_suspend_that_is_just_over(void **state)
 {
     fixture *f = *state;
@@ -389,7 +389,7 @@ static void a_free_meets_a_suspend_that_is_just_over(void **state)
     weir_launch *launch;
     pthread_t mover, freeing;
     freer one = {f->model, block, WEIR_ERR_INVALID};
-    found_claimed = (gate)GATE;
+    found_acquired = (gate)GATE;
     ok(weir_launch_begin(f->runtime, f->stream, &use, 1, &launch));
     ok(weir_call(f->runtime, pass_gate, &f->gate, f->stream));
     ok(weir_launch_end(launch));
@@ -397,30 +397,30 @@ static void a_free_meets_a_suspend_that_is_just_over(void **state)
     pthread_create(&mover, NULL, suspend_in_thread, f->model);
     while (residency(f->model).state != WEIR_MOVING)
         sched_yield();
-    while (weir_use_record(f->runtime, (weir_block){.pointer = block}, f->stream) == WEIR_OK) /* until it is claimed */
+    while (weir_use_record(f->runtime, (weir_block){.pointer = block}, f->stream) == WEIR_OK) /* until it is acquired */
         sched_yield();
     pthread_create(&freeing, NULL, free_and_stand, &one);
-    wait_for_gate(&found_claimed);
+    wait_for_gate(&found_acquired);
     open_gate(&f->gate);
     pthread_join(mover, NULL);
     assert_int_equal(residency(f->model).state, WEIR_SUSPENDED);
-    open_gate(&found_claimed);
+    open_gate(&found_acquired);
     pthread_join(freeing, NULL);
     ok(one.status);
     assert_int_equal(residency(f->model).away, 0);
     ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
 }
 
-/* The claim may have waited for copies: what counts is the stream as it is then. */
+/* The free may have waited for copies: what counts is the stream as it is then. */
 static void a_resize_looks_at_its_stream_when_it_has_its_block(void **state)
 {
     const fixture *f = *state;
     void *block = allocate(f->model, 4 * MIB, f->stream, WEIR_CLASS_WEIGHTS);
     ok(weir_capture_begin(f->stream, NULL));
     fails(WEIR_ERR_STREAM_MISUSE, weir_resize(f->model, block, 2 * MIB, f->stream));
-    ends_when_claimed = f->stream;
+    ends_when_acquired = f->stream;
     ok(weir_resize(f->model, block, 2 * MIB, f->stream));
-    assert_true(ends_when_claimed.id == 0);
+    assert_true(ends_when_acquired.id == 0);
     ok(weir_free(f->model, block, f->stream));
     ok(weir_stream_synchronize(f->stream));
 }

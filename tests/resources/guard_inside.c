@@ -56,13 +56,13 @@ static void shelf_discard(wi_resource *resource, wi_block *block, const wi_place
 static void shelf_publish(wi_resource *resource, wi_block *block)
 {
     (void)resource;
-    wi_block_turn(block, WI_LIVE);
+    wi_block_set_phase(block, WI_LIVE);
 }
 
 static bool shelf_retire(wi_resource *resource, wi_block *block, weir_stream stream, void *native, wi_past past)
 {
     (void)resource, (void)stream, (void)native;
-    wi_block_turn(block, WI_PENDING);
+    wi_block_set_phase(block, WI_PENDING);
     return past == WI_PASSED;
 }
 

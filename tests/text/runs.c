@@ -1,4 +1,4 @@
-/* runs.c: a cancel finds runs by their number, turns go to one at a time, and each run counts once. */
+/* runs.c: a cancel finds runs by their number, one computes at a time, and each run counts once. */
 #include "core/core.h"
 #include "engines/text/text.h"
 
@@ -29,7 +29,7 @@ static void test_a_cancel_finds_all_runs_of_a_number(void **state)
     wt_runs_close(&runs);
 }
 
-static void test_turns_and_figures(void **state)
+static void test_order_and_figures(void **state)
 {
     (void)state;
     wt_runs runs = {0};
@@ -38,11 +38,11 @@ static void test_turns_and_figures(void **state)
     wt_runs_open(&runs);
     wt_run_begin(&runs, &first, 1);
     wt_run_begin(&runs, &second, 2);
-    ok(wt_turn_begin(&runs, &first));
+    ok(wt_runs_enter(&runs, &first));
     ok(wt_runs_cancel(&runs, 2, NULL, NULL, NULL));
-    fails(WEIR_ERR_CANCELLED, wt_turn_begin(&runs, &second));
+    fails(WEIR_ERR_CANCELLED, wt_runs_enter(&runs, &second));
     assert_ptr_equal(atomic_load(&runs.active), &first);
-    wt_turn_end(&runs, 0.5);
+    wt_runs_leave(&runs, 0.5);
     assert_null(atomic_load(&runs.active));
     wt_run_end(&runs, &first, WEIR_OK, 3, 4);
     wt_run_end(&runs, &second, WEIR_ERR_CANCELLED, 1, 0);
@@ -60,7 +60,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_cancel_finds_all_runs_of_a_number),
-        cmocka_unit_test(test_turns_and_figures),
+        cmocka_unit_test(test_order_and_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,7 +261,7 @@ static void the_end_waits_for_threads_in_between(void **state)
     f.client = open_client(f.runtime, "one", 0, 0);
     ending.stream = enter(&f, &one);
     ok(weir_free(f.client, allocate(f.client, CACHED, ending.stream, WEIR_CLASS_KV), ending.stream));
-    ending.native = wi_streams_place(&f.runtime->streams, ending.stream)->stream;
+    ending.native = wi_streams_entry(&f.runtime->streams, ending.stream)->stream;
     void *all = allocate(f.client, BUDGET, WEIR_STREAM_HOST, WEIR_CLASS_KV);
     assert_null(ending.native); /* it was asked about */
     pthread_join(ending.thread, NULL);

@@ -187,8 +187,8 @@ static char *exec_shared_budget_new(void)
     char path[WI_WATCH_PATH];
     int folder = -1;
     struct timespec now;
-    for (int place = 0; place < WI_WATCH_PLACES && folder < 0; place++)
-        (void)!wi_watch_folder_open(place, true, path, &folder);
+    for (int number = 0; number < WI_WATCH_FOLDERS && folder < 0; number++)
+        (void)!wi_watch_folder_open(number, true, path, &folder);
     if (folder < 0) {
         (void)cli_fail("the processes have no folder to share their budget in: %s; --each needs none", weir_detail());
         return NULL;

@@ -223,14 +223,14 @@ static left *list_left(const writer *w, size_t *count)
         list[(*count)++] = (left){one, one->charged, one->freed != LIFETIMES_NEVER};
     }
     qsort(list, *count, sizeof *list, export_snapshot_by_address);
-    size_t kept = 0;
+    size_t stays = 0;
     for (size_t i = 0; i < *count; i++) {
         uint64_t room = i + 1 < *count ? list[i + 1].block->pointer - list[i].block->pointer : UINT64_MAX;
         list[i].bytes = list[i].bytes < room ? list[i].bytes : room;
         if (list[i].bytes > 0)
-            list[kept++] = list[i];
+            list[stays++] = list[i];
     }
-    *count = kept;
+    *count = stays;
     return list;
 }
 

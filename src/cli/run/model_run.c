@@ -131,10 +131,10 @@ static weir_status load_model(model_run *m)
     return status;
 }
 
-static void model_run_keep_text(char **kept, const char *text)
+static void model_run_keep_text(char **stored, const char *text)
 {
-    free(*kept);
-    *kept = text_copy(text != NULL ? text : "");
+    free(*stored);
+    *stored = text_copy(text != NULL ? text : "");
 }
 
 static void note_info(model_run *m, const weir_model_details *info)

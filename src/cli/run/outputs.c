@@ -29,11 +29,11 @@ weir_status outputs_keep(const weir_outputs *from, outputs *out)
         if (tensor->bytes > 0)
             memcpy(data, tensor->data, tensor->bytes);
         ((char *)data)[tensor->bytes] = '\0';
-        weir_tensor *kept = &out->tensors[out->count++];
-        *kept = *tensor;
-        kept->struct_size = sizeof *kept;
-        kept->name = text_copy(tensor->name != NULL ? tensor->name : "");
-        kept->data = data;
+        weir_tensor *stored = &out->tensors[out->count++];
+        *stored = *tensor;
+        stored->struct_size = sizeof *stored;
+        stored->name = text_copy(tensor->name != NULL ? tensor->name : "");
+        stored->data = data;
     }
     return WEIR_OK;
 }
@@ -83,14 +83,14 @@ static weir_status write_text(const char *path, const weir_tensor *tensor)
 }
 
 /* DIR/NAME.npy; NAME-2.npy if two names give the same file name. */
-static char *file_for(const outputs *kept, size_t index, const char *folder)
+static char *file_for(const outputs *all, size_t index, const char *folder)
 {
-    const weir_tensor *tensor = &kept->tensors[index];
+    const weir_tensor *tensor = &all->tensors[index];
     char *base = file_name_of(tensor->name);
     const char *suffix = tensor->type == WEIR_TYPE_TEXT ? "txt" : "npy";
     char *path = text_print("%s/%s.%s", folder, base, suffix);
     for (size_t number = 2, i = 0; i < index; i++)
-        if (kept->files[i] != NULL && strcmp(kept->files[i], path) == 0) {
+        if (all->files[i] != NULL && strcmp(all->files[i], path) == 0) {
             free(path);
             path = text_print("%s/%s-%zu.%s", folder, base, number++, suffix);
             i = (size_t)-1; /* compares the new path with all files again */
@@ -99,33 +99,33 @@ static char *file_for(const outputs *kept, size_t index, const char *folder)
     return path;
 }
 
-weir_status outputs_write(outputs *kept, const char *folder)
+weir_status outputs_write(outputs *all, const char *folder)
 {
     weir_status status = outputs_make_folder(folder);
-    for (size_t i = 0; status == WEIR_OK && i < kept->count; i++) {
-        char *path = file_for(kept, i, folder);
-        const weir_tensor *tensor = &kept->tensors[i];
+    for (size_t i = 0; status == WEIR_OK && i < all->count; i++) {
+        char *path = file_for(all, i, folder);
+        const weir_tensor *tensor = &all->tensors[i];
         status = tensor->type == WEIR_TYPE_TEXT ? write_text(path, tensor) : npy_write(path, tensor);
         if (status == WEIR_OK)
-            kept->files[i] = path;
+            all->files[i] = path;
         else
             free(path);
     }
     return status;
 }
 
-json_t *outputs_json(const outputs *kept)
+json_t *outputs_json(const outputs *all)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < kept->count; i++) {
-        const weir_tensor *tensor = &kept->tensors[i];
+    for (size_t i = 0; i < all->count; i++) {
+        const weir_tensor *tensor = &all->tensors[i];
         weir_type stored = npy_stored_type(tensor->type);
         json_t *shape = json_array();
         for (uint32_t j = 0; j < tensor->rank; j++)
             json_array_append_new(shape, json_integer(tensor->shape[j]));
         json_t *object = json_pack("{s:o, s:s, s:o, s:o}", "name", text_json(tensor->name), "type",
                                    weir_name_of(WEIR_NAMES_TYPE, tensor->type), "shape", shape, "file",
-                                   kept->files[i] != NULL ? text_json(kept->files[i]) : json_null());
+                                   all->files[i] != NULL ? text_json(all->files[i]) : json_null());
         if (tensor->type == WEIR_TYPE_TEXT)
             json_object_set_new(object, "text", text_json_bytes(tensor->data, tensor->bytes));
         else if (stored != tensor->type)
@@ -154,10 +154,10 @@ static void outputs_print_text(const weir_tensor *tensor)
     free(clean);
 }
 
-void outputs_print(const outputs *kept, bool streamed)
+void outputs_print(const outputs *all, bool streamed)
 {
-    for (size_t i = 0; i < kept->count; i++) {
-        const weir_tensor *tensor = &kept->tensors[i];
+    for (size_t i = 0; i < all->count; i++) {
+        const weir_tensor *tensor = &all->tensors[i];
         weir_type stored = npy_stored_type(tensor->type);
         char *name = text_clean(tensor->name, strlen(tensor->name), false);
         printf("  %s %s%s [", name, terminal_faint(), weir_name_of(WEIR_NAMES_TYPE, tensor->type));
@@ -165,28 +165,28 @@ void outputs_print(const outputs *kept, bool streamed)
         for (uint32_t j = 0; j < tensor->rank; j++)
             printf("%s%" PRId64, j > 0 ? ", " : "", tensor->shape[j]);
         printf("]%s", terminal_plain());
-        if (kept->files[i] != NULL)
-            printf(" → %s%s%s", kept->files[i],
+        if (all->files[i] != NULL)
+            printf(" → %s%s%s", all->files[i],
                    stored != tensor->type && tensor->type != WEIR_TYPE_TEXT ? ", stored as " : "",
                    stored != tensor->type && tensor->type != WEIR_TYPE_TEXT ? weir_name_of(WEIR_NAMES_TYPE, stored)
                                                                             : "");
         if (tensor->type == WEIR_TYPE_TEXT && !streamed)
             outputs_print_text(tensor);
-        else if (tensor->type == WEIR_TYPE_TEXT || kept->files[i] != NULL)
+        else if (tensor->type == WEIR_TYPE_TEXT || all->files[i] != NULL)
             puts("");
         else
             print_values(tensor);
     }
 }
 
-void outputs_clear(outputs *kept)
+void outputs_clear(outputs *all)
 {
-    for (size_t i = 0; i < kept->count; i++) {
-        free((char *)kept->tensors[i].name);
-        free(kept->tensors[i].data);
-        free(kept->files[i]);
+    for (size_t i = 0; i < all->count; i++) {
+        free((char *)all->tensors[i].name);
+        free(all->tensors[i].data);
+        free(all->files[i]);
     }
-    free(kept->tensors);
-    free(kept->files);
-    *kept = (outputs){0};
+    free(all->tensors);
+    free(all->files);
+    *all = (outputs){0};
 }

@@ -1,4 +1,4 @@
-/* run.c: the verb run: prepares and loads the models one by one, runs the models together or in turn, unloads them and
+/* run.c: the verb run: prepares and loads the models one by one, runs the models together or one by one, unloads them and
  * prints the answer. */
 #include "run.h"
 #include <weir/engine.h>
@@ -127,7 +127,7 @@ static int run_open_clients(run *all)
 static int run_prepare(run *all)
 {
     const run_args *args = all->args;
-    bool kept = args->trace != NULL || args->report != NULL;
+    bool written = args->trace != NULL || args->report != NULL;
     weir_status status = check_files(args);
     if (status == WEIR_OK)
         status = set_budgets(all);
@@ -138,7 +138,7 @@ static int run_prepare(run *all)
         return answer;
     status = find_runtime(all);
     if (status == WEIR_OK)
-        status = timeline_start(all->runtime, kept, &all->line);
+        status = timeline_start(all->runtime, written, &all->line);
     if (status != WEIR_OK)
         return cannot_start(args, NULL, status);
     add_device(all, all->runtime);
@@ -323,7 +323,7 @@ static void run_at_once(run *all)
         pthread_join(runners[i].thread, NULL);
 }
 
-static void run_in_turn(run *all)
+static void run_one_by_one(run *all)
 {
     for (size_t i = 0; i < all->count; i++) {
         model_run *m = &all->models[i];
@@ -359,7 +359,7 @@ static void run_run_all(run *all)
     } else {
         run_begin_phase(all, all->args->serial ? "one after another" : "all at once", "");
         if (all->args->serial)
-            run_in_turn(all);
+            run_one_by_one(all);
         else
             run_at_once(all);
         end_phase(all);

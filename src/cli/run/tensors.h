@@ -88,16 +88,16 @@ weir_status outputs_keep(const weir_outputs *from, outputs *out);
 
 /* Makes the folder and writes FOLDER/NAME.npy, or NAME.txt for text. After a failure the others are still written; the
  * first failure is the answer. */
-weir_status outputs_write(outputs *kept, const char *folder);
+weir_status outputs_write(outputs *all, const char *folder);
 
 /* [{name, type, shape, file, …}] */
-json_t *outputs_json(const outputs *kept);
+json_t *outputs_json(const outputs *all);
 
 /* A line for each: name, type, shape, and the file or the first values. Text is shown in full unless it was `streamed`.
  */
-void outputs_print(const outputs *kept, bool streamed);
+void outputs_print(const outputs *all, bool streamed);
 
-void outputs_clear(outputs *kept);
+void outputs_clear(outputs *all);
 
 /* A name as one component of a path: no slash, no leading dot, no control character, bounded length. The caller frees
  * it. */

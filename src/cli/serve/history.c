@@ -142,15 +142,15 @@ static void history_add(history *past, const char *device, const char *client, i
 static void begin_point(history *past, double time)
 {
     past->times[past->points % POINTS] = time;
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < past->count; i++) {
         if (past->points - past->list[i].last >= POINTS)
             continue;
-        if (kept != i)
-            past->list[kept] = past->list[i];
-        past->list[kept++].bytes[past->points % POINTS] = 0;
+        if (left != i)
+            past->list[left] = past->list[i];
+        past->list[left++].bytes[past->points % POINTS] = 0;
     }
-    past->count = kept;
+    past->count = left;
 }
 
 void history_look(history *past, weir_pool *pool, double time)

@@ -222,7 +222,7 @@ weir_status served_model_make(const served *all, const char *name, const char *p
         model->version = text_copy(version ? version : "");
         model->stamp = served_stamp_now(model);
         atomic_init(&model->keep_alive, config_time(model->config, "keep_alive", WEIR_POOL_NONE));
-        atomic_init(&model->kept, atomic_load(&model->keep_alive));
+        atomic_init(&model->stay, atomic_load(&model->keep_alive));
         status = serve_models_choose(all, model);
     }
     if (status != WEIR_OK) {

@@ -209,7 +209,7 @@ static void ollama_unload(told *it, const char *model)
     weir_status status = run->model ? weir_pool_keep(run->all->pool, run->model->name, 0)
                                     : weir_fail(WEIR_ERR_NOT_FOUND, "model '%.100s' not found", model);
     if (run->model)
-        atomic_store(&run->model->kept, 0);
+        atomic_store(&run->model->stay, 0);
     if (status == WEIR_OK)
         answer_nothing(it, "unload");
     else

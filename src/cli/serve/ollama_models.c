@@ -102,10 +102,10 @@ void ollama_tags(ws_request *request, void *all)
 
 /* Adds expires_at: the year 9999 for a model that stays for ever; for a running model, the time at which it would go if
  * its run ended now. */
-static void add_end(json_t *to, const weir_pool_entry *entry, uint64_t kept)
+static void add_end(json_t *to, const weir_pool_entry *entry, uint64_t stay)
 {
     char when[64] = "9999-12-31T23:59:59Z";
-    uint64_t left = entry->expires != WEIR_POOL_NONE ? entry->expires : kept;
+    uint64_t left = entry->expires != WEIR_POOL_NONE ? entry->expires : stay;
     if (left < INT64_MAX / 4)
         ollama_time((int64_t)left, when, sizeof when);
     json_object_set_new(to, "expires_at", json_string(when));
@@ -121,7 +121,7 @@ static json_t *loaded_json(served *all, served_model *model)
     json_t *one = ollama_models_model_json(model, &entry);
     json_object_set_new(one, "size_vram", text_json_count(device ? entry.taken : 0));
     json_object_set_new(one, "context_length", text_json_count(ollama_context(model)));
-    add_end(one, &entry, atomic_load(&model->kept));
+    add_end(one, &entry, atomic_load(&model->stay));
     return one;
 }
 

@@ -21,7 +21,7 @@ static void serve_run_stop(void *user)
 static void serve_run_keep(const served_run *run)
 {
     uint64_t wanted = run->keep_set ? run->keep : atomic_load(&run->model->keep_alive);
-    if (atomic_exchange(&run->model->kept, wanted) != wanted &&
+    if (atomic_exchange(&run->model->stay, wanted) != wanted &&
         weir_pool_keep(run->all->pool, run->model->name, wanted) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "serve: %s", weir_detail());
 }

@@ -45,7 +45,7 @@ typedef struct served_model {
     char *engine, *provider, *device;  /* the last as the runtime's name */
     atomic_uint_fast64_t keep_alive;   /* nanoseconds of stay without requests; WEIR_POOL_NONE: for ever */
     atomic_uint_fast64_t context;      /* tokens; 0: not looked for yet, WEIR_POOL_NONE: unknown */
-    atomic_uint_fast64_t kept;         /* the stay that the pool was told last; WEIR_POOL_NONE: for ever */
+    atomic_uint_fast64_t stay;         /* the stay that the pool was told last; WEIR_POOL_NONE: for ever */
     struct served_model *next_in_pool; /* list of the versions that the pool has not removed yet */
     pthread_mutex_t counting;          /* guards `statistics` */
     served_statistics statistics;

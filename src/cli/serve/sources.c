@@ -267,7 +267,7 @@ static void sources_tell(sources *from, served_model *old, const served_model *m
     if (pin != config_flag(old->config, "pin", false) && weir_pool_pin(all->pool, old->name, pin) != WEIR_OK)
         complain();
     if (atomic_exchange(&old->keep_alive, keep) != keep) {
-        atomic_store(&old->kept, keep);
+        atomic_store(&old->stay, keep);
         if (weir_pool_keep(all->pool, old->name, keep) != WEIR_OK)
             complain();
     }

@@ -319,7 +319,7 @@ static void simulate_print_answer(const simulate_result *r)
     puts("\nBlocks with bytes that were freed in the order of a stream:");
     printf("  %-22s %12llu\n", "there, at once", (unsigned long long)r->reuse[ORACLE_REUSE_AT_ONCE]);
     printf("  %-22s %12llu\n", "elsewhere, passed", (unsigned long long)r->reuse[ORACLE_REUSE_PASSED]);
-    printf("  %-22s %12llu\n", "kept by a thread", (unsigned long long)r->reuse[ORACLE_REUSE_KEPT]);
+    printf("  %-22s %12llu\n", "kept by a thread", (unsigned long long)r->reuse[ORACLE_REUSE_CACHED]);
     puts("\nSteps by resource:");
     for (size_t i = 0; i < r->part_count; i++)
         printf("  %-22s %12llu\n", r->parts[i].resource, (unsigned long long)r->parts[i].steps);

@@ -225,10 +225,10 @@ void watched_find(uint64_t pid, const char *request, watched_list *out)
 {
     search s = {.pid = pid, .request = request, .out = out};
     *out = (watched_list){0};
-    for (int place = 0; place < WI_WATCH_PLACES; place++) {
+    for (int number = 0; number < WI_WATCH_FOLDERS; number++) {
         char path[WI_WATCH_PATH];
         int folder;
-        weir_status status = wi_watch_folder_open(place, false, path, &folder);
+        weir_status status = wi_watch_folder_open(number, false, path, &folder);
         if (status == WEIR_OK) {
             find_look_into(&s, folder);
         } else if (status != WEIR_ERR_NOT_FOUND) {

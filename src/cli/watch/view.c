@@ -119,7 +119,7 @@ static void view_add_point(view_series *s, uint64_t live, uint64_t held)
 
 void view_note(view *v, const watched_list *found)
 {
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < v->series_count; i++)
         v->series[i].there = false;
     for (size_t i = 0; i < found->count; i++) {
@@ -132,8 +132,8 @@ void view_note(view *v, const watched_list *found)
     }
     for (size_t i = 0; i < v->series_count; i++)
         if (v->series[i].there)
-            v->series[kept++] = v->series[i];
-    v->series_count = kept;
+            v->series[left++] = v->series[i];
+    v->series_count = left;
 }
 
 void view_clear(view *v)

@@ -339,7 +339,7 @@ static void *llm_batch_work(void *user)
     batch->status = status;
     snprintf(batch->detail, sizeof batch->detail, "%s", weir_detail());
     batch->ready = true;
-    pthread_cond_broadcast(&model->runs.turn);
+    pthread_cond_broadcast(&model->runs.changed);
     while (status == WEIR_OK && !batch->ends) {
         if (!batch->line && !batch->seated) {
             wt_cores_give(model->cores, &leased);
@@ -517,7 +517,7 @@ weir_status wl_batch_make(weir_engine_model *model)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no thread to decode on", model->folder.path);
     pthread_mutex_lock(&model->runs.lock);
     while (!batch->ready)
-        pthread_cond_wait(&model->runs.turn, &model->runs.lock);
+        pthread_cond_wait(&model->runs.changed, &model->runs.lock);
     pthread_mutex_unlock(&model->runs.lock);
     return batch->status == WEIR_OK ? llm_batch_listen(model) : weir_fail(batch->status, "%s", batch->detail);
 }

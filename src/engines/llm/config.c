@@ -24,8 +24,8 @@ typedef enum kind {
 } kind;
 
 typedef struct rule {
-    const char *place; /* with the dot behind it */
-    const char *words; /* names in that place, each between two blanks; "*": any name */
+    const char *path;  /* with the dot behind it */
+    const char *words; /* names under that path, each between two blanks; "*": any name */
     kind kind;
     int64_t least, most;
     const char *why;
@@ -106,21 +106,21 @@ static const rule rules[] = {
     {"engine.dynamic_batching.", " gpu_utilization_factor ", NUMBER, 0, 1, NULL},
 };
 
-static bool llm_config_fits(const rule *it, const char *place)
+static bool llm_config_fits(const rule *it, const char *path)
 {
     char wanted[LENGTH * 2 + 16];
-    size_t length = strlen(it->place);
-    const char *word = place + length;
-    if (strncmp(it->place, place, length) != 0)
+    size_t length = strlen(it->path);
+    const char *word = path + length;
+    if (strncmp(it->path, path, length) != 0)
         return false;
     snprintf(wanted, sizeof wanted, " %s ", word);
     return it->words[0] == '*' ? !strpbrk(word, ".[") : !strchr(word, ' ') && strstr(it->words, wanted);
 }
 
-static const rule *llm_config_rule_of(const char *place)
+static const rule *llm_config_rule_of(const char *path)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (llm_config_fits(&rules[i], place))
+        if (llm_config_fits(&rules[i], path))
             return &rules[i];
     return NULL;
 }
@@ -209,12 +209,12 @@ static bool has_one(const char *text, const char *const *words)
 
 /* By their names: entries of a session that name files, take what the file is from the folder, or memory out of weir's
  * hands; and options of cuda that choose a device, or hand over addresses. */
-static bool reaches_out(const char *place)
+static bool reaches_out(const char *path)
 {
     static const char *const of_session[] = {"address", "allocator",    "ep.context",  "file", "folder",
                                              "library", "model_format", "model_bytes", "path", NULL};
     static const char *const of_cuda[] = {"alloc", "arena", "device", "empty_cache", "free", "mem", "stream", NULL};
-    const char *entry = strstr(place, "session_options."), *option = strstr(place, "[].cuda.");
+    const char *entry = strstr(path, "session_options."), *option = strstr(path, "[].cuda.");
     return option ? has_one(option + strlen("[].cuda."), of_cuda) : entry && has_one(entry, of_session);
 }
 
@@ -225,81 +225,81 @@ static bool is_harmless(const char *text)
     return strlen(text) <= LENGTH && !formats && text[0] != '/' && !strstr(text, "..") && !strchr(text, '\\');
 }
 
-static weir_status llm_config_pass_on(const wl_folder *folder, const char *place, const json_t *value)
+static weir_status llm_config_pass_on(const wl_folder *folder, const char *path, const json_t *value)
 {
     const char *text = json_string_value(value);
     double number = json_number_value(value);
-    if (strlen(place) > LENGTH)
+    if (strlen(path) > LENGTH)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s/%s: this engine does not know \"%.80s…\", which is nested too deeply", folder->path,
-                         WL_CONFIG, place);
-    if (reaches_out(place))
+                         WL_CONFIG, path);
+    if (reaches_out(path))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s/%s: this engine does not know \"%s\", which may reach out of the model", folder->path,
-                         WL_CONFIG, place);
+                         WL_CONFIG, path);
     if ((text && !is_harmless(text)) || (json_is_number(value) && !(fabs(number) <= INT32_MAX)))
         return weir_fail(WEIR_ERR_UNSUPPORTED,
                          "%s/%s: this engine does not know \"%s\", and does not pass on what it is: a text of up to %d "
                          "bytes that is no path and no format, or a number of 32 bits, could be",
-                         folder->path, WL_CONFIG, place, LENGTH);
+                         folder->path, WL_CONFIG, path, LENGTH);
     if (!json_is_object(value) && !json_is_array(value))
         weir_log(WEIR_LOG_WARNING, "%s/%s: \"%s\" is not known here, and passed on to ONNX Runtime GenAI", folder->path,
-                 WL_CONFIG, place);
+                 WL_CONFIG, path);
     return WEIR_OK;
 }
 
 /* ---- one word ---------------------------------------------------------------------------------------------------- */
 
-static weir_status check_here(const wl_folder *folder, const char *place, const json_t *value)
+static weir_status check_here(const wl_folder *folder, const char *path, const json_t *value)
 {
-    const rule *it = llm_config_rule_of(place);
+    const rule *it = llm_config_rule_of(path);
     if (!it)
-        return llm_config_pass_on(folder, place, value);
+        return llm_config_pass_on(folder, path, value);
     if (it->kind == NEVER)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s/%s: \"%s\" names %s, which this engine does not do", folder->path,
-                         WL_CONFIG, place, it->why);
+                         WL_CONFIG, path, it->why);
     if (is_right(it, value))
         return WEIR_OK;
     if (it->kind == WHOLE)
         return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no whole number from %lld to %lld", folder->path,
-                         WL_CONFIG, place, (long long)it->least, (long long)it->most);
-    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no %s", folder->path, WL_CONFIG, place,
+                         WL_CONFIG, path, (long long)it->least, (long long)it->most);
+    return weir_fail(WEIR_ERR_CORRUPT, "%s/%s: \"%s\" is no %s", folder->path, WL_CONFIG, path,
                      llm_config_name_of(it->kind));
 }
 
 /* At the top GenAI passes over what is no object, and weir chooses the providers: cuda, by any of its names, or none. */
-static bool has_no_rule(const char *place, const char *key, const json_t *member)
+static bool has_no_rule(const char *path, const char *key, const json_t *member)
 {
-    if (!place[0])
+    if (!path[0])
         return !json_is_object(member) && !json_is_array(member);
-    return strcmp(place, "model.decoder.session_options.provider_options[]") == 0 && strncasecmp(key, "cuda", 4) != 0;
+    return strcmp(path, "model.decoder.session_options.provider_options[]") == 0 && strncasecmp(key, "cuda", 4) != 0;
 }
 
-static weir_status llm_config_check(const wl_folder *folder, const char *place, const json_t *value);
+static weir_status llm_config_check(const wl_folder *folder, const char *path, const json_t *value);
 
-static weir_status check_member(const wl_folder *folder, const char *place, const char *key, const json_t *member)
+static weir_status check_member(const wl_folder *folder, const char *path, const char *key, const json_t *member)
 {
     char inner[LENGTH * 2];
-    bool is_cuda = strcmp(place, "model.decoder.session_options.provider_options[]") == 0;
-    if (has_no_rule(place, key, member))
+    bool is_cuda = strcmp(path, "model.decoder.session_options.provider_options[]") == 0;
+    if (has_no_rule(path, key, member))
         return WEIR_OK;
-    snprintf(inner, sizeof inner, "%s%s%.*s", place, place[0] ? "." : "", LENGTH, is_cuda ? "cuda" : key);
+    snprintf(inner, sizeof inner, "%s%s%.*s", path, path[0] ? "." : "", LENGTH, is_cuda ? "cuda" : key);
     return llm_config_check(folder, inner, member);
 }
 
 /* As deep as there are rules, or places have names of LENGTH. */
-static weir_status llm_config_check(const wl_folder *folder, const char *place, const json_t *value)
+static weir_status llm_config_check(const wl_folder *folder, const char *path, const json_t *value)
 {
     char items[LENGTH * 2 + 8];
     const char *key;
     json_t *member;
     size_t index;
-    weir_status status = check_here(folder, place, value);
+    weir_status status = check_here(folder, path, value);
     json_object_foreach((json_t *)value, key, member)
     {
-        status = status == WEIR_OK ? check_member(folder, place, key, member) : status;
+        status = status == WEIR_OK ? check_member(folder, path, key, member) : status;
     }
-    snprintf(items, sizeof items, "%s[]", place);
+    snprintf(items, sizeof items, "%s[]", path);
     json_array_foreach(value, index, member)
     {
         status = status == WEIR_OK ? llm_config_check(folder, items, member) : status;

@@ -10,14 +10,14 @@
 
 #include "base/stamp.h"
 
-enum { KEPT = 8 };
+enum { CACHED = 8 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     wl_files files;
     wl_folder folder;
-} known[KEPT]; /* guarded by the lock; a folder without a path is none */
-static size_t next_place;
+} known[CACHED]; /* guarded by the lock; a folder without a path is none */
+static size_t next_entry;
 
 static uint64_t llm_known_mix(uint64_t sum, uint64_t word)
 {
@@ -73,7 +73,7 @@ bool wl_folder_recall(const wl_files *files, wl_folder *folder)
 {
     bool found = false;
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < KEPT && !found && files->settled; i++) {
+    for (size_t i = 0; i < CACHED && !found && files->settled; i++) {
         found = strcmp(known[i].folder.path, folder->path) == 0 && llm_known_same(&known[i].files, files);
         if (found)
             *folder = known[i].folder;
@@ -87,8 +87,8 @@ void wl_folder_keep(const wl_files *files, const wl_folder *folder)
     if (!files->settled || !folder->flat)
         return;
     pthread_mutex_lock(&lock);
-    known[next_place].files = *files;
-    known[next_place].folder = *folder;
-    next_place = (next_place + 1) % KEPT;
+    known[next_entry].files = *files;
+    known[next_entry].folder = *folder;
+    next_entry = (next_entry + 1) % CACHED;
     pthread_mutex_unlock(&lock);
 }

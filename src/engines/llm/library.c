@@ -40,10 +40,10 @@ static const char *llm_library_option(const char *name, weir_option *space)
     return weir_option_info(name, 0, space) == WEIR_OK ? space->value : "";
 }
 
-typedef struct places {
+typedef struct library_paths {
     char genai[512], runtime[512];
     bool cuda;
-} places;
+} library_paths;
 
 /* `path` is "" where it cannot be read. */
 static bool readable(char *path, size_t capacity, const char *folder, const char *rest)
@@ -54,12 +54,12 @@ static bool readable(char *path, size_t capacity, const char *folder, const char
     return good;
 }
 
-static bool in_store(const char *home, bool cuda, places *out)
+static bool in_store(const char *home, bool cuda, library_paths *out)
 {
     char rest[96];
     const char *suffix = cuda ? "-cuda" : "";
     snprintf(rest, sizeof rest, "engines/onnxruntime-genai%s/current/libonnxruntime-genai.so", suffix);
-    *out = (places){.cuda = cuda};
+    *out = (library_paths){.cuda = cuda};
     if (!readable(out->genai, sizeof out->genai, home, rest))
         return false;
     snprintf(rest, sizeof rest, "engines/onnxruntime%s/current/libonnxruntime.so", suffix);
@@ -68,11 +68,11 @@ static bool in_store(const char *home, bool cuda, places *out)
 
 /* Finds GenAI in the store. A GenAI without its ONNX Runtime is found, too, so that the error can name the missing
  * library. */
-static bool find_in_store(const char *home, places *out)
+static bool find_in_store(const char *home, library_paths *out)
 {
     if (in_store(home, true, out))
         return true;
-    places cuda = *out;
+    library_paths cuda = *out;
     if (!in_store(home, false, out) && !out->genai[0])
         *out = cuda;
     return out->genai[0] != '\0';
@@ -80,11 +80,11 @@ static bool find_in_store(const char *home, places *out)
 
 /* The one that is named, with the ONNX Runtime that is named or the store's; else the store's for CUDA, which runs models
  * on the processor as well, else the store's. */
-static weir_status llm_library_find(places *out)
+static weir_status llm_library_find(library_paths *out)
 {
     weir_option named, runtime, home;
     const char *folder = llm_library_option("home", &home);
-    *out = (places){0};
+    *out = (library_paths){0};
     if (llm_library_option("onnxruntime_genai", &named)[0]) {
         char path[512], beside[512];
         snprintf(beside, sizeof beside, "%s", named.value);
@@ -163,16 +163,16 @@ static void *open_with_our_table(const char *path)
     if (!dladdr((void *)&opened, &self))
         return NULL;
     const char *was = getenv(name);
-    char *kept = was ? strdup(was) : NULL;
-    if (was && !kept)
+    char *saved = was ? strdup(was) : NULL;
+    if (was && !saved)
         return NULL;
     setenv(name, self.dli_fname, 1);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (kept)
-        setenv(name, kept, 1);
+    if (saved)
+        setenv(name, saved, 1);
     else
         unsetenv(name);
-    free(kept);
+    free(saved);
     return handle;
 }
 
@@ -202,7 +202,7 @@ static weir_status hold_environment(wl_library *it)
 
 static weir_status open_both(wl_library *it)
 {
-    places where;
+    library_paths where;
     void *runtime = NULL;
     const ort_base *base = NULL;
     weir_status status = llm_library_find(&where);
@@ -284,7 +284,7 @@ void wl_library_end_before_cuda(void)
 
 weir_status wl_library_look(char *file, size_t capacity, char *version, size_t version_capacity, bool *cuda)
 {
-    places where;
+    library_paths where;
     weir_status status = llm_library_find(&where);
     snprintf(file, capacity, "%s", where.genai);
     snprintf(version, version_capacity, "%s", opened ? library.version : "");

@@ -158,7 +158,7 @@ void wl_unload(weir_engine_model *model)
     if (model->on_device)
         wl_devices_close();
     weir_cores_close(model->cores);
-    free(model->defaults.kept);
+    free(model->defaults.copies);
     pthread_mutex_destroy(&model->words);
     wt_runs_close(&model->runs);
     free(model);
@@ -204,7 +204,7 @@ static weir_status load_into(const weir_engine_load *load, weir_engine_model *mo
 {
     weir_status status = llm_load_read_request(load, false, model);
     if (status == WEIR_OK)
-        status = wt_choices_keep(&wl_choices, &model->defaults, &model->defaults.kept);
+        status = wt_choices_keep(&wl_choices, &model->defaults, &model->defaults.copies);
     if (status == WEIR_OK)
         status = wl_library_use(&model->library);
     if (status == WEIR_OK && model->cuda && !model->library->cuda)

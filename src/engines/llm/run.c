@@ -1,4 +1,4 @@
-/* run.c: what every run does: standing in the model's list, where a cancel finds it, taking its turn, handing its results
+/* run.c: what every run does: standing in the model's list, where a cancel finds it, waiting for its model, handing its results
  * out. */
 #include "wl.h"
 
@@ -29,12 +29,12 @@ static weir_status llm_run_decode(wl_generation *it)
     weir_engine_model *model = it->model;
     if (model->batch)
         return wl_batch_run(it);
-    weir_status status = wt_turn_begin(&model->runs, it->run);
+    weir_status status = wt_runs_enter(&model->runs, it->run);
     if (status != WEIR_OK)
         return status;
     double from = wt_seconds_now();
     status = wl_generate_alone(it);
-    wt_turn_end(&model->runs, wt_seconds_now() - from);
+    wt_runs_leave(&model->runs, wt_seconds_now() - from);
     return status;
 }
 

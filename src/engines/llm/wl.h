@@ -178,7 +178,7 @@ typedef struct wl_run_settings {
     double temperature, top_p, repeat_penalty;
     bool ignore_eos, chat, logits;
     const char *stop, *chat_template, *json_schema, *regex, *lark;
-    char *kept;
+    char *copies;
 } wl_run_settings;
 
 extern const wt_choices wl_choices;
@@ -212,7 +212,7 @@ struct weir_engine_model {
     pthread_mutex_t words; /* held while the tokenizer is at work */
     wt_runs runs;          /* its lock also guards the batch */
 
-    struct wl_batch *batch; /* NULL: runs take turns */
+    struct wl_batch *batch; /* NULL: one run at a time */
     weir_port inputs[WL_INPUTS], outputs[WL_OUTPUTS];
     weir_provider_share share;
     char architecture[128], remarks[256];
@@ -269,7 +269,7 @@ weir_status wl_generation_refused(const wl_generation *it, const wl_phase *phase
 bool wl_generation_has_pieces(const wl_generation *it);
 /* Hands what is decided to the reader, on the run's own thread. */
 void wl_generation_deliver(wl_generation *it);
-/* Decodes it alone; the model's turn is this thread's. */
+/* Decodes it alone; the model computes for this thread. */
 weir_status wl_generate_alone(wl_generation *it);
 
 weir_status wl_batch_make(weir_engine_model *model);

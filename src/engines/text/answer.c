@@ -89,7 +89,7 @@ static void clip(wt_answer *it, size_t bytes)
 
 bool wt_answer_add(wt_answer *it, int32_t token, const char *text, size_t bytes, const float *logits, int32_t width)
 {
-    size_t at = it->count, before = it->bytes, place = 0;
+    size_t at = it->count, before = it->bytes, index = 0;
     if (it->alternatives > 0)
         it->logprobs[at] =
             wt_log_probabilities(logits, width, token, it->alternatives, it->top_tokens + at * it->alternatives,
@@ -100,9 +100,9 @@ bool wt_answer_add(wt_answer *it, int32_t token, const char *text, size_t bytes,
     it->ends[at] = it->bytes;
     it->count++;
     size_t reach = it->stops.longest > 0 ? it->stops.longest - 1 : 0;
-    it->stop = wt_words_find(&it->stops, it->text, it->bytes, before > reach ? before - reach : 0, &place);
+    it->stop = wt_words_find(&it->stops, it->text, it->bytes, before > reach ? before - reach : 0, &index);
     if (it->stop) {
-        clip(it, place);
+        clip(it, index);
         wt_answer_end(it, "stop");
     } else if (it->count == it->most) {
         wt_answer_end(it, "length");
@@ -174,23 +174,23 @@ float wt_log_probabilities(const float *logits, int32_t width, int32_t token, si
                            float *top_values)
 {
     double highest = -INFINITY, sum = 0;
-    size_t kept = 0;
+    size_t left = 0;
     for (int32_t i = 0; i < width; i++) {
         highest = logits[i] > highest ? logits[i] : highest;
-        if (kept == most && !(logits[i] > top_values[most - 1]))
+        if (left == most && !(logits[i] > top_values[most - 1]))
             continue;
-        size_t place = kept < most ? kept++ : most - 1;
-        for (; place > 0 && logits[i] > top_values[place - 1]; place--) {
-            top_values[place] = top_values[place - 1];
-            top_tokens[place] = top_tokens[place - 1];
+        size_t index = left < most ? left++ : most - 1;
+        for (; index > 0 && logits[i] > top_values[index - 1]; index--) {
+            top_values[index] = top_values[index - 1];
+            top_tokens[index] = top_tokens[index - 1];
         }
-        top_values[place] = logits[i];
-        top_tokens[place] = i;
+        top_values[index] = logits[i];
+        top_tokens[index] = i;
     }
     for (int32_t i = 0; i < width; i++)
         sum += exp((double)logits[i] - highest);
     double whole = highest + log(sum);
-    for (size_t i = 0; i < kept; i++)
+    for (size_t i = 0; i < left; i++)
         top_values[i] = (float)(top_values[i] - whole);
     return (float)(logits[token] - whole);
 }

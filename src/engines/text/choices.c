@@ -122,19 +122,19 @@ static const char **choices_text_of(const wt_choice *it, void *run)
     return it->kind == 'l' ? (const char **)(void *)((char *)run + it->at) : NULL;
 }
 
-weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept)
+weir_status wt_choices_keep(const wt_choices *choices, void *run, char **copies)
 {
     size_t bytes = 1;
     for (size_t i = 0; i < choices->count; i++) {
         const char **text = choices_text_of(&choices->list[i], run);
         bytes += text && *text ? strlen(*text) + 1 : 0;
     }
-    char *at = *kept = malloc(bytes);
+    char *at = *copies = malloc(bytes);
     for (size_t i = 0; i < choices->count; i++) {
         const char **text = choices_text_of(&choices->list[i], run);
         if (!text || !*text)
             continue;
-        if (*kept) {
+        if (*copies) {
             size_t length = strlen(*text) + 1;
             memcpy(at, *text, length);
             *text = at;
@@ -143,7 +143,7 @@ weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept)
             *text = NULL;
         }
     }
-    return *kept ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of settings", bytes);
+    return *copies ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of settings", bytes);
 }
 
 bool wt_choices_words(const wt_choices *choices, const void *load, size_t except, char *out, size_t capacity)

@@ -43,10 +43,10 @@ static weir_status messages_read_all(const weir_tensor *input, wt_messages *out)
 {
     const char *at = input->data, *end = at + input->bytes;
     out->list = calloc(MOST_MESSAGES, sizeof *out->list);
-    out->kept = malloc(input->bytes + 1);
-    if (!out->list || !out->kept)
+    out->copies = malloc(input->bytes + 1);
+    if (!out->list || !out->copies)
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu bytes of messages", input->bytes);
-    char *to = out->kept;
+    char *to = out->copies;
     while (at < end) {
         const char *role = NULL;
         size_t bytes = 0, number = out->count + 1;
@@ -82,11 +82,11 @@ weir_status wt_chat_read(const wt_inputs *in, wt_messages *out)
     if (in->messages)
         return wt_messages_read(in->messages, out);
     *out = (wt_messages){0};
-    weir_status status = wt_text_copy(in->text, &out->kept);
+    weir_status status = wt_text_copy(in->text, &out->copies);
     if (status == WEIR_OK && !(out->list = calloc(1, sizeof *out->list)))
         status = weir_fail(WEIR_ERR_SYSTEM, "no memory for a message");
     if (status == WEIR_OK)
-        out->list[out->count++] = (wt_message){"user", out->kept};
+        out->list[out->count++] = (wt_message){"user", out->copies};
     else
         wt_messages_drop(out);
     return status;
@@ -95,6 +95,6 @@ weir_status wt_chat_read(const wt_inputs *in, wt_messages *out)
 void wt_messages_drop(wt_messages *messages)
 {
     free(messages->list);
-    free(messages->kept);
+    free(messages->copies);
     *messages = (wt_messages){0};
 }

@@ -1,5 +1,5 @@
 /* runs.c: the runs of a model, waiting or under way, stand in a list, where a cancel finds them. Where one computes at a
- * time, they take turns. Cores are leased while a run computes. */
+ * time, the others wait. Cores are leased while a run computes. */
 #include "text.h"
 
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 void wt_runs_open(wt_runs *it)
 {
     pthread_mutex_init(&it->lock, NULL);
-    pthread_cond_init(&it->turn, NULL);
+    pthread_cond_init(&it->changed, NULL);
 }
 
 void wt_runs_close(wt_runs *it)
 {
-    pthread_cond_destroy(&it->turn);
+    pthread_cond_destroy(&it->changed);
     pthread_mutex_destroy(&it->lock);
 }
 
@@ -75,7 +75,7 @@ weir_status wt_runs_cancel(wt_runs *it, uint64_t id, weir_cores *cores, void (*s
             pthread_cond_signal(&run->wake);
             found = true;
         }
-    pthread_cond_broadcast(&it->turn);
+    pthread_cond_broadcast(&it->changed);
     pthread_mutex_unlock(&it->lock);
     if (found)
         weir_cores_wake(cores);
@@ -86,12 +86,12 @@ weir_status wt_runs_cancel(wt_runs *it, uint64_t id, weir_cores *cores, void (*s
     return weir_fail(WEIR_ERR_NOT_FOUND, "no run %llu is under way on this model", (unsigned long long)id);
 }
 
-weir_status wt_turn_begin(wt_runs *it, wt_run *run)
+weir_status wt_runs_enter(wt_runs *it, wt_run *run)
 {
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&it->lock);
     while (atomic_load(&it->active) && !atomic_load(&run->stop))
-        pthread_cond_wait(&it->turn, &it->lock);
+        pthread_cond_wait(&it->changed, &it->lock);
     if (atomic_load(&run->stop))
         status = weir_fail(WEIR_ERR_CANCELLED, "the run was cancelled before it began");
     else
@@ -100,12 +100,12 @@ weir_status wt_turn_begin(wt_runs *it, wt_run *run)
     return status;
 }
 
-void wt_turn_end(wt_runs *it, double seconds)
+void wt_runs_leave(wt_runs *it, double seconds)
 {
     pthread_mutex_lock(&it->lock);
     atomic_store(&it->active, NULL);
     it->metrics.busy_seconds += seconds;
-    pthread_cond_broadcast(&it->turn);
+    pthread_cond_broadcast(&it->changed);
     pthread_mutex_unlock(&it->lock);
 }
 

@@ -41,9 +41,9 @@ weir_status wt_choices_take(const wt_choices *choices, const weir_setting *setti
                             void *run);
 /* As strtod, with a point in whatever language the program speaks. */
 double wt_real(const char *text, char **end);
-/* Copies the long texts of a run's settings into *kept, so that they may outlive the caller's; to be freed. On failure
+/* Copies the long texts of a run's settings into *copies, so that they may outlive the caller's; to be freed. On failure
  * the settings hold no text. */
-weir_status wt_choices_keep(const wt_choices *choices, void *run, char **kept);
+weir_status wt_choices_keep(const wt_choices *choices, void *run, char **copies);
 /* All that the settings of a load say, but for the one at `except`, in words: equal for equal settings. Answers whether
  * it fits. */
 bool wt_choices_words(const wt_choices *choices, const void *load, size_t except, char *out, size_t capacity);
@@ -62,7 +62,7 @@ typedef struct wt_word {
 typedef struct wt_words {
     wt_word *list;
     size_t count, longest;
-    char *kept;
+    char *copies;
 } wt_words;
 
 enum { WT_MOST_WORDS = 64 };
@@ -143,7 +143,7 @@ typedef struct wt_message {
 typedef struct wt_messages {
     wt_message *list;
     size_t count;
-    char *kept; /* the texts, each with a terminating zero */
+    char *copies; /* the texts, each with a terminating zero */
 } wt_messages;
 
 /* Each message is a line `ROLE BYTES`, so many bytes of text, and a newline, which the last may lack. */
@@ -229,9 +229,9 @@ typedef struct wt_run {
 
 typedef struct wt_runs {
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t turn;
+    pthread_cond_t changed;
     wt_run *first;          /* of those under way or waiting */
-    wt_run *_Atomic active; /* whose turn it is; may be read without the lock */
+    wt_run *_Atomic active; /* that computes now; may be read without the lock */
     weir_engine_metrics metrics;
 } wt_runs;
 
@@ -256,9 +256,9 @@ bool wt_run_is_stopped(void *run);
 weir_status wt_warm_up(const weir_engine *engine, weir_engine_model *model, int32_t token, const weir_setting *settings,
                        size_t count);
 
-/* Takes the model's turn: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
-weir_status wt_turn_begin(wt_runs *it, wt_run *run);
-void wt_turn_end(wt_runs *it, double seconds);
+/* Waits until the model is the run's: WEIR_ERR_CANCELLED if the run was cancelled while it waited. */
+weir_status wt_runs_enter(wt_runs *it, wt_run *run);
+void wt_runs_leave(wt_runs *it, double seconds);
 
 /* Leases cores, or renews the lease if *leased is true. Called before each step, on the computing thread, without locks.
  * With an error, as when `stops` answers true, nothing is leased. `cores` NULL: nothing waits. */

@@ -44,13 +44,13 @@ weir_status wt_words_read(const char *key, const char *value, wt_words *out)
     *out = (wt_words){0};
     if (!value || !value[0])
         return WEIR_OK;
-    out->kept = malloc(strlen(value) + 2);
+    out->copies = malloc(strlen(value) + 2);
     out->list = calloc(WT_MOST_WORDS, sizeof *out->list);
-    if (!out->kept || !out->list) {
+    if (!out->copies || !out->list) {
         wt_words_drop(out);
         return weir_fail(WEIR_ERR_SYSTEM, "no memory for the setting '%s'", key);
     }
-    char *to = out->kept;
+    char *to = out->copies;
     weir_status status = WEIR_OK;
     for (const char *line = value; status == WEIR_OK && *line;) {
         size_t bytes = strcspn(line, "\n");
@@ -65,7 +65,7 @@ weir_status wt_words_read(const char *key, const char *value, wt_words *out)
 void wt_words_drop(wt_words *words)
 {
     free(words->list);
-    free(words->kept);
+    free(words->copies);
     *words = (wt_words){0};
 }
 

@@ -174,7 +174,7 @@ static weir_status candidates_ask(wi_context *context, const wi_engine_info *eng
 void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider provider, wi_prediction *prediction)
 {
     wi_forecast forecast;
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     if (prediction->asked)
         return;
     *prediction = (wi_prediction){.asked = true, .reason = ""};
@@ -182,10 +182,10 @@ void wi_predict(wi_context *context, const wi_engine_info *engine, wi_provider p
         prediction->reason = wi_string_pool_print(&context->strings, "the engine %s does not predict", engine->name);
         return;
     }
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     weir_status status = candidates_ask(context, engine, provider, &forecast);
     candidates_take(context, prediction, status, &forecast.prediction);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* Obtainable bytes of a device: what a budget leaves, or the free bytes less a margin ------------------------------ */
@@ -230,11 +230,11 @@ static uint64_t of_one(const wi_context *context, const weir_hardware_device *de
     uint64_t bytes;
     if (candidates_is_given(context, device, &bytes))
         return bytes;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     weir_runtime *runtime = device->runtime[0] ? wi_runtime_there(device->runtime) : NULL;
     bytes = runtime ? of_runtime(context, runtime, device->free) : of_device(device->runtime, device->free);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return bytes;
 }
 

@@ -14,7 +14,7 @@
 
 /* Orders ----------------------------------------------------------------------------------------------------------- */
 
-int wi_sequence_place(const wi_sequence *order, wi_provider provider)
+int wi_sequence_index(const wi_sequence *order, wi_provider provider)
 {
     for (size_t i = 0; i < order->count; i++)
         if (order->of[i] == provider)
@@ -34,13 +34,13 @@ const char *wi_sequence_write(const wi_sequence *order, char *text, size_t capac
 
 static void criteria_add(wi_sequence *order, wi_provider provider)
 {
-    if (wi_sequence_place(order, provider) < 0)
+    if (wi_sequence_index(order, provider) < 0)
         order->of[order->count++] = provider;
 }
 
 static void criteria_take_out(wi_sequence *order, wi_provider provider)
 {
-    int at = wi_sequence_place(order, provider);
+    int at = wi_sequence_index(order, provider);
     if (at < 0)
         return;
     order->count--;
@@ -253,23 +253,23 @@ static weir_status read_given_order(const wi_criteria *criteria, wi_sequence *or
 /* Which providers are tried, and where the processor comes. */
 static void criteria_put_in_order(wi_criteria *criteria, wi_provider only, const wi_sequence *given)
 {
-    bool accelerators = criteria->listed.count > (wi_sequence_place(&criteria->listed, WI_CPU) >= 0 ? 1u : 0u);
+    bool accelerators = criteria->listed.count > (wi_sequence_index(&criteria->listed, WI_CPU) >= 0 ? 1u : 0u);
     if (criteria->one_provider) {
         criteria->order = (wi_sequence){.of = {only}, .count = 1};
         criteria->cpu_named = only == WI_CPU;
         return;
     }
-    criteria->cpu_named = wi_sequence_place(&criteria->listed, WI_CPU) >= 0;
+    criteria->cpu_named = wi_sequence_index(&criteria->listed, WI_CPU) >= 0;
     criteria->by_order = criteria->policy != WI_MANIFEST && !accelerators;
     criteria->order = criteria->listed;
     if (criteria->by_order) {
         criteria->order = *given;
         if (given->count == 0)
             (void)read_order(DEFAULT_ORDER, &criteria->order);
-        criteria->cpu_named |= wi_sequence_place(given, WI_CPU) >= 0;
+        criteria->cpu_named |= wi_sequence_index(given, WI_CPU) >= 0;
     }
     bool in_its_place = criteria->policy == WI_MANIFEST || (criteria->by_order && given->count > 0);
-    criteria->cpu_last = !in_its_place || wi_sequence_place(&criteria->order, WI_CPU) < 0;
+    criteria->cpu_last = !in_its_place || wi_sequence_index(&criteria->order, WI_CPU) < 0;
     if (criteria->cpu_last) {
         criteria_take_out(&criteria->order, WI_CPU);
         criteria_add(&criteria->order, WI_CPU);

@@ -48,7 +48,7 @@ weir_status wi_choice_create(const weir_manifest *manifest, const weir_choice_op
                              const weir_client *client, weir_choice **out);
 
 /* Its place in an order; -1: none. */
-int wi_sequence_place(const wi_sequence *order, wi_provider provider);
+int wi_sequence_index(const wi_sequence *order, wi_provider provider);
 /* "cuda, cpu" into `text`; answers it. */
 const char *wi_sequence_write(const wi_sequence *order, char *text, size_t capacity);
 

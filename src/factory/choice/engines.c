@@ -62,10 +62,10 @@ static void match_file(wi_engines *engines, const char *path)
 
 weir_status wi_engines_find(const char *path, wi_engines *out)
 {
-    wi_kept_detail kept; /* that a plug-in is not here is no failure of the caller's */
+    wi_saved_detail saved; /* that a plug-in is not here is no failure of the caller's */
     *out = (wi_engines){.count = 0};
     weir_status status = WEIR_OK;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     const char *name;
     for (size_t i = 0; status == WEIR_OK && (name = weir_engine_name_at(i)); i++)
         status = choice_engines_add(out, name);
@@ -73,7 +73,7 @@ weir_status wi_engines_find(const char *path, wi_engines *out)
         status = choice_engines_add(out, wi_own_engines[i].name);
     if (status != WEIR_OK)
         return status;
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     match_file(out, path);
     return WEIR_OK;
 }
@@ -148,12 +148,12 @@ void wi_engine_ask(wi_engine_info *engine)
 {
     if (engine->asked || !engine->table)
         return;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     engine->asked = true;
     if (reports_providers(engine->table))
         ask_providers(engine);
     else
         ask_probe(engine);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }

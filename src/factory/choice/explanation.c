@@ -52,7 +52,7 @@ static bool any(const wi_context *context, const wi_candidate *c)
 static bool was_listed(const wi_context *context, const wi_candidate *c)
 {
     return c->provider != WI_CPU && c->engine == context->candidates[0].engine &&
-           wi_sequence_place(&context->criteria.order, c->provider) >= 0;
+           wi_sequence_index(&context->criteria.order, c->provider) >= 0;
 }
 
 /* The engine takes files of this name, but has found this file to be of another format: every provider says the
@@ -166,7 +166,7 @@ const char *wi_explain(wi_context *context)
     } else {
         context->strings.failed = true;
     }
-    const char *kept = context->strings.failed ? "" : wi_string_pool_print(&context->strings, "%s", text);
+    const char *stored = context->strings.failed ? "" : wi_string_pool_print(&context->strings, "%s", text);
     free(text);
-    return kept;
+    return stored;
 }

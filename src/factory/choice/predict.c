@@ -43,14 +43,14 @@ static void choose_place(wants *w)
 /* An engine that weir knows by name, and whose plug-in is not here, is no error where the file alone can answer. */
 static weir_status choose_engine(wants *w)
 {
-    wi_kept_detail reason;
+    wi_saved_detail reason;
     const char *named = w->options.candidate ? w->candidate.engine : w->options.engine;
     weir_status status = named && *named ? weir_engine_get(named, &w->table) : wi_engine_for(w->path, &w->table);
     if (status == WEIR_OK) {
         w->engine = w->table->name;
         return WEIR_OK;
     }
-    wi_detail_keep(&reason);
+    wi_detail_save(&reason);
     w->table = NULL;
     w->engine = named && *named ? named : wi_suffix_of(".gguf", w->path) ? "gguf" : NULL;
     if (status == WEIR_ERR_NOT_FOUND && w->engine && strcmp(w->engine, "gguf") == 0)

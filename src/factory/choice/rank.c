@@ -63,7 +63,7 @@ static int by_rank(const wi_context *context, const wi_candidate *a, const wi_ca
     if (differs == 0)
         differs = rank_compare(cost(context, a), cost(context, b));
     if (differs == 0)
-        differs = wi_sequence_place(order, a->provider) - wi_sequence_place(order, b->provider);
+        differs = wi_sequence_index(order, a->provider) - wi_sequence_index(order, b->provider);
     if (differs == 0)
         differs = strcmp(a->engine->name, b->engine->name);
     if (differs == 0)
@@ -93,7 +93,7 @@ static const char *place_in_order(const wi_context *context, const wi_candidate 
         snprintf(text, capacity, "%s was asked for", wi_provider_name(c->provider));
     else
         snprintf(text, capacity, "%s is number %d of %s", wi_provider_name(c->provider),
-                 wi_sequence_place(&criteria->order, c->provider) + 1,
+                 wi_sequence_index(&criteria->order, c->provider) + 1,
                  criteria->by_order ? "the order" : "the manifest's providers");
     return text;
 }

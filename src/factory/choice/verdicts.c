@@ -64,7 +64,7 @@ static weir_verdict provider_is_asked_for(wi_context *context, wi_candidate *c)
     if (c->provider == WI_CPU && !criteria->one_provider && !criteria->cpu_named && criteria->cpu == WEIR_CPU_LISTED)
         return verdicts_refuse(context, c, WEIR_VERDICT_NO_CPU,
                                "the processor would do, and is taken only where it is listed by name");
-    if (wi_sequence_place(&criteria->order, c->provider) >= 0)
+    if (wi_sequence_index(&criteria->order, c->provider) >= 0)
         return WEIR_VERDICT_ACCEPTED;
     if (criteria->one_provider)
         return verdicts_refuse(context, c, WEIR_VERDICT_NOT_ASKED, "the provider %s was asked for",

@@ -123,11 +123,11 @@ static void add_versions(const char *root, const cuda *c, wi_found *out)
     }
 }
 
-static void hardware_cuda_ask(const char *root, void **kept, wi_found *out)
+static void hardware_cuda_ask(const char *root, void **record, wi_found *out)
 {
-    if (!*kept)
-        *kept = calloc(1, sizeof(cuda));
-    cuda *c = *kept;
+    if (!*record)
+        *record = calloc(1, sizeof(cuda));
+    cuda *c = *record;
     if (!c || !hardware_cuda_open_library(root, c, out))
         return;
     int count = 0, result = c->cuInit(0);

@@ -31,8 +31,8 @@ typedef struct wi_found {
 
 typedef struct wi_source {
     const char *name;
-    /* `root` stands before every path; `kept` is the record, NULL the first time; `out` is empty. */
-    void (*ask)(const char *root, void **kept, wi_found *out);
+    /* `root` stands before every path; `record` is the record, NULL the first time; `out` is empty. */
+    void (*ask)(const char *root, void **record, wi_found *out);
 } wi_source;
 
 enum { WI_SOURCE_NVML, WI_SOURCE_CUDA, WI_SOURCE_PCI, WI_SOURCES };

@@ -207,11 +207,11 @@ static void nvml_read_device(const nvml *n, unsigned index, const versions *v, w
     read_slices(n, handle, out->count - 1, v, out);
 }
 
-static void nvml_ask(const char *root, void **kept, wi_found *out)
+static void nvml_ask(const char *root, void **record, wi_found *out)
 {
-    if (!*kept)
-        *kept = calloc(1, sizeof(nvml));
-    nvml *n = *kept;
+    if (!*record)
+        *record = calloc(1, sizeof(nvml));
+    nvml *n = *record;
     if (!n || !nvml_begin(root, n, out))
         return;
     unsigned count = 0;

@@ -204,9 +204,9 @@ static void pci_look_at_others(const char *root, const char *device, const char 
 }
 
 /* In the order of addresses, as the ordinals go. */
-static void pci_ask(const char *root, void **kept, wi_found *out)
+static void pci_ask(const char *root, void **record, wi_found *out)
 {
-    (void)kept;
+    (void)record;
     char path[PATH_MAX], text[WI_SYSFS_BYTES];
     struct dirent **entries = NULL;
     int ordinals[2] = {0}, count = 0;

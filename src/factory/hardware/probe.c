@@ -18,11 +18,11 @@ static const wi_source *const sources[WI_SOURCES] = {
 #define SLOW (50 * MS)             /* a failure that took longer is not tried again at once, */
 #define MOST (UINT64_C(5000) * MS) /* but after ten times as long, and after this at the latest */
 
-/* A source at one root. All members but `kept`, which is its thread's, are under the root's lock. */
+/* A source at one root. All members but `record`, which is its thread's, are under the root's lock. */
 typedef struct probe {
     const wi_source *source;
     struct probed_root *at;
-    void *kept;
+    void *record;
     wi_found *latest;
     bool running, failed; /* the last start or thread had no room */
     uint64_t begun;       /* when it was asked last */
@@ -93,7 +93,7 @@ static void *probe_ask(void *user)
     probe *a = user;
     wi_found *found = calloc(1, sizeof *found);
     if (found)
-        a->source->ask(a->at->root, &a->kept, found);
+        a->source->ask(a->at->root, &a->record, found);
     /* What the linker has to say is this thread's, and a process that ends before the thread has lost it. */
     while (dlerror())
         continue;

@@ -73,45 +73,45 @@ size_t wi_attempts_add(wi_opening *opening, size_t rank, const weir_attempt *att
     pthread_mutex_lock(&opening->lock);
     size_t number = SIZE_MAX;
     if (attempts_grow(opening)) {
-        size_t place = opening->attempt_count++;
-        wi_numbered_attempt *kept = &opening->attempts[place];
+        size_t index = opening->attempt_count++;
+        wi_numbered_attempt *stored = &opening->attempts[index];
         number = opening->attempts_made++;
-        *kept = (wi_numbered_attempt){*attempt, number};
-        kept->attempt.struct_size = sizeof kept->attempt;
-        kept->attempt.engine = candidate->engine;
-        kept->attempt.provider = candidate->provider;
-        kept->attempt.device = candidate->device;
-        kept->attempt.reason = keep_reason(attempt);
-        leave_one_out(opening, place);
+        *stored = (wi_numbered_attempt){*attempt, number};
+        stored->attempt.struct_size = sizeof stored->attempt;
+        stored->attempt.engine = candidate->engine;
+        stored->attempt.provider = candidate->provider;
+        stored->attempt.device = candidate->device;
+        stored->attempt.reason = keep_reason(attempt);
+        leave_one_out(opening, index);
         opening->changes++;
     }
     pthread_mutex_unlock(&opening->lock);
     return number;
 }
 
-/* Returns the place of the attempt with this number, or attempt_count. With the lock held. */
-static size_t attempts_place_of(const wi_opening *opening, size_t number)
+/* Returns the index of the attempt with this number, or attempt_count. With the lock held. */
+static size_t attempts_index_of(const wi_opening *opening, size_t number)
 {
-    size_t place = 0;
-    while (place < opening->attempt_count && opening->attempts[place].number != number)
-        place++;
-    return place;
+    size_t index = 0;
+    while (index < opening->attempt_count && opening->attempts[index].number != number)
+        index++;
+    return index;
 }
 
 bool wi_attempts_update(wi_opening *opening, size_t number, const weir_attempt *now)
 {
     pthread_mutex_lock(&opening->lock);
-    size_t place = attempts_place_of(opening, number);
-    weir_attempt *kept = place < opening->attempt_count ? &opening->attempts[place].attempt : NULL;
+    size_t index = attempts_index_of(opening, number);
+    weir_attempt *stored = index < opening->attempt_count ? &opening->attempts[index].attempt : NULL;
     /* What two runs say of their stages may come out of order; but what has failed does not serve. */
-    bool news = kept && kept->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= kept->stage);
+    bool news = stored && stored->status == WEIR_OK && (now->status != WEIR_OK || now->stage >= stored->stage);
     if (news) {
-        kept->ms = now->ms;
-        kept->stage = now->stage;
-        kept->status = now->status;
-        kept->reason = keep_reason(now);
-        kept->bytes = now->bytes;
-        leave_one_out(opening, place);
+        stored->ms = now->ms;
+        stored->stage = now->stage;
+        stored->status = now->status;
+        stored->reason = keep_reason(now);
+        stored->bytes = now->bytes;
+        leave_one_out(opening, index);
         opening->changes++;
     }
     pthread_mutex_unlock(&opening->lock);
@@ -257,11 +257,11 @@ static const weir_candidate *attempts_candidate_of(const wi_opening *opening, co
 }
 
 /* What failed, and has no newer reason. With the lock held. */
-static bool is_why(const wi_opening *opening, size_t place)
+static bool is_why(const wi_opening *opening, size_t index)
 {
-    const weir_attempt *one = &opening->attempts[place].attempt;
+    const weir_attempt *one = &opening->attempts[index].attempt;
     bool is = one->status != WEIR_OK;
-    for (size_t i = place + 1; is && i < opening->attempt_count; i++)
+    for (size_t i = index + 1; is && i < opening->attempt_count; i++)
         is = opening->attempts[i].attempt.status == WEIR_OK ||
              attempts_candidate_of(opening, &opening->attempts[i].attempt) != attempts_candidate_of(opening, one);
     return is;

@@ -24,7 +24,7 @@ typedef struct failure {
     weir_status status;
     weir_stage stage;
     double ms;
-    wi_kept_detail detail;
+    wi_saved_detail detail;
 } failure;
 
 /* A run's way from one candidate to the next. */
@@ -39,10 +39,10 @@ typedef struct failover {
     bool reload;
     uint32_t statuses; /* a bit for each status with which the run was to be tried elsewhere */
 
-    /* While the run has the turn. */
+    /* While the run makes the failover. */
     wi_instance *old;
     bool unplaced; /* the model has no instance */
-    size_t first;  /* attempt of this turn */
+    size_t first;  /* attempt of this failover */
 } failover;
 
 _Static_assert(WEIR_STATUS_COUNT <= 31, "a bit for each status, and one for numbers that are none");
@@ -137,7 +137,7 @@ static row read_failure(failover *f, weir_status status)
     else if (from->answered > 0)
         f->last.stage = WEIR_STAGE_LATER_RUN;
     pthread_mutex_unlock(&f->model->lock);
-    wi_detail_keep(&f->last.detail);
+    wi_detail_save(&f->last.detail);
     if (from) {
         f->home = weir_client_runtime(from->client);
         f->rank = from->rank;
@@ -149,12 +149,12 @@ static row read_failure(failover *f, weir_status status)
     return answer;
 }
 
-/* Turns ------------------------------------------------------------------------------------------------------------ */
+/* Beginning and end ------------------------------------------------------------------------------------------------ */
 
-typedef enum turn { MINE, MOVED, NO_CANDIDATE, STOPPED } turn;
+typedef enum begun { MINE, MOVED, NO_CANDIDATE, STOPPED } begun;
 
 /* 9: one thread makes the failover; other threads wait for the outcome. The run leaves its instance. */
-static turn failover_take_turn(weir_model *model, wi_run *run)
+static begun failover_begin(weir_model *model, wi_run *run)
 {
     wi_instance *from = run->instance;
     uint64_t number = from ? from->number : 0; /* it may be gone when the run has left it */
@@ -168,10 +168,10 @@ static turn failover_take_turn(weir_model *model, wi_run *run)
     while (model->failing_over && !atomic_load(&run->cancelled))
         pthread_cond_wait(&model->changed, &model->lock);
     const wi_instance *now = model->present;
-    turn answer = atomic_load(&run->cancelled)                          ? STOPPED
-                  : now->number != number && now->present && !now->lost ? MOVED
-                  : model->failed_failovers != before                   ? NO_CANDIDATE
-                                                                        : MINE;
+    begun answer = atomic_load(&run->cancelled)                          ? STOPPED
+                   : now->number != number && now->present && !now->lost ? MOVED
+                   : model->failed_failovers != before                   ? NO_CANDIDATE
+                                                                         : MINE;
     if (answer == MINE)
         model->failing_over = true;
     pthread_mutex_unlock(&model->lock);
@@ -179,7 +179,7 @@ static turn failover_take_turn(weir_model *model, wi_run *run)
 }
 
 /* Fruitless: no candidate loaded the model, and who waits need not look again. */
-static void give_turn(weir_model *model, bool fruitless)
+static void failover_end(weir_model *model, bool fruitless)
 {
     pthread_mutex_lock(&model->lock);
     model->failing_over = false;
@@ -247,7 +247,7 @@ static weir_status make_again(const failover *f, bool *again)
     return status == WEIR_OK ? wi_run_make(run) : status;
 }
 
-/* Candidates' turns ------------------------------------------------------------------------------------------------ */
+/* Trying the candidates -------------------------------------------------------------------------------------------- */
 
 static void unplace(failover *f)
 {
@@ -295,7 +295,7 @@ static weir_status run_on(const failover *f, wi_instance *instance)
 static void end_attempt(const failover *f, wi_instance *instance, weir_status status)
 {
     failure how = {.status = status, .stage = WEIR_STAGE_FIRST_RUN, .ms = f->run->ms};
-    wi_detail_keep(&how.detail);
+    wi_detail_save(&how.detail);
     if (status == WEIR_ERR_DEVICE_LOST)
         wi_exclude(f->opening, instance->rank, status);
     if (status != WEIR_ERR_CANCELLED)
@@ -373,7 +373,7 @@ static outcome find_candidate(failover *f, weir_status *status)
     return come;
 }
 
-/* Fails over for the run, if a candidate will have it; the caller has the turn, which is given back. */
+/* Fails over for the run, if a candidate will have it; the caller has begun the failover, which ends here. */
 static outcome fail_over(failover *f, weir_status *status)
 {
     pthread_mutex_lock(&f->model->lock);
@@ -389,7 +389,7 @@ static outcome fail_over(failover *f, weir_status *status)
         unplace(f);
     }
     outcome come = find_candidate(f, status);
-    give_turn(f->model, come == NONE_LEFT && f->unplaced);
+    failover_end(f->model, come == NONE_LEFT && f->unplaced);
     if (come == NONE_LEFT) /* without an instance, all of its history is why */
         *status = tell_since(f, f->unplaced ? 0 : f->first);
     return come;
@@ -401,7 +401,7 @@ static weir_status recover(weir_model *model, wi_run *run, weir_status status)
     for (bool again = true; again;) {
         if (read_failure(&f, status) == FAILS || run->delivered)
             return failover_tell(&f);
-        switch (failover_take_turn(model, run)) {
+        switch (failover_begin(model, run)) {
         case NO_CANDIDATE:
             return tell_since(&f, 0);
         case STOPPED:

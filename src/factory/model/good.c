@@ -189,12 +189,12 @@ static wi_fault good_judge(weir_model *model, wi_run *run, weir_status *found)
 wi_fault wi_fault_of(weir_model *model, wi_run *run, weir_status *status)
 {
     char text[900];
-    wi_kept_detail its;
+    wi_saved_detail its;
     weir_refusal refusal = WEIR_INIT(weir_refusal);
     weir_status found;
     if (!good_decides(*status) || wi_run_lacks(run) || atomic_load(&run->cancelled))
         return WI_FAULT_UNKNOWN;
-    wi_detail_keep(&its);
+    wi_detail_save(&its);
     (void)!weir_refusal_last(&refusal);
     wi_fault fault = good_judge(model, run, &found);
     wi_refusal_restore(&refusal);

@@ -39,7 +39,7 @@ void wi_instance_free(wi_instance *instance)
 /* A load goes on without it. */
 static void instance_predict(wi_instance *instance, const weir_engine_load *load, bool quick)
 {
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     const char *device = wi_runtime_device(weir_client_runtime(instance->client));
     wi_forecast_ask ask = {.table = instance->engine,
                            .engine = instance->engine->name,
@@ -52,7 +52,7 @@ static void instance_predict(wi_instance *instance, const weir_engine_load *load
                            .settings = load->settings,
                            .setting_count = load->setting_count,
                            .quick = quick};
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     instance->forecast = instance->forecast ? instance->forecast : malloc(sizeof *instance->forecast);
     if (instance->forecast && wi_forecast_make(&ask, instance->forecast) != WEIR_OK) {
         free(instance->forecast);
@@ -61,7 +61,7 @@ static void instance_predict(wi_instance *instance, const weir_engine_load *load
     if (instance->forecast)
         wi_ledger_note_predicted(&weir_client_runtime(instance->client)->ledger, &instance->client->account,
                                  instance->forecast->prediction.peak_total);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* `loaded`: it has just been; else it is about to be unloaded. A peak that a failed run may have reached teaches nothing: who
@@ -69,14 +69,14 @@ static void instance_predict(wi_instance *instance, const weir_engine_load *load
  * down is lost, and no more. */
 static void instance_learn(wi_instance *instance, bool loaded)
 {
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     weir_model_details info = WEIR_INIT(weir_model_details);
     weir_engine_metrics metrics = WEIR_INIT(weir_engine_metrics);
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
     const weir_engine *engine = instance->engine;
     if (!instance->forecast || !wi_option_predictions())
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     bool ran = !loaded && engine->metrics && engine->metrics(instance->loaded, &metrics) == WEIR_OK &&
                metrics.runs > 0 && wi_instance_peak(instance) > atomic_load(&instance->failed_peak);
     if ((loaded || ran) && engine->info(instance->loaded, &info) == WEIR_OK &&
@@ -85,7 +85,7 @@ static void instance_learn(wi_instance *instance, bool loaded)
         weir_log(WEIR_LOG_DEBUG, "%s: what it took is not remembered: %s", stats.name, weir_detail());
     if (!loaded && wi_forecast_count(instance->forecast) != WEIR_OK)
         weir_log(WEIR_LOG_DEBUG, "%s: its load is not counted: %s", wi_client_name(instance->client), weir_detail());
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load, bool quick)

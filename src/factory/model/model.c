@@ -35,7 +35,7 @@ void wi_model_free(weir_model *model)
     wi_good_free(model);
     if (model->failover)
         model->failover->end(model);
-    free(model->kept);
+    free(model->left_behind);
     pthread_cond_destroy(&model->changed);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -84,7 +84,7 @@ static void end_instance(weir_model *model, wi_instance *instance)
     if (wi_instance_close(instance) == WEIR_OK)
         return;
     pthread_mutex_lock(&model->lock); /* for weir_model_destroy to tell */
-    model->kept = model->kept ? model->kept : strdup(weir_detail());
+    model->left_behind = model->left_behind ? model->left_behind : strdup(weir_detail());
     pthread_mutex_unlock(&model->lock);
 }
 
@@ -100,8 +100,8 @@ static void model_forget(weir_model *model, wi_instance *instance)
 
 static void leave_last(weir_model *model, wi_instance *instance)
 {
-    wi_kept_detail caller;
-    wi_detail_keep(&caller);
+    wi_saved_detail caller;
+    wi_detail_save(&caller);
     if (model_retire(model, instance)) {
         end_instance(model, instance);
         pthread_mutex_lock(&model->lock);
@@ -202,8 +202,8 @@ static weir_status model_load(weir_model *model, const weir_model_options *o, co
         return status;
     status = wi_instance_load(*out, &request, true);
     if (status != WEIR_OK) { /* its own reason comes first */
-        wi_kept_detail reason;
-        wi_detail_keep(&reason);
+        wi_saved_detail reason;
+        wi_detail_save(&reason);
         (void)wi_instance_close(*out);
         wi_instance_free(*out);
         wi_detail_restore(&reason);
@@ -265,8 +265,8 @@ weir_status weir_model_destroy(weir_model *model)
             "%s has %zu runs under way and %zu results that are not released, and %zu calls of it are prepared",
             wi_model_name(model), runs, outputs, calls);
     weir_status status = instance->present ? wi_instance_close(instance) : WEIR_OK;
-    if (status == WEIR_OK && model->kept)
-        status = weir_fail(WEIR_ERR_ENGINE, "%s", model->kept);
+    if (status == WEIR_OK && model->left_behind)
+        status = weir_fail(WEIR_ERR_ENGINE, "%s", model->left_behind);
     wi_model_free(model);
     return status;
 }

@@ -120,7 +120,7 @@ struct weir_model {
     bool unloading;
     bool failing_over;         /* somebody looks for another instance */
     uint64_t failed_failovers; /* times that none was found */
-    char *kept;                /* how the first instance failed to close that left memory behind; NULL: none did */
+    char *left_behind;         /* how the first instance failed to close that left memory behind; NULL: none did */
     weir_engine_metrics past;  /* of the instances that are gone */
     /* Whether its memory is there; residency.c. Who sets WEIR_MOVING has the gate until he sets another state. */
     weir_model_presence presence;

@@ -299,10 +299,10 @@ static bool copy_name(const weir_manifest *manifest, const char **out)
 
 static bool copy_wants(wi_opening *opening, const weir_manifest *manifest, const weir_choice_options *asked)
 {
-    weir_manifest *kept = &opening->manifest;
-    return copy_text(manifest->model_file, &kept->model_file) && copy_name(manifest, &kept->name) &&
-           copy_text(manifest->requirements.graph_optimization_level, &kept->requirements.graph_optimization_level) &&
-           open_copy_settings(manifest->settings, manifest->setting_count, &kept->settings, &kept->setting_count) &&
+    weir_manifest *stored = &opening->manifest;
+    return copy_text(manifest->model_file, &stored->model_file) && copy_name(manifest, &stored->name) &&
+           copy_text(manifest->requirements.graph_optimization_level, &stored->requirements.graph_optimization_level) &&
+           open_copy_settings(manifest->settings, manifest->setting_count, &stored->settings, &stored->setting_count) &&
            open_copy_settings(asked->settings, asked->setting_count, &opening->choice_options.settings,
                               &opening->choice_options.setting_count);
 }

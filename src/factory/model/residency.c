@@ -226,8 +226,8 @@ static weir_status model_residency_leave(const wi_instance *at, const weir_model
                                     .folder = o->folder};
     status = weir_client_suspend(at->client, &options, out);
     if (status != WEIR_OK && at->engine->resume) {
-        wi_kept_detail why;
-        wi_detail_keep(&why);
+        wi_saved_detail why;
+        wi_detail_save(&why);
         (void)at->engine->resume(at->loaded);
         wi_detail_restore(&why);
     }

@@ -113,7 +113,7 @@ static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     wi_stamp stamp; /* zeros: there is none */
     wi_digest digest;
-} known_files[KNOWN_FILES]; /* guarded by the lock, as the next place */
+} known_files[KNOWN_FILES]; /* guarded by the lock, as the next index */
 static size_t known_next;
 
 static bool recall_file(const wi_stamp *stamp, wi_digest *out)
@@ -132,9 +132,9 @@ static bool recall_file(const wi_stamp *stamp, wi_digest *out)
 static void remember_file(const wi_stamp *stamp, const wi_digest *digest)
 {
     pthread_mutex_lock(&known_lock);
-    size_t place = known_next++ % KNOWN_FILES;
-    known_files[place].stamp = *stamp;
-    known_files[place].digest = *digest;
+    size_t index = known_next++ % KNOWN_FILES;
+    known_files[index].stamp = *stamp;
+    known_files[index].digest = *digest;
     pthread_mutex_unlock(&known_lock);
 }
 

@@ -266,9 +266,9 @@ static int take_lock(const char *path)
 bool wi_measured_find(const char *key, const char *version, wi_measured *out)
 {
     char path[PATH_BYTES];
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     bool found = false;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     table *records = path_of("", path) ? read_table(path, key) : NULL;
     for (size_t i = 0; records && i < records->count; i++) {
         const wi_measured *one = &records->all[i];
@@ -279,7 +279,7 @@ bool wi_measured_find(const char *key, const char *version, wi_measured *out)
         }
     }
     drop_table(records);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return found;
 }
 
@@ -311,9 +311,9 @@ static void records_put_in(table *records, const wi_measured *measured)
         }
         oldest = records->all[i].seen < records->all[oldest].seen ? i : oldest;
     }
-    size_t place = records->count == WI_MEASURED_MOST ? oldest : records->count++;
-    records->all[place] = *measured;
-    records->lines[place] = NULL;
+    size_t index = records->count == WI_MEASURED_MOST ? oldest : records->count++;
+    records->all[index] = *measured;
+    records->lines[index] = NULL;
 }
 
 weir_status wi_measured_add(const wi_measured *measured)

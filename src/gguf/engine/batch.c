@@ -322,12 +322,12 @@ static bool add_piece(wg_generation *it)
         text = malloc((size_t)room);
         bytes = text ? lib->llama_token_to_piece(model->vocab, it->token, text, room, 0, false) : -1;
     }
-    bool kept = bytes >= 0 && wt_answer_add(&it->answer, it->token, text, (size_t)bytes,
-                                            lib->llama_get_logits_ith(model->context, it->row),
-                                            lib->llama_vocab_n_tokens(model->vocab));
+    bool stored = bytes >= 0 && wt_answer_add(&it->answer, it->token, text, (size_t)bytes,
+                                              lib->llama_get_logits_ith(model->context, it->row),
+                                              lib->llama_vocab_n_tokens(model->vocab));
     if (text != small)
         free(text);
-    return kept;
+    return stored;
 }
 
 static void gguf_batch_note(void *user)

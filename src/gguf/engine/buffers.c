@@ -55,14 +55,14 @@ static void scope_for_scratch(wg_phase *phase)
 
 void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *model)
 {
-    const wg_places *places = &model->places;
+    const wg_devices *devices = &model->devices;
     *phase = (wg_phase){.stage = stage, .model = model, .outer = current};
     current = phase;
-    if (!places->held)
+    if (!devices->held)
         return;
-    phase->scope = (wi_cuda_scope){.clients = places->clients,
-                                   .client_count = places->devices,
-                                   .reservations = stage == WG_RUNNING ? places->reserves : NULL};
+    phase->scope = (wi_cuda_scope){.clients = devices->clients,
+                                   .client_count = devices->count,
+                                   .reservations = stage == WG_RUNNING ? devices->reserves : NULL};
     scope_for_scratch(phase);
     phase->scoped = wi_cuda_scope_enter(wg_devices_redirect(), &phase->scope) == WEIR_OK;
 }
@@ -72,14 +72,14 @@ void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *mod
 static void note_overruns(wg_phase *phase)
 {
     weir_engine_model *model = phase->model;
-    const wg_places *places = &model->places;
+    const wg_devices *devices = &model->devices;
     bool any = false;
     if (phase->scope.overrun == 0 && !atomic_load(&model->overran))
         return;
-    for (size_t i = 0; i < places->devices; i++) {
-        uint64_t live = wi_cuda_redirect_overrun(wg_devices_redirect(), places->clients[i]);
+    for (size_t i = 0; i < devices->count; i++) {
+        uint64_t live = wi_cuda_redirect_overrun(wg_devices_redirect(), devices->clients[i]);
         any |= live > 0;
-        if (weir_client_note_outside(places->clients[i], live, "llama.cpp's scratch, granted past the budget") !=
+        if (weir_client_note_outside(devices->clients[i], live, "llama.cpp's scratch, granted past the budget") !=
             WEIR_OK)
             weir_log(WEIR_LOG_ERROR, "gguf: %s", weir_detail());
     }
@@ -159,7 +159,7 @@ static void keep_refusal(wg_phase *phase, weir_status status)
 static ggml_backend_buffer_t gguf_buffers_allocate(wg_phase *phase, ggml_backend_buffer_type_t buft, size_t size)
 {
     weir_request request = WEIR_INIT(weir_request);
-    weir_client *client = phase->model->places.host;
+    weir_client *client = phase->model->devices.host;
     held *it = calloc(1, sizeof *it);
     if (!it) {
         keep_refusal(phase, weir_fail(WEIR_ERR_SYSTEM, "no memory to note a buffer of %zu bytes", size));
@@ -168,7 +168,7 @@ static ggml_backend_buffer_t gguf_buffers_allocate(wg_phase *phase, ggml_backend
     request.bytes = size;
     request.memory_class = gguf_buffers_class_of(phase);
     request.tag = tag_of(request.memory_class);
-    request.kind = phase->model->places.kind;
+    request.kind = phase->model->devices.kind;
     weir_status status = weir_alloc_with(client, &request, &it->block);
     if (status != WEIR_OK) {
         keep_refusal(phase, status);
@@ -189,10 +189,10 @@ static ggml_backend_buffer_t gguf_buffers_allocate(wg_phase *phase, ggml_backend
 /* The client on the device whose type that is. */
 static weir_client *gguf_buffers_client_of(const weir_engine_model *model, ggml_backend_buffer_type_t type)
 {
-    for (size_t i = 0; i < model->places.devices; i++)
-        if (library->ggml_backend_dev_buffer_type(model->places.list[i]) == type)
-            return model->places.clients[i];
-    return model->places.clients[0];
+    for (size_t i = 0; i < model->devices.count; i++)
+        if (library->ggml_backend_dev_buffer_type(model->devices.list[i]) == type)
+            return model->devices.clients[i];
+    return model->devices.clients[0];
 }
 
 static ggml_backend_buffer_t make_on_device(wg_phase *phase, const hook *of, size_t size)
@@ -216,18 +216,18 @@ static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of,
     phase->scope.memory_class = gguf_buffers_class_of(phase);
     phase->scope.tag = tag_of(phase->scope.memory_class);
     phase->scope.overruns = false;
-    phase->scope.place = NULL;
+    phase->scope.source = NULL;
     weir_status status = WEIR_OK;
     if (is_elastic(phase) && !of->of_host)
-        status =
-            wg_cache_on_device(phase->model, gguf_buffers_client_of(phase->model, of->type), size, &phase->scope.place);
+        status = wg_cache_on_device(phase->model, gguf_buffers_client_of(phase->model, of->type), size,
+                                    &phase->scope.source);
     if (status == WEIR_OK || status == WEIR_ERR_UNSUPPORTED)
         buffer = make_on_device(phase, of, size);
     else
         keep_refusal(phase, status);
-    if (phase->scope.place)
-        wg_cache_made(phase->scope.place, buffer);
-    phase->scope.place = NULL;
+    if (phase->scope.source)
+        wg_cache_made(phase->scope.source, buffer);
+    phase->scope.source = NULL;
     scope_for_scratch(phase);
     return buffer;
 }
@@ -235,7 +235,7 @@ static ggml_backend_buffer_t allocate_on_device(wg_phase *phase, const hook *of,
 static ggml_backend_buffer_t allocate_on_host(wg_phase *phase, ggml_backend_buffer_type_t buft, size_t size)
 {
     ggml_backend_buffer_t buffer = NULL;
-    if (!is_elastic(phase) || phase->model->places.kind != WEIR_KIND_DEVICE)
+    if (!is_elastic(phase) || phase->model->devices.kind != WEIR_KIND_DEVICE)
         return gguf_buffers_allocate(phase, buft, size);
     weir_status status = wg_cache_on_host(phase->model, buft, size, &buffer);
     if (status == WEIR_ERR_UNSUPPORTED)

@@ -39,7 +39,7 @@ typedef struct piece {
     enum ggml_status (*init_tensor)(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
     ggml_backend_buffer_t buffer; /* NULL while it is being made */
     weir_client *client;
-    wi_cuda_place place;
+    wi_cuda_source source;
     bool taken; /* the redirect took the memory, and gives it back */
     struct wg_cache *cache;
     struct piece *next;
@@ -221,7 +221,7 @@ weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_
                              ggml_backend_buffer_t *out)
 {
     piece *it;
-    weir_status status = make_piece(model, model->places.host, bytes, &it);
+    weir_status status = make_piece(model, model->devices.host, bytes, &it);
     if (status != WEIR_OK)
         return status;
     it->buffer = model->library->ggml_backend_cpu_buffer_from_ptr(it->base, bytes);
@@ -255,21 +255,21 @@ static void give_back_on_device(void *user, void *pointer)
         forget_piece(it);
 }
 
-weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_place **out)
+weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_source **out)
 {
     piece *it;
     weir_status status = make_piece(model, client, bytes, &it);
     if (status != WEIR_OK)
         return status;
-    it->place = (wi_cuda_place){take_on_device, give_back_on_device, it};
-    *out = &it->place;
+    it->source = (wi_cuda_source){take_on_device, give_back_on_device, it};
+    *out = &it->source;
     return WEIR_OK;
 }
 
 /* The memory of a buffer that could not be made goes with the model. */
-void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer)
+void wg_cache_made(const wi_cuda_source *source, ggml_backend_buffer_t buffer)
 {
-    piece *it = place->user;
+    piece *it = source->user;
     if (!buffer)
         return;
     it->buffer = buffer;

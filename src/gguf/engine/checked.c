@@ -7,17 +7,17 @@
 
 #include "base/stamp.h"
 
-enum { KEPT = 16 };
+enum { CACHED = 16 };
 
-typedef struct kept {
+typedef struct cached {
     wi_stamp stamp;
     wg_facts facts;
-    wg_hyper *hyper; /* NULL: the place is free */
-} kept;
+    wg_hyper *hyper; /* NULL: the entry is free */
+} cached;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kept files[KEPT]; /* guarded by the lock */
-static size_t next_place;
+static cached files[CACHED]; /* guarded by the lock */
+static size_t next_entry;
 
 static bool gguf_checked_recall(const char *path, wg_facts *facts, wg_hyper *hyper)
 {
@@ -27,7 +27,7 @@ static bool gguf_checked_recall(const char *path, wg_facts *facts, wg_hyper *hyp
         return false;
     wi_stamp stamp = wi_stamp_of(&about);
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < KEPT && !found; i++) {
+    for (size_t i = 0; i < CACHED && !found; i++) {
         found = files[i].hyper && wi_stamp_same(&files[i].stamp, &stamp);
         if (found) {
             *facts = files[i].facts;
@@ -43,9 +43,9 @@ static bool gguf_checked_recall(const char *path, wg_facts *facts, wg_hyper *hyp
 static void gguf_checked_keep(const wi_stamp *stamp, const wg_facts *facts, wg_hyper *hyper)
 {
     pthread_mutex_lock(&lock);
-    kept *place = &files[next_place++ % KEPT];
-    wg_hyper *before = place->hyper;
-    *place = (kept){*stamp, *facts, hyper};
+    cached *entry = &files[next_entry++ % CACHED];
+    wg_hyper *before = entry->hyper;
+    *entry = (cached){*stamp, *facts, hyper};
     pthread_mutex_unlock(&lock);
     free(before);
 }

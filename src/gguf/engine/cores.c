@@ -19,7 +19,7 @@ int wg_cores(void)
 
 static bool is_on_devices(const weir_engine_model *model)
 {
-    return model->places.devices > 0 &&
+    return model->devices.count > 0 &&
            (model->load.gpu_layers < 0 || (uint64_t)model->load.gpu_layers > model->facts.layers);
 }
 
@@ -29,7 +29,7 @@ weir_status wg_cores_open(weir_engine_model *model)
     uint32_t fixed = (uint32_t)model->load.threads;
     if (is_on_devices(model))
         return WEIR_OK;
-    weir_status status = weir_client_info(model->places.host, &client);
+    weir_status status = weir_client_info(model->devices.host, &client);
     if (status == WEIR_OK)
         status = weir_cores_open(client.name, fixed ? fixed : 1, fixed, &model->cores);
     return status;

@@ -14,7 +14,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* ---- places ------------------------------------------------------------------------------------------------------ */
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static weir_status refuse_place(const weir_engine_load *load, const char *device, const char *why)
 {
@@ -22,7 +22,7 @@ static weir_status refuse_place(const weir_engine_load *load, const char *device
                      load->path, device, why);
 }
 
-static weir_status add_place(const weir_engine_load *load, const weir_engine_place *place, wg_places *out)
+static weir_status gguf_devices_add(const weir_engine_load *load, const weir_engine_place *place, wg_devices *out)
 {
     weir_runtime_details its = WEIR_INIT(weir_runtime_details);
     weir_client_stats account = WEIR_INIT(weir_client_stats);
@@ -38,12 +38,12 @@ static weir_status add_place(const weir_engine_load *load, const weir_engine_pla
     }
     if (strncmp(its.device, "cuda", 4) != 0)
         return refuse_place(load, its.device, "is none for it");
-    for (size_t i = 0; i < out->devices; i++)
+    for (size_t i = 0; i < out->count; i++)
         if (weir_client_runtime(out->clients[i]) == account.runtime)
             return refuse_place(load, its.device, "is named twice");
-    if (out->devices == WG_DEVICES)
+    if (out->count == WG_DEVICES)
         return refuse_place(load, its.device, "is one too many");
-    out->clients[out->devices++] = place->client;
+    out->clients[out->count++] = place->client;
     if (!out->host) {
         out->host = place->client;
         out->kind = WEIR_KIND_HOST;
@@ -52,7 +52,7 @@ static weir_status add_place(const weir_engine_load *load, const weir_engine_pla
 }
 
 /* An older caller's structure ends before the provider. NULL: what the first place is. */
-static weir_status check_provider(const weir_engine_load *load, const wg_places *places)
+static weir_status check_provider(const weir_engine_load *load, const wg_devices *devices)
 {
     const char *asked = load->struct_size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
     if (!asked || (load->place_count == 0 && strcasecmp(asked, "cuda") == 0))
@@ -61,20 +61,20 @@ static weir_status check_provider(const weir_engine_load *load, const wg_places 
     if (!cuda && strcasecmp(asked, "cpu") != 0)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the engine gguf has the providers cuda and cpu, not %s", load->path,
                          asked);
-    if (cuda != (places->devices > 0))
+    if (cuda != (devices->count > 0))
         return weir_fail(WEIR_ERR_UNSUPPORTED, "%s: the provider %s needs a place on %s", load->path, asked,
                          cuda ? "cuda" : "the host alone");
     return WEIR_OK;
 }
 
-weir_status wg_places_read(const weir_engine_load *load, bool planning, wg_places *out)
+weir_status wg_devices_read(const weir_engine_load *load, bool planning, wg_devices *out)
 {
     weir_status status = WEIR_OK;
-    *out = (wg_places){.kind = WEIR_KIND_HOST};
+    *out = (wg_devices){.kind = WEIR_KIND_HOST};
     if (!load->path || (!planning && load->place_count == 0) || (load->place_count > 0 && !load->places))
         return weir_fail(WEIR_ERR_INVALID, "the engine gguf needs a path and a place with a client");
     for (size_t i = 0; i < load->place_count && status == WEIR_OK; i++)
-        status = load->places[i].client ? add_place(load, &load->places[i], out)
+        status = load->places[i].client ? gguf_devices_add(load, &load->places[i], out)
                                         : weir_fail(WEIR_ERR_INVALID, "%s: place %zu has no client", load->path, i);
     return status == WEIR_OK ? check_provider(load, out) : status;
 }
@@ -98,14 +98,14 @@ wi_cuda_redirect *wg_devices_redirect(void)
 
 weir_status wg_devices_find(const char *directory, char *path, size_t capacity)
 {
-    static const char *const places[] = {"lib/libggml-cuda.so", "libggml-cuda.so"};
+    static const char *const folders[] = {"lib/libggml-cuda.so", "libggml-cuda.so"};
     char store[600];
     if (!directory[0]) {
         wg_store_directory("engines/llama-cuda/current", store, sizeof store);
         directory = store;
     }
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        snprintf(path, capacity, "%s/%s", directory, places[i]);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, capacity, "%s/%s", directory, folders[i]);
         if (access(path, R_OK) == 0)
             return wg_check_mark(directory);
     }
@@ -223,7 +223,7 @@ static weir_status end_redirect(void)
 
 typedef struct finding {
     const wg_library *library;
-    wg_places *places;
+    wg_devices *devices;
     weir_status status;
 } finding;
 
@@ -237,9 +237,9 @@ static void gguf_devices_find_devices(void *user)
     if (!registry)
         registry = reg ? reg() : NULL;
     size_t there = registry ? lib->ggml_backend_reg_dev_count(registry) : 0;
-    for (size_t i = 0; i < it->places->devices; i++) {
+    for (size_t i = 0; i < it->devices->count; i++) {
         weir_runtime_details its = WEIR_INIT(weir_runtime_details);
-        it->status = weir_runtime_info(weir_client_runtime(it->places->clients[i]), &its);
+        it->status = weir_runtime_info(weir_client_runtime(it->devices->clients[i]), &its);
         if (it->status == WEIR_OK && (its.ordinal < 0 || (size_t)its.ordinal >= there))
             it->status = weir_fail(WEIR_ERR_ENGINE, "llama.cpp finds %zu devices of CUDA, and %s is not among them: %s",
                                    there, its.device, wg_log_first_error());
@@ -247,31 +247,31 @@ static void gguf_devices_find_devices(void *user)
             return;
         ggml_backend_dev_t device = lib->ggml_backend_reg_dev_get(registry, (size_t)its.ordinal);
         ggml_backend_buffer_type_t of_host = lib->ggml_backend_dev_host_buffer_type(device);
-        it->places->list[i] = device;
+        it->devices->list[i] = device;
         wg_buffers_hook(lib, lib->ggml_backend_dev_buffer_type(device), false);
         if (of_host)
             wg_buffers_hook(lib, of_host, true);
     }
 }
 
-weir_status wg_devices_open(const wg_library *library, const char *directory, wg_places *places)
+weir_status wg_devices_open(const wg_library *library, const char *directory, wg_devices *devices)
 {
     char thrown[512] = "";
-    finding it = {library, places, WEIR_OK};
-    if (places->devices == 0)
+    finding it = {library, devices, WEIR_OK};
+    if (devices->count == 0)
         return WEIR_OK;
     pthread_mutex_lock(&lock);
     weir_status status = gguf_devices_open_library(directory);
-    for (size_t i = 0; i < places->devices && status == WEIR_OK; i++)
-        status = gguf_devices_serve(places->clients[i]);
+    for (size_t i = 0; i < devices->count && status == WEIR_OK; i++)
+        status = gguf_devices_serve(devices->clients[i]);
     if (status == WEIR_OK) {
         wg_log_forget();
         if (!wg_guarded(gguf_devices_find_devices, &it, thrown, sizeof thrown))
             it.status = weir_fail(WEIR_ERR_ENGINE, "llama.cpp cannot begin with CUDA: %s", thrown);
         status = it.status;
     }
-    places->held = status == WEIR_OK;
-    users += places->held;
+    devices->held = status == WEIR_OK;
+    users += devices->held;
     if (status != WEIR_OK && users == 0) {
         char why[1024];
         snprintf(why, sizeof why, "%s", weir_detail());
@@ -286,35 +286,35 @@ weir_status wg_devices_open(const wg_library *library, const char *directory, wg
 }
 
 /* While another model's stream is captured, nothing is freed: that takes a moment. */
-void wg_devices_settle(const wg_places *places)
+void wg_devices_settle(const wg_devices *devices)
 {
     enum { MOST_MS = 10000 };
-    if (places->held && !wi_cuda_redirect_settle(wg_devices_redirect(), MOST_MS))
+    if (devices->held && !wi_cuda_redirect_settle(wg_devices_redirect(), MOST_MS))
         weir_log(WEIR_LOG_ERROR, "gguf: memory of a model that is gone stays, as a stream's capture does not end");
 }
 
-void wg_devices_close(wg_places *places)
+void wg_devices_close(wg_devices *devices)
 {
-    for (size_t i = 0; i < places->devices; i++) {
-        if (weir_reservation_destroy(places->reserves[i]) != WEIR_OK)
+    for (size_t i = 0; i < devices->count; i++) {
+        if (weir_reservation_destroy(devices->reserves[i]) != WEIR_OK)
             weir_log(WEIR_LOG_ERROR, "gguf: the reserve for scratch stays: %s", weir_detail());
-        places->reserves[i] = NULL;
+        devices->reserves[i] = NULL;
     }
-    if (!places->held)
+    if (!devices->held)
         return;
     pthread_mutex_lock(&lock);
     users--;
-    places->held = false;
+    devices->held = false;
     if (end_redirect() != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "gguf: llama.cpp keeps memory of CUDA without a model: %s", weir_detail());
     pthread_mutex_unlock(&lock);
 }
 
-void wg_devices_scratch(const wg_places *places, uint64_t *bytes)
+void wg_devices_scratch(const wg_devices *devices, uint64_t *bytes)
 {
-    for (size_t i = 0; i < places->devices; i++) {
+    for (size_t i = 0; i < devices->count; i++) {
         weir_client_stats account = WEIR_INIT(weir_client_stats);
         bytes[i] =
-            weir_client_info(places->clients[i], &account) == WEIR_OK ? account.live_class[WEIR_CLASS_SCRATCH] : 0;
+            weir_client_info(devices->clients[i], &account) == WEIR_OK ? account.live_class[WEIR_CLASS_SCRATCH] : 0;
     }
 }

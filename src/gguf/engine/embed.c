@@ -31,9 +31,9 @@ static weir_status embed_add_text(const weir_engine_model *model, const wg_run_s
                          to->count + 1, count, model->longest,
                          model->longest < model->facts.context ? ", or load with a larger 'context'" : "");
     bool cut = count > model->longest;
-    size_t kept = cut ? model->longest : count;
-    if (!to->tokens || to->token_count + kept > to->token_room) {
-        size_t room = (to->token_count + kept) * 2 + 64;
+    size_t taken = cut ? model->longest : count;
+    if (!to->tokens || to->token_count + taken > to->token_room) {
+        size_t room = (to->token_count + taken) * 2 + 64;
         int32_t *grown = realloc(to->tokens, room * sizeof *grown);
         if (!grown)
             return weir_fail(WEIR_ERR_SYSTEM, "no memory for %zu tokens", room);
@@ -48,12 +48,12 @@ static weir_status embed_add_text(const weir_engine_model *model, const wg_run_s
         to->ends = grown;
         to->room = room;
     }
-    for (size_t i = 0; i < kept; i++)
+    for (size_t i = 0; i < taken; i++)
         to->tokens[to->token_count + i] = tokens[i];
     /* The last token of a text is the tokenizer's mark of its end, which a cut text needs as well. */
     if (cut)
-        to->tokens[to->token_count + kept - 1] = tokens[count - 1];
-    to->token_count += kept;
+        to->tokens[to->token_count + taken - 1] = tokens[count - 1];
+    to->token_count += taken;
     to->ends[to->count++] = to->token_count;
     return WEIR_OK;
 }
@@ -222,7 +222,7 @@ static weir_status embed_all(weir_engine_model *model, const wg_run_settings *se
     wt_parts_add_rows(&parts, "embeddings", WEIR_TYPE_F32, vectors, all->count, model->width);
     wt_parts_add(&parts, "prompt_tokens", WEIR_TYPE_I32, counts, all->count);
     if (status == WEIR_OK)
-        status = wt_hand_out(model->places.host, model->places.kind, &parts, out);
+        status = wt_hand_out(model->devices.host, model->devices.kind, &parts, out);
     free(vectors);
     free(counts);
     return status;
@@ -233,7 +233,7 @@ weir_status wg_embed(weir_engine_model *model, const weir_inference *inference, 
 {
     wt_inputs in;
     texts all = {0};
-    weir_status status = wg_health(model); /* another run's turn may have left it broken */
+    weir_status status = wg_health(model); /* another run may have broken the model */
     if (status == WEIR_OK)
         status = wg_the_inputs(model, inference, &in);
     if (status == WEIR_OK)

@@ -75,7 +75,7 @@ static weir_status gguf_generate_hand_out(wg_generation *it, weir_outputs *out)
         wt_parts_add(&all, "state_tokens", WEIR_TYPE_I32, tokens, count);
     }
     if (status == WEIR_OK)
-        status = wt_hand_out(it->model->places.host, it->model->places.kind, &all, out);
+        status = wt_hand_out(it->model->devices.host, it->model->devices.kind, &all, out);
     free(tops.text);
     free(tops.ends);
     return status;

@@ -47,14 +47,14 @@ static weir_status choose_sizes(weir_engine_model *model, const char *path)
     /* One token of every sequence has to fit into a step. */
     if (!model->embeds && model->pack < model->load.sequences)
         model->pack = (uint32_t)model->load.sequences;
-    model->step = model->places.devices > 0 && model->pack * STEPS_QUEUED <= model->longest ? model->pack * STEPS_QUEUED
-                                                                                            : model->pack;
+    model->step = model->devices.count > 0 && model->pack * STEPS_QUEUED <= model->longest ? model->pack * STEPS_QUEUED
+                                                                                           : model->pack;
     return wg_context_check(&model->load, path);
 }
 
 weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model)
 {
-    weir_status status = wg_places_read(load, planning, &model->places);
+    weir_status status = wg_devices_read(load, planning, &model->devices);
     if (status == WEIR_OK)
         status = wg_settings_of_load(load->settings, load->setting_count, &model->load, &model->defaults);
     return status;
@@ -71,7 +71,7 @@ weir_status wg_look(const weir_engine_load *load, weir_engine_model *model)
 weir_status wg_open(weir_engine_model *model)
 {
     weir_status status = wg_library_get(model->load.llama, &model->library);
-    return status == WEIR_OK ? wg_devices_open(model->library, model->load.llama_cuda, &model->places) : status;
+    return status == WEIR_OK ? wg_devices_open(model->library, model->load.llama_cuda, &model->devices) : status;
 }
 
 /* ---- llama.cpp's model ------------------------------------------------------------------------------------------- */
@@ -100,8 +100,8 @@ static void gguf_load_make_model(void *user)
 {
     making *it = user;
     struct llama_model_params params = it->model->library->llama_model_default_params();
-    params.devices = it->model->places.list; /* none: the host */
-    params.n_gpu_layers = it->model->places.devices > 0 ? (int32_t)it->model->load.gpu_layers : 0;
+    params.devices = it->model->devices.list; /* none: the host */
+    params.n_gpu_layers = it->model->devices.count > 0 ? (int32_t)it->model->load.gpu_layers : 0;
     /* For a plan llama.cpp maps nothing, and asserts that it was not asked to. */
     params.load_mode = it->model->load.mmap && !it->no_alloc ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
     params.no_alloc = it->no_alloc;
@@ -235,9 +235,9 @@ void wg_drop(weir_engine_model *model)
     if (model->library && !wg_guarded(free_both, model, thrown, sizeof thrown))
         weir_log(WEIR_LOG_ERROR, "gguf: llama.cpp could not free a model: %s", thrown);
     wg_phase_end(&phase);
-    wg_devices_settle(&model->places);
+    wg_devices_settle(&model->devices);
     wg_cache_drop(model);
-    wg_devices_close(&model->places);
+    wg_devices_close(&model->devices);
 }
 
 void wg_unload(weir_engine_model *model)
@@ -245,7 +245,7 @@ void wg_unload(weir_engine_model *model)
     wg_batch_drop(model);
     wg_drop(model);
     wg_cores_close(model);
-    free(model->defaults.kept);
+    free(model->defaults.copies);
     wt_runs_close(&model->runs);
     free(model);
 }
@@ -262,7 +262,7 @@ static weir_port gguf_load_port(const char *name, weir_type type, uint32_t rank,
 static void describe_shares(weir_engine_model *model)
 {
     uint64_t all = model->facts.layers, wanted = (uint64_t)model->load.gpu_layers, on_device = 0;
-    if (model->places.devices > 0)
+    if (model->devices.count > 0)
         on_device = model->load.gpu_layers < 0 || wanted > all ? all : wanted > 0 ? wanted - 1 : 0;
     if (on_device > 0)
         model->shares[model->share_count++] = (weir_provider_share){"cuda", on_device, all};
@@ -329,7 +329,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     wt_runs_open(&model->runs);
     weir_status status = wg_read_request(load, false, model);
     if (status == WEIR_OK)
-        status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.kept);
+        status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.copies);
     if (status == WEIR_OK)
         status = wg_look(load, model);
     if (status == WEIR_OK)
@@ -342,7 +342,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         status = wg_cores_open(model);
     if (status == WEIR_OK)
         status = try_out(model, load->path);
-    if (status == WEIR_OK && (!model->embeds || model->places.devices > 0))
+    if (status == WEIR_OK && (!model->embeds || model->devices.count > 0))
         status = wg_fingerprint(model, load->path);
     if (status == WEIR_OK)
         status = wg_scratch_measure(model);

@@ -18,7 +18,7 @@ static void plan_cache(const weir_engine_model *model, uint64_t fixed, uint64_t 
 {
     enum { CELLS = 256, HOST_PAGE = 64 << 10, DEVICE_PAGE = 2 << 20 };
     uint64_t cells = (uint64_t)model->longest * (uint64_t)model->load.sequences;
-    uint64_t page = model->places.devices > 0 ? DEVICE_PAGE : HOST_PAGE;
+    uint64_t page = model->devices.count > 0 ? DEVICE_PAGE : HOST_PAGE;
     if (!wg_cache_wanted(model))
         return;
     uint64_t pages = (*bytes + page - 1) / page * page;
@@ -36,7 +36,7 @@ static void plan_cache(const weir_engine_model *model, uint64_t fixed, uint64_t 
 static bool on_device(const weir_engine_load *load, const weir_engine_model *model)
 {
     const char *asked = load->struct_size > offsetof(weir_engine_load, provider) ? load->provider : NULL;
-    return model->places.devices > 0 || (load->place_count == 0 && asked && strcasecmp(asked, "cuda") == 0);
+    return model->devices.count > 0 || (load->place_count == 0 && asked && strcasecmp(asked, "cuda") == 0);
 }
 
 /* What holds for both ways. With more tokens at once than at load, the buffer of the outputs grows. On a device it is the
@@ -63,16 +63,16 @@ static void gguf_plan_finish(const weir_engine_model *model, bool device, uint64
     out->layers_on_device = !device ? 0 : wanted < out->layers ? (uint32_t)wanted : out->layers;
 }
 
-/* Bytes of the places' first device, and of everything that is on none. */
+/* Bytes of the first device, and of everything that is on none. */
 static bool gguf_plan_add_up(const weir_engine_model *model, weir_engine_plan *out)
 {
     const wg_library *lib = model->library;
-    uint64_t *to = model->places.devices > 0 ? out->host : out->bytes;
+    uint64_t *to = model->devices.count > 0 ? out->host : out->bytes;
     bool good = wg_breakdown(lib->breakdown, model->context, NULL, &to[WEIR_CLASS_WEIGHTS], &to[WEIR_CLASS_KV],
                              &to[WEIR_CLASS_SCRATCH]);
-    for (size_t i = 0; good && i < model->places.devices; i++) {
+    for (size_t i = 0; good && i < model->devices.count; i++) {
         uint64_t weights, cache, compute;
-        ggml_backend_buffer_type_t type = lib->ggml_backend_dev_buffer_type(model->places.list[i]);
+        ggml_backend_buffer_type_t type = lib->ggml_backend_dev_buffer_type(model->devices.list[i]);
         good = wg_breakdown(lib->breakdown, model->context, type, &weights, &cache, &compute);
         to[WEIR_CLASS_WEIGHTS] -= weights < to[WEIR_CLASS_WEIGHTS] ? weights : to[WEIR_CLASS_WEIGHTS];
         to[WEIR_CLASS_KV] -= cache < to[WEIR_CLASS_KV] ? cache : to[WEIR_CLASS_KV];
@@ -151,7 +151,7 @@ static weir_status gguf_plan_measure(const weir_engine_load *load, weir_engine_m
                                      weir_engine_plan *out)
 {
     wg_layout layout;
-    bool device = model->places.devices > 0;
+    bool device = model->devices.count > 0;
     if (!gguf_plan_add_up(model, out))
         return weir_fail(WEIR_ERR_ENGINE, "llama.cpp does not tell what a '%s' takes", model->facts.architecture);
     if (read_layout(load, model, device, &layout) != WEIR_OK)
@@ -190,7 +190,7 @@ static bool gguf_plan_make_key(const weir_engine_load *load, const weir_engine_m
                           "%ju %ju %jd, written %jd.%09ld, changed %jd.%09ld, %s, %d cores, %zu devices,",
                           (uintmax_t)about.st_dev, (uintmax_t)about.st_ino, (intmax_t)about.st_size,
                           (intmax_t)about.st_mtim.tv_sec, about.st_mtim.tv_nsec, (intmax_t)about.st_ctim.tv_sec,
-                          about.st_ctim.tv_nsec, library->file, wg_cores(), model->places.devices);
+                          about.st_ctim.tv_nsec, library->file, wg_cores(), model->devices.count);
     /* The library is told by its file. */
     return length > 0 && (size_t)length < sizeof key->text &&
            wt_choices_words(&wg_choices, settings, offsetof(wg_load_settings, llama), key->text + length,
@@ -248,7 +248,7 @@ static weir_status gguf_plan(const weir_engine_load *load, weir_engine_model *mo
 {
     plan_key key;
     bool quick = load->struct_size > offsetof(weir_engine_load, quick) && load->quick;
-    bool nowhere = model->places.devices == 0 && on_device(load, model);
+    bool nowhere = model->devices.count == 0 && on_device(load, model);
     bool known = !quick && !nowhere && gguf_plan_make_key(load, model, &key);
     if (known && gguf_plan_recall(&key, out))
         return WEIR_OK;

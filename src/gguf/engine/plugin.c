@@ -59,19 +59,19 @@ static weir_status gguf_plugin_provider(size_t index, weir_engine_provider *out)
 
 static void gguf_plugin_release_outputs(weir_engine_model *model, weir_outputs *outputs)
 {
-    if (wt_release_outputs(model->places.host, outputs) != WEIR_OK)
+    if (wt_release_outputs(model->devices.host, outputs) != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "gguf: results could not be given back: %s", weir_detail());
 }
 
 static weir_status gguf_plugin_embed(weir_engine_model *model, const weir_inference *inference,
                                      const wg_run_settings *settings, wt_run *run, weir_outputs *out, uint64_t *in)
 {
-    weir_status status = wt_turn_begin(&model->runs, run);
+    weir_status status = wt_runs_enter(&model->runs, run);
     if (status != WEIR_OK)
         return status;
     double begin = wt_seconds_now();
     status = wg_embed(model, inference, settings, run, out, in);
-    wt_turn_end(&model->runs, wt_seconds_now() - begin);
+    wt_runs_leave(&model->runs, wt_seconds_now() - begin);
     if (!wt_run_was_stopped(&model->runs, run) || status != WEIR_OK)
         return status;
     gguf_plugin_release_outputs(model, out);
@@ -147,7 +147,7 @@ static weir_status gguf_plugin_info(weir_engine_model *model, weir_model_details
         .struct_size = out->struct_size,
         .engine = "gguf",
         .version = model->version,
-        .provider = model->places.devices > 0 ? "cuda" : "cpu",
+        .provider = model->devices.count > 0 ? "cuda" : "cpu",
         .architecture = model->architecture,
         .inputs = model->inputs,
         .input_count = model->input_count,

@@ -1,7 +1,7 @@
 /* run.c: what every run does: finding its input, being cancelled.
  *
  * All runs of a model, waiting or under way, stand in a list, where a cancel finds them. A context computes one thing
- * at a time: runs of an embedding model take turns; those of a model that generates are decoded together (batch.c). */
+ * at a time: runs of an embedding model wait for one another; those of a model that generates are decoded together (batch.c). */
 #include "wg.h"
 
 #include <stdio.h>

@@ -62,7 +62,7 @@ static weir_status scratch_probe(probing *it, uint64_t *scratch)
     bool whole = wg_guarded(compute_batch, it, thrown, sizeof thrown);
     wg_phase_end(&phase);
     wg_cache_end(it->model);
-    wg_devices_scratch(&it->model->places, scratch);
+    wg_devices_scratch(&it->model->devices, scratch);
     if (whole && it->code == 0)
         return phase.scope.overrun == 0 ? WEIR_OK : does_not_fit(it, phase.scope.overrun);
     if (phase.refusal != WEIR_OK)
@@ -76,7 +76,7 @@ static weir_status scratch_probe(probing *it, uint64_t *scratch)
 static void scratch_work_out(const weir_engine_model *model, const uint64_t *first, const uint64_t *second,
                              uint32_t measured, wg_scratch *out)
 {
-    for (size_t i = 0; i < model->places.devices; i++) {
+    for (size_t i = 0; i < model->devices.count; i++) {
         uint64_t more = second[i] > first[i] ? second[i] - first[i] : 0;
         out->grows[i] = model->longest > measured ? more / measured * (model->longest - measured) : 0;
     }
@@ -85,12 +85,12 @@ static void scratch_work_out(const weir_engine_model *model, const uint64_t *fir
 /* `taken`: also what the batches would have taken. */
 static weir_status scratch_reserve(weir_engine_model *model, const wg_scratch *known, bool taken)
 {
-    wg_places *places = &model->places;
+    wg_devices *devices = &model->devices;
     weir_status status = WEIR_OK;
-    for (size_t i = 0; i < places->devices && status == WEIR_OK; i++) {
+    for (size_t i = 0; i < devices->count && status == WEIR_OK; i++) {
         uint64_t wanted = known->grows[i] + (taken ? known->taken[i] : 0);
         if (wanted > 0)
-            status = weir_reservation_create(places->clients[i], wanted, 0, &places->reserves[i]);
+            status = weir_reservation_create(devices->clients[i], wanted, 0, &devices->reserves[i]);
     }
     return status;
 }
@@ -101,7 +101,7 @@ static weir_status scratch_measure(probing *it, wg_scratch *out)
     uint64_t before[WG_DEVICES] = {0}, first[WG_DEVICES] = {0}, second[WG_DEVICES] = {0};
     weir_engine_model *model = it->model;
     bool grows = !model->embeds && model->longest >= 2 * model->pack;
-    wg_devices_scratch(&model->places, before);
+    wg_devices_scratch(&model->devices, before);
     weir_status status = wg_cache_grow(model, 0, grows ? 2 * model->pack : model->pack);
     if (status == WEIR_OK)
         status = scratch_probe(it, first);
@@ -109,7 +109,7 @@ static weir_status scratch_measure(probing *it, wg_scratch *out)
         status = scratch_probe(it, second);
     if (status == WEIR_OK && grows)
         scratch_work_out(model, first, second, 2 * model->pack, out);
-    for (size_t i = 0; i < model->places.devices; i++) {
+    for (size_t i = 0; i < model->devices.count; i++) {
         uint64_t most = second[i] > first[i] ? second[i] : first[i];
         out->taken[i] = most > before[i] ? most - before[i] : 0;
     }
@@ -124,7 +124,7 @@ static weir_status scratch_measure(probing *it, wg_scratch *out)
 weir_status wg_scratch_measure(weir_engine_model *model)
 {
     wg_scratch known = {{0}, {0}};
-    if (model->places.devices == 0)
+    if (model->devices.count == 0)
         return WEIR_OK;
     if (wg_scratch_recall(model, &known))
         return scratch_reserve(model, &known, true);

@@ -57,10 +57,10 @@ static void add_driver(words *to)
 
 static void add_devices(const weir_engine_model *model, words *to)
 {
-    for (size_t i = 0; i < model->places.devices; i++) {
+    for (size_t i = 0; i < model->devices.count; i++) {
         size_t unused = 0, total = 0;
-        model->library->ggml_backend_dev_memory(model->places.list[i], &unused, &total);
-        scratch_known_add_text(to, model->library->ggml_backend_dev_description(model->places.list[i]));
+        model->library->ggml_backend_dev_memory(model->devices.list[i], &unused, &total);
+        scratch_known_add_text(to, model->library->ggml_backend_dev_description(model->devices.list[i]));
         scratch_known_add(to, &total, sizeof total);
     }
 }
@@ -181,7 +181,7 @@ bool wg_scratch_recall(const weir_engine_model *model, wg_scratch *out)
     if (!scratch_known_is_wanted() || !scratch_known_make_key(model, key))
         return false;
     wg_store_directory("gguf-scratch", path, sizeof path);
-    return scratch_known_find(path, key, model->places.devices, out);
+    return scratch_known_find(path, key, model->devices.count, out);
 }
 
 void wg_scratch_remember(const weir_engine_model *model, const wg_scratch *known)
@@ -190,6 +190,6 @@ void wg_scratch_remember(const weir_engine_model *model, const wg_scratch *known
     if (!scratch_known_is_wanted() || !scratch_known_make_key(model, key))
         return;
     wg_store_directory("gguf-scratch", path, sizeof path);
-    scratch_known_write_line(key, known, model->places.devices, line);
+    scratch_known_write_line(key, known, model->devices.count, line);
     scratch_known_put(path, key, line);
 }

@@ -91,9 +91,9 @@ typedef struct wg_run_settings {
     int64_t top_k, seed, mirostat, repeat_last_n, dry_allowed_length, dry_penalty_last_n, logprobs;
     bool ignore_eos, chat, logits, state;
     bool normalize, truncate;
-    /* The caller's texts, which live as long as its call; of a model's own settings, copies in `kept`. NULL: none. */
+    /* The caller's texts, which live as long as its call; of a model's own settings, copies in `copies`. NULL: none. */
     const char *stop, *grammar, *logit_bias, *chat_template, *dry_sequence_breakers;
-    char *kept;
+    char *copies;
 } wg_run_settings;
 
 extern const wt_choices wg_choices;
@@ -131,36 +131,36 @@ weir_engine_model *wg_phase_model(void);
 enum { WG_DEVICES = 16 };
 
 /* Where a model lies. */
-typedef struct wg_places {
+typedef struct wg_devices {
     weir_client *host; /* what is on the host is charged to it, */
     weir_kind kind;    /* as memory of this kind: WEIR_KIND_DEVICE on the host's own runtime */
-    size_t devices;    /* 0: the whole model is on the host */
+    size_t count;      /* 0: the whole model is on the host */
     weir_client *clients[WG_DEVICES];
     weir_reservation *reserves[WG_DEVICES]; /* for scratch, which cannot be refused; NULL: none */
     ggml_backend_dev_t list[WG_DEVICES + 1];
     bool held; /* by wg_devices_open */
-} wg_places;
+} wg_devices;
 
-/* Reads the places that a load names, and checks that this engine supports them. Opens no library. */
-weir_status wg_places_read(const weir_engine_load *load, bool planning, wg_places *out);
-/* Opens llama.cpp's library for CUDA, the first time, and has its memory come from the places' clients, until
+/* Reads the devices that a load names, and checks that this engine supports them. Opens no library. */
+weir_status wg_devices_read(const weir_engine_load *load, bool planning, wg_devices *out);
+/* Opens llama.cpp's library for CUDA, the first time, and has its memory come from the devices' clients, until
  * wg_devices_close. Without devices: nothing. */
-weir_status wg_devices_open(const wg_library *library, const char *directory, wg_places *places);
-void wg_devices_close(wg_places *places);
+weir_status wg_devices_open(const wg_library *library, const char *directory, wg_devices *devices);
+void wg_devices_close(wg_devices *devices);
 /* Waits until what llama.cpp has freed has gone back to the clients. */
-void wg_devices_settle(const wg_places *places);
+void wg_devices_settle(const wg_devices *devices);
 /* The file of that library; WEIR_ERR_NOT_FOUND says how to get it. Opens nothing. */
 weir_status wg_devices_find(const char *directory, char *path, size_t capacity);
 /* Whether what that library needs of CUDA can be opened; if not, `missing` says what is missing. */
 weir_status wg_devices_needs(char *missing, size_t capacity);
 /* The redirect while there are models on devices; NULL: none. */
 wi_cuda_redirect *wg_devices_redirect(void);
-/* Bytes that the redirect's scratch takes now on the places' devices, one after the other. */
-void wg_devices_scratch(const wg_places *places, uint64_t *bytes);
+/* Bytes that the redirect's scratch takes now on the devices, one after the other. */
+void wg_devices_scratch(const wg_devices *devices, uint64_t *bytes);
 
 /* ---- scratch.c, scratch_known.c ---------------------------------------------------------------------------------- */
 
-/* By place: what the largest batch takes beside the buffers of its graph, and what a full context takes beyond that. */
+/* By device: what the largest batch takes beside the buffers of its graph, and what a full context takes beyond that. */
 typedef struct wg_scratch {
     uint64_t taken[WG_DEVICES], grows[WG_DEVICES];
 } wg_scratch;
@@ -203,7 +203,7 @@ enum { WG_INPUTS = WT_RESUMES, WG_OUTPUTS = WT_ANSWER_PORTS + 5 };
 
 struct weir_engine_model {
     const wg_library *library;
-    wg_places places;
+    wg_devices devices;
     struct llama_model *model;
     struct llama_context *context;
     const struct llama_vocab *vocab;
@@ -240,7 +240,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out);
 weir_status wg_plan(const weir_engine_load *load, weir_engine_plan *out);
 void wg_unload(weir_engine_model *model);
 
-/* The steps that load and plan share: places, provider and settings; the file; the library, which is opened. */
+/* The steps that load and plan share: devices, provider and settings; the file; the library, which is opened. */
 weir_status wg_read_request(const weir_engine_load *load, bool planning, weir_engine_model *model);
 weir_status wg_look(const weir_engine_load *load, weir_engine_model *model);
 weir_status wg_open(weir_engine_model *model);
@@ -316,8 +316,8 @@ bool wg_cache_grows(const weir_engine_model *model);
 weir_status wg_cache_on_host(weir_engine_model *model, ggml_backend_buffer_type_t type, size_t bytes,
                              ggml_backend_buffer_t *out);
 /* Memory for one on the client's device, for the scope in which ggml makes it; the same errors. Then what came of it. */
-weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_place **out);
-void wg_cache_made(const wi_cuda_place *place, ggml_backend_buffer_t buffer);
+weir_status wg_cache_on_device(weir_engine_model *model, weir_client *client, size_t bytes, const wi_cuda_source **out);
+void wg_cache_made(const wi_cuda_source *source, ggml_backend_buffer_t buffer);
 /* The context is made: what is not elastic is committed, and others' need for memory is listened to from now on. */
 weir_status wg_cache_settle(weir_engine_model *model);
 /* Before the context goes, and when it is gone. */

@@ -106,9 +106,9 @@ static weir_status gguf_file_file_read_text(wg_cursor *cursor, wg_key *key)
     weir_status status = wi_gguf_cursor_text_bytes(cursor, &key->text_bytes);
     if (status != WEIR_OK)
         return status;
-    uint64_t kept = key->text_bytes < WG_TEXT_KEPT ? key->text_bytes : WG_TEXT_KEPT;
-    status = wi_gguf_cursor_read(cursor, key->text, kept);
-    return status == WEIR_OK ? wi_gguf_cursor_read(cursor, NULL, key->text_bytes - kept) : status;
+    uint64_t stored = key->text_bytes < WG_TEXT_KEPT ? key->text_bytes : WG_TEXT_KEPT;
+    status = wi_gguf_cursor_read(cursor, key->text, stored);
+    return status == WEIR_OK ? wi_gguf_cursor_read(cursor, NULL, key->text_bytes - stored) : status;
 }
 
 static weir_status skip_array(wg_cursor *cursor, wg_key *key)

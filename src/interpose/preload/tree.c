@@ -23,7 +23,7 @@
 enum {
     VERSION = 1,
     SEATS = 1024,
-    PLACES = 17, /* the host, and devices */
+    ACCOUNTS = 17, /* the host, and devices */
     UUID = 16,
     THE_BOOK = 0, /* bytes of the file that stand for locks: the lock of the book, then a lock per seat */
     FIRST_SEAT = 1,
@@ -34,23 +34,23 @@ typedef struct seat {
     atomic_uint listens;  /* a thread answers */
     atomic_uint answered; /* number of the last call that was answered */
     char name[20];
-    atomic_uint_fast64_t bytes[PLACES];
-    atomic_uint_fast64_t wants[PLACES]; /* while it waits for others */
+    atomic_uint_fast64_t bytes[ACCOUNTS];
+    atomic_uint_fast64_t wants[ACCOUNTS]; /* while it waits for others */
 } seat;
 
-typedef struct place {
+typedef struct account {
     unsigned char uuid[UUID];
     uint64_t taken;
     uint64_t budget; /* 0: nobody has said it */
     uint64_t peak;
-} place;
+} account;
 
 /* All zeros: an empty book. */
 typedef struct book {
     uint32_t version;
     atomic_uint seats;          /* up to the last one that was ever taken */
     atomic_uint calls, answers; /* futexes */
-    place places[PLACES];       /* the host's is the first one */
+    account accounts[ACCOUNTS]; /* the host's is the first one */
     seat seat[SEATS];
 } book;
 
@@ -61,7 +61,7 @@ static struct {
     int file;
     book *book;
     seat *mine;
-    atomic_int place_of[WP_DEVICES], place_of_host; /* and 1; 0: not known yet */
+    atomic_int account_of[WP_DEVICES], account_of_host; /* and 1; 0: not known yet */
     void (*give)(int ordinal, uint64_t bytes);
 } tree = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
 
@@ -179,7 +179,7 @@ static bool is_forked(void)
 }
 
 /* With the locks: a new one gets the budget that `weir exec` was given. */
-static bool is_place(place *p, const unsigned char *uuid, const char *name)
+static bool is_account(account *p, const unsigned char *uuid, const char *name)
 {
     if (!p->taken) {
         memcpy(p->uuid, uuid, UUID);
@@ -189,50 +189,50 @@ static bool is_place(place *p, const unsigned char *uuid, const char *name)
     return memcmp(p->uuid, uuid, UUID) == 0;
 }
 
-/* -1: there are more devices than places. */
-static int tree_find_place(int ordinal, const unsigned char *uuid)
+/* -1: there are more devices than accounts. */
+static int tree_find_account(int ordinal, const unsigned char *uuid)
 {
     char name[16];
     snprintf(name, sizeof name, "cuda:%d", ordinal);
     if (ordinal == WP_HOST)
-        return is_place(&tree.book->places[0], uuid, "host") ? 0 : -1;
-    for (int i = 1; i < PLACES; i++)
-        if (is_place(&tree.book->places[i], uuid, name))
+        return is_account(&tree.book->accounts[0], uuid, "host") ? 0 : -1;
+    for (int i = 1; i < ACCOUNTS; i++)
+        if (is_account(&tree.book->accounts[i], uuid, name))
             return i;
     return -1;
 }
 
 /* With the process's lock, which it keeps, and takes that of the book besides; -1: it cannot. */
-static int open_place(int ordinal)
+static int open_account(int ordinal)
 {
-    atomic_int *known = ordinal == WP_HOST ? &tree.place_of_host : &tree.place_of[ordinal];
+    atomic_int *known = ordinal == WP_HOST ? &tree.account_of_host : &tree.account_of[ordinal];
     int at = atomic_load(known) - 1;
     unsigned char uuid[UUID] = {0};
     bool named = at >= 0 || ordinal == WP_HOST ||
                  (wp_real.cuDeviceGetUuid_v2 && wp_real.cuDeviceGetUuid_v2(uuid, ordinal) == CUDA_SUCCESS);
     if (!named || (!tree.process && tree_join() != WEIR_OK) || !tree_enter(tree.file))
         return -1;
-    if (at < 0 && (at = tree_find_place(ordinal, uuid)) >= 0)
+    if (at < 0 && (at = tree_find_account(ordinal, uuid)) >= 0)
         atomic_store(known, at + 1);
     if (at < 0)
         tree_leave(tree.file);
     return at;
 }
 
-/* Enters the book at the device's place; leave_place leaves it. -1: it has not entered, as there is no tree, or this
+/* Enters the book at the device's account; leave_account leaves it. -1: it has not entered, as there is no tree, or this
  * process cannot be in it. */
-static int enter_place(int ordinal)
+static int enter_account(int ordinal)
 {
     if (!wp_tree_is() || is_forked() || ordinal < WP_HOST || ordinal >= WP_DEVICES)
         return -1;
     pthread_mutex_lock(&tree.lock);
-    int at = open_place(ordinal);
+    int at = open_account(ordinal);
     if (at < 0)
         pthread_mutex_unlock(&tree.lock);
     return at;
 }
 
-static void leave_place(void)
+static void leave_account(void)
 {
     tree_leave(tree.file);
     pthread_mutex_unlock(&tree.lock);
@@ -243,15 +243,15 @@ weir_status wp_tree_join(int ordinal)
     if (!wp_tree_is())
         return WEIR_OK;
     (void)weir_fail(WEIR_ERR_SYSTEM, "the GPU has no place among the processes under weir exec");
-    if (enter_place(ordinal) < 0)
+    if (enter_account(ordinal) < 0)
         return WEIR_ERR_SYSTEM;
-    leave_place();
+    leave_account();
     return WEIR_OK;
 }
 
 /* Counting --------------------------------------------------------------------------------------------------------- */
 
-/* Finds the next other process that has memory of the place; NULL: no more. Called with the locks held. Clears the
+/* Finds the next other process that has memory of the account; NULL: no more. Called with the locks held. Clears the
  * bytes of processes that have ended. */
 static seat *next_other(int at, int *number)
 {
@@ -282,59 +282,59 @@ bool wp_tree_take(int ordinal, uint64_t bytes)
 {
     if (!wp_tree_is())
         return true;
-    int at = enter_place(ordinal);
+    int at = enter_account(ordinal);
     if (at < 0)
         return false;
-    place *p = &tree.book->places[at];
+    account *p = &tree.book->accounts[at];
     uint64_t all = count_others(at) + atomic_load(&tree.mine->bytes[at]);
     bool fits = p->budget == 0 || (all <= p->budget && bytes <= p->budget - all);
     if (fits) {
         atomic_fetch_add(&tree.mine->bytes[at], bytes);
         p->peak = wi_max(p->peak, all + bytes);
     }
-    leave_place();
+    leave_account();
     return fits;
 }
 
 void wp_tree_give(int ordinal, uint64_t bytes)
 {
-    int at = enter_place(ordinal);
+    int at = enter_account(ordinal);
     if (at < 0)
         return;
     atomic_fetch_sub(&tree.mine->bytes[at], bytes);
-    leave_place();
+    leave_account();
 }
 
 wp_tree_view wp_tree_look(int ordinal)
 {
     wp_tree_view view = {.budget = UINT64_MAX};
-    int at = enter_place(ordinal);
+    int at = enter_account(ordinal);
     if (at < 0)
         return view;
-    const place *p = &tree.book->places[at];
+    const account *p = &tree.book->accounts[at];
     view.budget = p->budget ? p->budget : UINT64_MAX;
     view.peak = p->peak;
     view.mine = atomic_load(&tree.mine->bytes[at]);
     view.others = count_others(at);
-    leave_place();
+    leave_account();
     return view;
 }
 
 void wp_tree_measured(int ordinal, uint64_t budget)
 {
-    int at = enter_place(ordinal);
+    int at = enter_account(ordinal);
     if (at < 0)
         return;
-    place *p = &tree.book->places[at];
+    account *p = &tree.book->accounts[at];
     p->budget = p->budget ? p->budget : budget;
-    leave_place();
+    leave_account();
 }
 
 void wp_tree_say(int ordinal, char *text, size_t capacity)
 {
     char size[24];
     const char *before = "; of the budget other processes have their parts: ";
-    int at = enter_place(ordinal), number = 0;
+    int at = enter_account(ordinal), number = 0;
     if (at < 0)
         return;
     for (const seat *s; (s = next_other(at, &number)); before = ", ") {
@@ -342,7 +342,7 @@ void wp_tree_say(int ordinal, char *text, size_t capacity)
         snprintf(text + length, capacity - length, "%s%.19s (%u) has %s", before, s->name, atomic_load(&s->process),
                  weir_size_format(atomic_load(&s->bytes[at]), size, sizeof size));
     }
-    leave_place();
+    leave_account();
 }
 
 /* Asking ----------------------------------------------------------------------------------------------------------- */
@@ -364,13 +364,13 @@ static void tree_wake(atomic_uint *word)
 /* Whether anybody who has memory there, and listens, has not answered the call. */
 static bool anybody_owes(int ordinal, unsigned call)
 {
-    int at = enter_place(ordinal), number = 0;
+    int at = enter_account(ordinal), number = 0;
     bool owes = false;
     if (at < 0)
         return false;
     for (const seat *s; (s = next_other(at, &number));)
         owes |= atomic_load(&s->listens) && (int)(call - atomic_load(&s->answered)) > 0;
-    leave_place();
+    leave_account();
     return owes;
 }
 
@@ -378,14 +378,14 @@ static bool anybody_owes(int ordinal, unsigned call)
  * add up. The wants of a killed process go with its seat. */
 static void tree_want(int ordinal, uint64_t bytes, bool more)
 {
-    int at = enter_place(ordinal);
+    int at = enter_account(ordinal);
     if (at < 0)
         return;
     if (more)
         atomic_fetch_add(&tree.mine->wants[at], bytes);
     else
         atomic_fetch_sub(&tree.mine->wants[at], bytes);
-    leave_place();
+    leave_account();
 }
 
 bool wp_tree_ask(int ordinal, uint64_t bytes)
@@ -411,14 +411,14 @@ bool wp_tree_ask(int ordinal, uint64_t bytes)
 static uint64_t tree_wanted(int ordinal)
 {
     uint64_t sum = 0;
-    int at = atomic_load(&tree.place_of[ordinal]) ? enter_place(ordinal) : -1;
+    int at = atomic_load(&tree.account_of[ordinal]) ? enter_account(ordinal) : -1;
     if (at < 0)
         return 0;
     for (int i = 0; i < (int)atomic_load(&tree.book->seats); i++) {
         uint64_t its = &tree.book->seat[i] == tree.mine ? 0 : atomic_load(&tree.book->seat[i].wants[at]);
         sum += its && lives(i) ? its : 0;
     }
-    leave_place();
+    leave_account();
     return sum;
 }
 

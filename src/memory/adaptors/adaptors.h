@@ -57,7 +57,7 @@ void wi_log_into(wi_resource *log, wi_events *ring);
  * single handle). So only the resource "direct" has marks. The tool does not check copies and fills of the driver's.
  *
  * Without a tool a call costs one comparison. The tool is foreign code: no lock is held around these calls, and the
- * block is claimed or not yet published. */
+ * block is acquired or not yet published. */
 
 /* The block is in the piece [start, start + bytes), which cuMemAlloc gave for it alone. */
 void wi_nvtx_enter(const wi_resource *resource, wi_block *block, uintptr_t start, uint64_t bytes);

@@ -13,7 +13,7 @@
  * what they keep stays charged. The base's physical memory is held under the same budget (wi_ledger_hold), and a guarantee is
  * tested when it is set (wi_ledger_set_limits).
  *
- * The adaptor "budget" is the place of this stage in a stack. Adaptors around it see a request once, before bytes are claimed.
+ * The adaptor "budget" is the position of this stage in a stack. Adaptors around it see a request once, before bytes are claimed.
  * Adaptors within see the tries of the ladder, with the bytes claimed. A text form without a budget gets one around it. */
 #include "memory/adaptors/adaptors.h"
 #include "base/system.h"
@@ -47,7 +47,7 @@ typedef struct ladder {
     uint64_t pause;
     unsigned emptied, passed, looks; /* tries: flushed thread caches, reaped, looked at what others released */
     uint64_t freed, released;        /* wi_ledger_freed and wi_members_released at the last look */
-    wi_pressure_turn turn;
+    wi_pressure_round round;
 } ladder;
 
 static wi_ledger *budget_ledger(const ladder *l)
@@ -161,10 +161,10 @@ static bool rung_pressure(ladder *l)
                               .device = budget_ledger(l)->device,
                               .memory_class = l->request->memory_class};
     room before = budget_look_for_room(l);
-    while (wi_pressures_call(&budget_ledger(l)->pressures, &l->turn, &pressure)) {
+    while (wi_pressures_call(&budget_ledger(l)->pressures, &l->round, &pressure)) {
         room after = budget_look_for_room(l);
         bool more = after.account > before.account || after.device > before.device;
-        l->turn.again = more && l->turn.attempt < MOST_LOOKS;
+        l->round.again = more && l->round.attempt < MOST_LOOKS;
         if (more)
             return true;
         before = after;
@@ -240,7 +240,7 @@ static ladder budget_begin(const wi_base *base, wi_account *account, const wi_re
                     .request = request,
                     .may_wait = may_wait,
                     .freed = wi_ledger_freed(base->resource.ledger),
-                    .turn = wi_pressure_begin};
+                    .round = wi_pressure_begin};
 }
 
 /* Claims the bytes, climbing the ladder. alignment 0: the bytes may lie in several pieces. */
@@ -300,7 +300,7 @@ static void budget_return_bytes(wi_ledger *ledger, const wi_placement *p)
 /* What a refusal tells of: a page's is of its whole commit. */
 static wi_request budget_request(const wi_placement *p)
 {
-    const wi_elastic_place *page = p->page;
+    const wi_elastic_target *page = p->page;
     uint64_t bytes = page ? page->asked : p->bytes, charged = page ? page->asked : p->charged;
     uint64_t claimed = page ? page->claimed : 0, reserved = p->reservation && claimed == 0 ? charged : 0;
     return (wi_request){bytes, charged, p->memory_class, p->stream, p->tag, claimed, reserved};

@@ -115,7 +115,7 @@ void wi_guard_unpin(wi_guard *guard, wi_guarded *record)
     pthread_cond_broadcast(&guard->changed);
 }
 
-/* Finds and pins the record of a block that this thread has claimed or not yet published. */
+/* Finds and pins the record of a block that this thread has acquired or not yet published. */
 static wi_guarded *guard_pin(wi_guard *guard, const wi_block *block)
 {
     guard_lock(guard);
@@ -462,7 +462,7 @@ static weir_status guard_repaint_in_order(const wi_guard *guard, const wi_guarde
     wi_event event = {0};
     bool opened;
     weir_status status =
-        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_WRITE, &opened); /* a claimed block has no open ticket */
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_WRITE, &opened); /* an acquired block has no open ticket */
     if (status != WEIR_OK)
         return status;
     status = guard_order(guard, block, native);

@@ -60,10 +60,10 @@ static void adaptors_own_tell(const own_adaptor *a, void (*what)(void *state, co
 
 static void tell_failed(const own_adaptor *a, const weir_adaptor_block *block, weir_status status)
 {
-    wi_kept_detail why;
+    wi_saved_detail why;
     if (!a->own->failed)
         return;
-    wi_detail_keep(&why);
+    wi_detail_save(&why);
     inside++;
     a->own->failed(a->state, block, status);
     inside--;

@@ -52,9 +52,9 @@ void wi_events_add(wi_events *events, const weir_event *event)
         atomic_fetch_add(&events->lost, 1);
         return;
     }
-    weir_event *kept = &events->ring[events->added++ % events->allocated];
-    *kept = *event;
-    kept->order = events->order;
+    weir_event *stored = &events->ring[events->added++ % events->allocated];
+    *stored = *event;
+    stored->order = events->order;
     wi_assert(events->taken <= events->added && events->added <= events->taken + events->capacity);
 }
 

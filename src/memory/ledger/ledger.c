@@ -386,7 +386,7 @@ static void ledger_publish(wi_ledger *ledger, wi_block *block, gauge_what what)
     gauge_block(ledger, block, what);
     ledger_raise_peaks(ledger, account, 0, NULL);
     ledger_trace(ledger, WEIR_ACTION_ALLOCATE, block, block->stream);
-    wi_block_turn(block, WI_LIVE); /* under the lock: a trace that opens now finds it live, or records this */
+    wi_block_set_phase(block, WI_LIVE); /* under the lock: a trace that opens now finds it live, or records this */
 }
 
 void wi_ledger_commit(wi_ledger *ledger, wi_block *block)

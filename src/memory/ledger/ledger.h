@@ -77,14 +77,14 @@ typedef struct wi_pressures {
 } wi_pressures;
 
 /* The position of a request in the list; starts as wi_pressure_begin. */
-typedef struct wi_pressure_turn {
+typedef struct wi_pressure_round {
     int priority;
     uint64_t id;
     unsigned attempt;
     bool again; /* call the same callback again, if it is still registered */
-} wi_pressure_turn;
+} wi_pressure_round;
 
-extern const wi_pressure_turn wi_pressure_begin;
+extern const wi_pressure_round wi_pressure_begin;
 
 void wi_pressures_init(wi_pressures *pressures);
 void wi_pressures_clear(wi_pressures *pressures); /* removes all; no callback may be running */
@@ -98,7 +98,7 @@ weir_status wi_pressures_add(wi_pressures *pressures, const weir_pressure_option
 weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits);
 
 /* Calls the next callback; false: none is left. pressure->attempt is set by this function. */
-bool wi_pressures_call(wi_pressures *pressures, wi_pressure_turn *turn, weir_pressure *pressure);
+bool wi_pressures_call(wi_pressures *pressures, wi_pressure_round *round, weir_pressure *pressure);
 /* Whether this thread runs a pressure callback of any list. */
 bool wi_pressures_inside(void);
 
@@ -333,7 +333,7 @@ typedef struct wi_request {
 } wi_request;
 
 /* Puts back what weir_refusal_last had answered, after calls that are no part of the caller's own. */
-void wi_refusal_restore(const weir_refusal *kept);
+void wi_refusal_restore(const weir_refusal *saved);
 
 /* Refuses the request: counts it, traces it, and sets this thread's last refusal and detail. */
 weir_status wi_ledger_refuse(wi_ledger *ledger, wi_account *account, const wi_request *request,

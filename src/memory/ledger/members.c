@@ -17,7 +17,7 @@ void wi_members_remove(wi_member *member)
 {
     wi_ledger *ledger = member->ledger;
     bool used = true;
-    for (unsigned turn = 0; used; turn++) {
+    for (unsigned spin = 0; used; spin++) {
         pthread_mutex_lock(&ledger->members_lock);
         used = member->users > 0; /* a new user needs the lock, which this thread holds */
         if (!used) {
@@ -26,7 +26,7 @@ void wi_members_remove(wi_member *member)
         }
         pthread_mutex_unlock(&ledger->members_lock);
         if (used)
-            wi_pause(turn);
+            wi_pause(spin);
     }
 }
 

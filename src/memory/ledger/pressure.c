@@ -14,7 +14,7 @@ struct wi_pressure_entry {
     wi_pressure_entry *next;
 };
 
-const wi_pressure_turn wi_pressure_begin = {.priority = INT_MIN}; /* ids start at 1 */
+const wi_pressure_round wi_pressure_begin = {.priority = INT_MIN}; /* ids start at 1 */
 
 static _Thread_local bool inside;
 
@@ -114,25 +114,25 @@ weir_status wi_pressures_remove(wi_pressures *pressures, uint64_t id, bool waits
                              (unsigned long long)id);
 }
 
-static bool pressure_is_next(const wi_pressure_entry *entry, const wi_pressure_turn *turn)
+static bool pressure_is_next(const wi_pressure_entry *entry, const wi_pressure_round *round)
 {
-    if (entry->priority != turn->priority)
-        return entry->priority > turn->priority;
-    return entry->id > turn->id || (entry->id == turn->id && turn->again);
+    if (entry->priority != round->priority)
+        return entry->priority > round->priority;
+    return entry->id > round->id || (entry->id == round->id && round->again);
 }
 
-/* Finds the next entry of the turn and keeps its record until pressure_leave. */
-static wi_pressure_entry *pressure_enter(wi_pressures *pressures, wi_pressure_turn *turn)
+/* Finds the next entry of the round and keeps its record until pressure_leave. */
+static wi_pressure_entry *pressure_enter(wi_pressures *pressures, wi_pressure_round *round)
 {
     pthread_mutex_lock(&pressures->lock);
     wi_pressure_entry *entry = pressures->first;
-    while (entry && !pressure_is_next(entry, turn))
+    while (entry && !pressure_is_next(entry, round))
         entry = entry->next;
     if (entry) {
         entry->running++;
-        turn->attempt = entry->id == turn->id ? turn->attempt + 1 : 1;
-        turn->priority = entry->priority;
-        turn->id = entry->id;
+        round->attempt = entry->id == round->id ? round->attempt + 1 : 1;
+        round->priority = entry->priority;
+        round->id = entry->id;
     }
     pthread_mutex_unlock(&pressures->lock);
     return entry;
@@ -149,12 +149,12 @@ static void pressure_leave(wi_pressures *pressures, wi_pressure_entry *entry)
         pressure_gone(entry);
 }
 
-bool wi_pressures_call(wi_pressures *pressures, wi_pressure_turn *turn, weir_pressure *pressure)
+bool wi_pressures_call(wi_pressures *pressures, wi_pressure_round *round, weir_pressure *pressure)
 {
-    wi_pressure_entry *entry = pressure_enter(pressures, turn);
+    wi_pressure_entry *entry = pressure_enter(pressures, round);
     if (!entry)
         return false;
-    pressure->attempt = turn->attempt;
+    pressure->attempt = round->attempt;
     inside = true;
     entry->fn(pressure, entry->user);
     inside = false;

@@ -18,10 +18,10 @@ weir_status weir_refusal_last(weir_refusal *out)
     return WEIR_OK;
 }
 
-void wi_refusal_restore(const weir_refusal *kept)
+void wi_refusal_restore(const weir_refusal *saved)
 {
     if (last)
-        memcpy(last, kept, sizeof *kept);
+        memcpy(last, saved, sizeof *saved);
 }
 
 static uint64_t refusal_used(const wi_account *account)

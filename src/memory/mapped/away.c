@@ -59,7 +59,7 @@ static int away_reason(const wi_away *away, const wi_block *block, uint64_t word
     if (block->leaving)
         return MAY_LEAVE;
     if ((word & 7) != WI_LIVE)
-        return (word & 7) == WI_CLAIMED ? WEIR_STAY_BUSY : WEIR_STAY_SHARED;
+        return (word & 7) == WI_ACQUIRED ? WEIR_STAY_BUSY : WEIR_STAY_SHARED;
     if (block->graph)
         return WEIR_STAY_GRAPH;
     if (block->stable)
@@ -88,11 +88,11 @@ static bool away_may_leave(const wi_away *away, const wi_piece *p, bool *any)
     return false;
 }
 
-/* Claims a block for this thread; the lock is held. */
-weir_status wi_away_claim(wi_away *away, wi_block *block, bool *claimed)
+/* Acquires a block for this thread; the lock is held. */
+weir_status wi_away_acquire(wi_away *away, wi_block *block, bool *acquired)
 {
     uint64_t word = atomic_load(&block->word);
-    *claimed = block->leaving;
+    *acquired = block->leaving;
     if (block->leaving)
         return WEIR_OK;
     weir_status status = wi_away_room((void **)&away->blocks, away->block_count, &away->block_room, sizeof(wi_block *));
@@ -101,23 +101,23 @@ weir_status wi_away_claim(wi_away *away, wi_block *block, bool *claimed)
     if ((word & WI_TRACKED) && (word & 7) == WI_LIVE && wi_stream_uses_held(block->stream_uses))
         return weir_fail(WEIR_ERR_BUSY, "%s cannot be suspended or resumed: its block at %p is used by %s",
                          away->account->name, block->pointer, wi_stream_uses_holder(block->stream_uses));
-    *claimed = away_reason(away, block, word) == MAY_LEAVE && wi_block_claim(block, word, WI_CLAIMED);
-    if (*claimed) {
+    *acquired = away_reason(away, block, word) == MAY_LEAVE && wi_block_acquire(block, word, WI_ACQUIRED);
+    if (*acquired) {
         block->leaving = true;
         away->blocks[away->block_count++] = block;
     }
     return WEIR_OK;
 }
 
-/* Claims all blocks on the chunk. *all false: another thread has claimed a block. */
-static weir_status away_claim_all(wi_away *away, const wi_piece *p, bool *all)
+/* Acquires all blocks on the chunk. *all false: another thread has acquired a block. */
+static weir_status away_acquire_all(wi_away *away, const wi_piece *p, bool *all)
 {
     weir_status status = WEIR_OK;
     *all = true;
     EACH_EXTENT (e, p) {
         if (e->kind != WI_USED || !*all)
             continue;
-        status = wi_away_claim(away, &e->block, all);
+        status = wi_away_acquire(away, &e->block, all);
         if (status != WEIR_OK)
             return status;
         if (!*all)
@@ -181,34 +181,34 @@ weir_status wi_away_list_runs(wi_away *away, wi_piece *p)
             continue;
         char *start = p->region->base + wi_max(e->offset, piece_start(p));
         uint64_t bytes = away_overlap(p, e);
-        bool kept = p->whole || away_keeps(away, e);
+        bool saved = p->whole || away_keeps(away, e);
         wi_run *last = p->run_count > 0 ? &away->runs[away->run_count - 1] : NULL;
-        if (kept)
+        if (saved)
             p->unwritten &= (away->unwritten & WEIR_CLASS_BIT(wi_load(e->block.memory_class))) != 0;
-        if (kept || away->show) {
+        if (saved || away->show) {
             p->stamp = away_stamp_block(p->stamp, e);
             p->low = p->low ? p->low : start;
             p->high = start + bytes;
         }
-        if (last && last->kept == kept && last->start + last->bytes == start) {
+        if (last && last->saved == saved && last->start + last->bytes == start) {
             last->bytes += bytes;
             continue;
         }
         weir_status status = wi_away_room((void **)&away->runs, away->run_count, &away->run_room, sizeof(wi_run));
         if (status != WEIR_OK)
             return status;
-        away->runs[away->run_count++] = (wi_run){start, bytes, kept};
+        away->runs[away->run_count++] = (wi_run){start, bytes, saved};
         p->run_count++;
     }
     return WEIR_OK;
 }
 
-/* Gives all claims up. */
+/* Lets all blocks go. */
 void wi_away_let_go(wi_away *away)
 {
     for (size_t i = 0; i < away->block_count; i++) {
         away->blocks[i]->leaving = false;
-        wi_block_turn(away->blocks[i], WI_LIVE);
+        wi_block_set_phase(away->blocks[i], WI_LIVE);
     }
     away->block_count = 0;
     away->run_count = 0;
@@ -224,7 +224,7 @@ static weir_status away_choose_chunk(wi_mapped *m, wi_away *away, wi_chunk *chun
     if (status == WEIR_OK)
         status = wi_away_room((void **)&away->pieces, away->piece_count, &away->piece_room, sizeof p);
     if (status == WEIR_OK)
-        status = away_claim_all(away, &p, &all);
+        status = away_acquire_all(away, &p, &all);
     if (status != WEIR_OK || !all)
         return status;
     status = wi_away_list_runs(away, &p);
@@ -313,7 +313,7 @@ uint64_t wi_away_shown(const wi_away *away, const wi_extent *e)
     return bytes;
 }
 
-/* Notes in the claimed blocks whether they are shown, and counts the shown bytes. All blocks on pieces are claimed. */
+/* Notes in the acquired blocks whether they are shown, and counts the shown bytes. All blocks on pieces are acquired. */
 void wi_away_mark(wi_away *away)
 {
     uint64_t bytes = 0;
@@ -329,17 +329,17 @@ void wi_away_mark(wi_away *away)
 /* Unites neighbouring pieces that share a shown copy: the copy is shown, and taken from its place, as a whole. */
 static void away_unite(wi_away *away)
 {
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < away->piece_count; i++) {
         const wi_piece *p = &away->pieces[i];
-        wi_piece *last = kept > 0 ? &away->pieces[kept - 1] : NULL;
+        wi_piece *last = left > 0 ? &away->pieces[left - 1] : NULL;
         if (last && p->shown && last->shown && p->copy == last->copy) {
             last->count += p->count; /* what else is said of it is written when it comes back */
         } else {
-            away->pieces[kept++] = *p;
+            away->pieces[left++] = *p;
         }
     }
-    away->piece_count = kept;
+    away->piece_count = left;
 }
 
 /* What of the blocks lies on pieces that were taken is away: for each block one step of the ledger. */
@@ -384,23 +384,23 @@ void wi_away_unlink(wi_mapped *m, wi_away *away)
  * lock held. */
 static void away_settle(wi_mapped *m, wi_away *away)
 {
-    size_t kept = 0;
+    size_t left = 0;
     away->released = 0;
     away_account(m, away);
     for (size_t i = 0; i < away->piece_count; i++) {
         wi_piece *p = &away->pieces[i];
         if (p->taken) {
             away_give(m, away, p);
-            away->pieces[kept++] = *p;
+            away->pieces[left++] = *p;
         } else {
             wi_away_open(p);
         }
     }
-    away->piece_count = kept;
+    away->piece_count = left;
     away_unite(away);
     wi_away_mark(away);
     wi_away_let_go(away);
-    if (kept == 0)
+    if (left == 0)
         wi_away_unlink(m, away);
 }
 

@@ -154,15 +154,15 @@ void wi_away_forget(wi_base *base, wi_away *away)
 
 /* Coming back ------------------------------------------------------------------------------------------------------ */
 
-/* Claims every block on the pieces. *all false: another thread is freeing a block, and needs the lock. */
-static weir_status away_claim_again(wi_away *away, bool *all)
+/* Acquires every block on the pieces. *all false: another thread is freeing a block, and needs the lock. */
+static weir_status away_acquire_again(wi_away *away, bool *all)
 {
     weir_status status = WEIR_OK;
     *all = true;
     for (size_t i = 0; i < away->piece_count && status == WEIR_OK && *all; i++)
         EACH_EXTENT (e, &away->pieces[i])
             if (status == WEIR_OK && *all && e->kind == WI_USED)
-                status = wi_away_claim(away, &e->block, all);
+                status = wi_away_acquire(away, &e->block, all);
     return status;
 }
 
@@ -203,7 +203,7 @@ weir_status wi_away_recover(wi_base *base, wi_away *away)
     weir_status status = WEIR_OK;
     wi_base_lock(base);
     while (status == WEIR_OK && !all) {
-        status = away_claim_again(away, &all);
+        status = away_acquire_again(away, &all);
         if (status != WEIR_OK || all)
             continue;
         wi_away_let_go(away);
@@ -303,7 +303,7 @@ static uint64_t away_coming(const wi_away *away, const wi_extent *e)
 /* Pieces that were coming are back, the others stay away. With the lock held. */
 static void away_settle_back(wi_mapped *m, wi_away *away)
 {
-    size_t kept = 0;
+    size_t left = 0;
     for (size_t i = 0; i < away->block_count; i++) {
         uint64_t bytes = away_coming(away, (const wi_extent *)away->blocks[i]);
         if (bytes == 0)
@@ -316,9 +316,9 @@ static void away_settle_back(wi_mapped *m, wi_away *away)
         if (away->pieces[i].coming)
             wi_away_open(&away->pieces[i]);
         else
-            away->pieces[kept++] = away->pieces[i];
+            away->pieces[left++] = away->pieces[i];
     }
-    away->piece_count = away->bytes > 0 ? kept : 0; /* there are some if an extent could not be cut */
+    away->piece_count = away->bytes > 0 ? left : 0; /* there are some if an extent could not be cut */
     wi_away_mark(away);
     wi_away_let_go(away);
     if (away->piece_count == 0)
@@ -357,7 +357,7 @@ void wi_away_recall(wi_base *base, wi_away *away, bool idle)
         }
         if (!p->whole || p->shown || away_missing(p, &ignored) < p->count)
             continue;
-        wi_base_unlock(base); /* the blocks are claimed, so that the list stays as it is */
+        wi_base_unlock(base); /* the blocks are acquired, so that the list stays as it is */
         away->show_again(away, p, away->user);
         wi_base_lock(base);
     }

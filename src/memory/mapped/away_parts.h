@@ -58,9 +58,9 @@ static inline size_t away_from(const wi_away *away, const wi_region *region, uin
                         *end_ = (away)->pieces + (away)->piece_count;                                                  \
          p < end_ && p->region == (e)->region && piece_start(p) < extent_end(e); p++)
 
-/* With the lock held. Claims a block for this thread. */
-weir_status wi_away_claim(wi_away *away, wi_block *block, bool *claimed);
-/* Gives all claims up. */
+/* With the lock held. Acquires a block for this thread. */
+weir_status wi_away_acquire(wi_away *away, wi_block *block, bool *acquired);
+/* Lets all blocks go. */
 void wi_away_let_go(wi_away *away);
 /* Writes down which bytes of the piece are blocks'. */
 weir_status wi_away_list_runs(wi_away *away, wi_piece *p);
@@ -68,7 +68,7 @@ weir_status wi_away_list_runs(wi_away *away, wi_piece *p);
 void wi_away_open(const wi_piece *p);
 /* Bytes of the extent that are shown. */
 uint64_t wi_away_shown(const wi_away *away, const wi_extent *e);
-/* Notes in the claimed blocks whether they are shown, and counts the shown bytes. All blocks on pieces are claimed. */
+/* Notes in the acquired blocks whether they are shown, and counts the shown bytes. All blocks on pieces are acquired. */
 void wi_away_mark(wi_away *away);
 /* The base knows it no more. */
 void wi_away_unlink(wi_mapped *m, wi_away *away);

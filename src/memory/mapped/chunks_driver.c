@@ -609,7 +609,7 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
 {
     wi_resource *r = &mapped->base.resource;
     wi_chunk *rest = wi_chunk_new(), old = *chunk;
-    wi_chunk kept = *chunk; /* is worked on instead of the chunk, which a walk may look at without waiting for this */
+    wi_chunk copy = *chunk; /* is worked on instead of the chunk, which a walk may look at without waiting for this */
     weir_status status =
         rest ? wi_extent_pool_reserve(&mapped->shared.pool, WI_RECORDS_PER_CHANGE) : chunks_no_memory();
     if (status != WEIR_OK) {
@@ -619,14 +619,14 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
     *rest = (wi_chunk){.region = chunk->region};
     wi_extent *busy = chunks_seize(chunk, NULL);
     wi_chunks_go_to_driver(mapped);
-    status = r->driver->unmap(r->device, chunk_address(&kept), chunk_bytes(&kept, mapped), 1, &kept.handle);
+    status = r->driver->unmap(r->device, chunk_address(&copy), chunk_bytes(&copy, mapped), 1, &copy.handle);
     bool remade = status == WEIR_OK;
     uint64_t calls = 1, created = 0;
     if (remade)
-        status = chunks_remake(mapped, &kept, rest, first, &calls, &created);
+        status = chunks_remake(mapped, &copy, rest, first, &calls, &created);
     wi_chunks_come_back(mapped);
-    chunk->count = kept.count;
-    chunk->handle = kept.handle;
+    chunk->count = copy.count;
+    chunk->handle = copy.handle;
     wi_ledger_worked(r->ledger, calls, created, 0);
     if (remade) {
         uint64_t lost = (old.count - chunk->count - rest->count) * mapped->granule;

@@ -147,7 +147,7 @@ void wi_chunks_dissolve(wi_mapped *mapped, wi_extent *busy);
 /* Around calls of the driver: the lock is released in between. */
 void wi_chunks_go_to_driver(wi_mapped *mapped);
 void wi_chunks_come_back(wi_mapped *mapped);
-/* Unmaps a chunk that claimed blocks lie on. It is in no list then, and the caller's. */
+/* Unmaps a chunk that acquired blocks lie on. It is in no list then, and the caller's. */
 weir_status wi_chunks_take_away(wi_mapped *mapped, wi_chunk *chunk);
 /* Maps a taken chunk again at its old place. */
 weir_status wi_chunks_put_back(wi_mapped *mapped, wi_chunk *chunk);

@@ -20,12 +20,12 @@ enum { WI_UNIT = 256 }; /* charges are multiples of it; weir/memory.h says why *
 #define WI_MIXED  (UINT64_MAX >> 1) /* of several accounts, or unknown */
 #define WI_SECRET (UINT64_C(1) << 63)
 
-/* The phase of a block. A thread claims a LIVE block by one compare-and-swap. Every other change is made by the thread
- * that has claimed it, or under the lock of its base. */
+/* The phase of a block. A thread acquires a LIVE block by one compare-and-swap. Every other change is made by the thread
+ * that has acquired it, or under the lock of its base. */
 typedef enum wi_block_phase {
     WI_BLANK = 0,        /* allocated by a thread, not yet published */
     WI_LIVE = 1,         /* its client has it */
-    WI_CLAIMED = 2,      /* a thread frees or resizes it */
+    WI_ACQUIRED = 2,     /* a thread frees or resizes it */
     WI_PENDING = 3,      /* freed; the device is not past it, or a capture pool holds it */
     WI_THREAD_CACHED = 4 /* freed, and cached for the same client and stream; thread_cache.h */
 } wi_block_phase;
@@ -69,7 +69,7 @@ typedef struct wi_block {
     uint8_t lent;      /* whether another client or stream had the memory before, without a driver call between them */
     uint64_t previous; /* owner of the bytes before this block */
     uint64_t away;     /* bytes of the charge that are away; memory/away.h */
-    bool leaving;      /* claimed by a thread that suspends or resumes its client */
+    bool leaving;      /* acquired by a thread that suspends or resumes its client */
     bool shown;        /* what is away of it is shown at its addresses, and work may be using it */
     bool stable;       /* it was asked for with WEIR_ALLOC_STABLE */
     bool shrunk;       /* it was shrunk; work may still use the bytes behind it */
@@ -114,7 +114,7 @@ static inline wi_block_phase wi_block_phase_of(const wi_block *block)
 static inline bool wi_block_is_live(const wi_block *block)
 {
     wi_block_phase phase = wi_block_phase_of(block);
-    return phase == WI_LIVE || phase == WI_CLAIMED;
+    return phase == WI_LIVE || phase == WI_ACQUIRED;
 }
 
 static inline bool wi_block_is_charged(const wi_block *block) /* in the ledger, as live or pending bytes */
@@ -143,7 +143,7 @@ static inline void wi_block_set(wi_block *block, const wi_block *value)
     atomic_store_explicit(&block->word, atomic_load_explicit(&value->word, memory_order_relaxed), memory_order_release);
 }
 
-/* Copies a claimed block, member by member, as another thread may still try to claim it. */
+/* Copies an acquired block, member by member, as another thread may still try to acquire it. */
 static inline wi_block wi_block_copy(const wi_block *block)
 {
     wi_block copy;
@@ -151,7 +151,7 @@ static inline wi_block wi_block_copy(const wi_block *block)
     return copy;
 }
 
-/* For a claimed block. One of another charge than it was requested with serves no request of the same kind. */
+/* For an acquired block. One of another charge than it was requested with serves no request of the same kind. */
 static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t charged)
 {
     wi_store(block->plain, block->plain && charged == block->charged);
@@ -159,7 +159,7 @@ static inline void wi_block_measure(wi_block *block, uint64_t bytes, uint64_t ch
     wi_store(block->charged, charged);
 }
 
-static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
+static inline void wi_block_set_phase(wi_block *block, wi_block_phase phase)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed) >> WI_GENERATION_SHIFT;
     bool tracked = phase == WI_LIVE && (block->stream_uses || block->zeroing || block->graph || block->away);
@@ -167,13 +167,13 @@ static inline void wi_block_turn(wi_block *block, wi_block_phase phase)
                           memory_order_release);
 }
 
-/* Claims the live block whose word was `word`, as WI_CLAIMED or WI_THREAD_CACHED. False: another thread was faster. */
-static inline bool wi_block_claim(wi_block *block, uint64_t word, wi_block_phase phase)
+/* Acquires the live block whose word was `word`, as WI_ACQUIRED or WI_THREAD_CACHED. False: another thread was faster. */
+static inline bool wi_block_acquire(wi_block *block, uint64_t word, wi_block_phase phase)
 {
     return (word & 7) == WI_LIVE && atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | phase);
 }
 
-/* Marks the live block whose word was `word` as tracked; under the lock of its base. False: a thread has claimed it. */
+/* Marks the live block whose word was `word` as tracked; under the lock of its base. False: a thread has acquired it. */
 static inline bool wi_block_track(wi_block *block, uint64_t word)
 {
     return (word & 7) == WI_LIVE &&

@@ -134,7 +134,7 @@ static void size_index_leave(wi_size_index *size_index, wi_extent *extent)
         size_index->row_bits &= ~(UINT64_C(1) << row);
 }
 
-/* Inserts by epoch. Epochs only grow, so that the place is mostly at the end. */
+/* Inserts by epoch. Epochs only grow: mostly the extent goes at the end. */
 static void stream_list_enter(wi_stream_list *stream_list, wi_extent *extent)
 {
     wi_extent *before = stream_list->last;
@@ -300,7 +300,7 @@ static void region_count_use(wi_shared *shared, uint64_t bytes)
 }
 
 /* Changes the kind of an extent that is in no list. */
-static void region_turn(wi_region *region, wi_extent *extent, wi_extent_kind kind)
+static void region_set_kind(wi_region *region, wi_extent *extent, wi_extent_kind kind)
 {
     bool before = region_in_use(extent->kind), after = region_in_use(kind);
     if (extent->kind == WI_USED)
@@ -319,7 +319,7 @@ static void region_turn(wi_region *region, wi_extent *extent, wi_extent_kind kin
 void wi_region_set(wi_region *region, wi_extent *extent, wi_extent_kind kind)
 {
     region_delist(region, extent);
-    region_turn(region, extent, kind);
+    region_set_kind(region, extent, kind);
     region_enlist(region, extent);
 }
 
@@ -463,7 +463,7 @@ wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, 
     wi_extent *rest = bytes + slack < extent->bytes ? region_split(region, extent, offset + bytes) : NULL;
     if (rest)
         region_enlist(region, rest);
-    region_turn(region, extent, WI_USED);
+    region_set_kind(region, extent, WI_USED);
     extent->stream_list = NULL;
     region_free_rest(region, before);
     region_free_rest(region, rest);
@@ -499,7 +499,7 @@ wi_extent *wi_region_unuse(wi_region *region, wi_extent *extent, uint64_t last, 
     extent->epoch = stream_list ? stream_list->open : 0;
     extent->freed_on = stream_list ? wi_stream_list_number(stream_list->stream) : WI_CLEAN;
     region_end_block(region, extent);
-    region_turn(region, extent, WI_FREE); /* a used one is in no list */
+    region_set_kind(region, extent, WI_FREE); /* a used one is in no list */
     return region_join_and_enlist(region, extent);
 }
 
@@ -510,7 +510,7 @@ void wi_region_end(wi_region *region, wi_extent *extent, uint64_t last)
     extent->last = last;
     extent->freed_on = WI_CLEAN;
     region_end_block(region, extent);
-    region_turn(region, extent, WI_BUSY);
+    region_set_kind(region, extent, WI_BUSY);
 }
 
 wi_extent *wi_region_neutral(wi_region *region, wi_extent *extent)

@@ -54,7 +54,7 @@ static weir_span_state layout_state_of(const wi_block *block)
 {
     switch (wi_block_phase_of(block)) {
     case WI_LIVE:
-    case WI_CLAIMED:
+    case WI_ACQUIRED:
         return WEIR_SPAN_LIVE;
     case WI_PENDING:
         return WEIR_SPAN_PENDING;

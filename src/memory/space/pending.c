@@ -69,7 +69,7 @@ static void pending_end_release(wi_pending *pending, unsigned side)
     in_hand--;
     pending->at_work[side]--;
     pending->working--;
-    pending->turns++;
+    pending->ends++;
     pthread_cond_broadcast(&pending->released);
 }
 
@@ -217,7 +217,7 @@ static bool pending_await_release(wi_pending *pending)
     if (pending->working <= pending->waiting + in_hand || wi_alone)
         return false;
     pending->waiting += in_hand;
-    for (uint64_t turn = pending->turns; turn == pending->turns;)
+    for (uint64_t seen = pending->ends; seen == pending->ends;)
         pthread_cond_wait(&pending->released, &pending->lock);
     pending->waiting -= in_hand;
     return true;

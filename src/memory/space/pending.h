@@ -25,14 +25,14 @@ typedef struct wi_pending {
     unsigned side;
     bool finishing; /* a thread waits until the other side is empty */
     size_t waiting; /* lists of threads that wait for others here */
-    uint64_t turns; /* how often a thread has finished */
+    uint64_t ends;  /* how often a thread has finished */
     atomic_uint_fast64_t failures;
 } wi_pending;
 
 void wi_pending_init(wi_pending *pending, const wi_driver *driver, wi_device *device);
 void wi_pending_destroy(wi_pending *pending);
 
-/* Frees a claimed block on `stream`, the driver's `native`. The block waits for *event (NULL: the device is past
+/* Frees an acquired block on `stream`, the driver's `native`. The block waits for *event (NULL: the device is past
  * everything) and for its stream uses. Cannot fail: a block that the driver refuses to take back stays pending and is
  * tried again. */
 void wi_pending_free(wi_pending *pending, wi_resource *stack, wi_block *block, weir_stream stream, void *native,

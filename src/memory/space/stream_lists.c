@@ -49,29 +49,29 @@ void wi_stream_lists_destroy(wi_stream_lists *stream_lists)
     stream_list_free_all(stream_lists->gone, &stream_lists->late);
     stream_list_free_all(stream_lists->spent, NULL);
     for (unsigned i = 0; i < stream_lists->used; i++)
-        free(stream_lists->places[i]);
+        free(stream_lists->entries[i]);
 }
 
 wi_stream_list *wi_stream_lists_next(const wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
 {
     if (stream_list && stream_list->gone)
         return stream_list->next_gone;
-    for (unsigned i = stream_list ? stream_list->place + 1 : 0; i < stream_lists->used; i++)
-        if (stream_lists->places[i])
-            return stream_lists->places[i];
+    for (unsigned i = stream_list ? stream_list->index + 1 : 0; i < stream_lists->used; i++)
+        if (stream_lists->entries[i])
+            return stream_lists->entries[i];
     return stream_lists->gone;
 }
 
 wi_stream_list *wi_stream_lists_find(const wi_stream_lists *stream_lists, weir_stream stream)
 {
-    wi_stream_list *stream_list = stream_lists->places[stream.id % WI_STREAM_LIST_PLACES];
+    wi_stream_list *stream_list = stream_lists->entries[stream.id % WI_STREAM_LIST_ENTRIES];
     return stream.id != 0 && stream_list && stream_list->stream.id == stream.id ? stream_list : NULL;
 }
 
 bool wi_stream_lists_has(const wi_stream_lists *stream_lists, weir_stream stream)
 {
     const wi_stream_list *stream_list =
-        __atomic_load_n(&stream_lists->places[stream.id % WI_STREAM_LIST_PLACES], __ATOMIC_ACQUIRE);
+        __atomic_load_n(&stream_lists->entries[stream.id % WI_STREAM_LIST_ENTRIES], __ATOMIC_ACQUIRE);
     return stream.id != 0 && stream_list && wi_load(stream_list->stream.id) == stream.id;
 }
 
@@ -194,12 +194,12 @@ static uint32_t stream_generation(weir_stream stream)
 
 static bool stream_list_has_ended(const wi_stream_lists *stream_lists, weir_stream stream)
 {
-    return stream_generation(stream) <= stream_lists->ended[stream.id % WI_STREAM_LIST_PLACES];
+    return stream_generation(stream) <= stream_lists->ended[stream.id % WI_STREAM_LIST_ENTRIES];
 }
 
 static void stream_list_note_end(wi_stream_lists *stream_lists, weir_stream stream)
 {
-    uint32_t *ended = &stream_lists->ended[stream.id % WI_STREAM_LIST_PLACES];
+    uint32_t *ended = &stream_lists->ended[stream.id % WI_STREAM_LIST_ENTRIES];
     *ended = *ended < stream_generation(stream) ? stream_generation(stream) : *ended;
 }
 
@@ -219,8 +219,8 @@ static wi_stream_list *stream_list_new(wi_stream_lists *stream_lists)
 
 wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream stream, void *native)
 {
-    unsigned place = stream.id % WI_STREAM_LIST_PLACES;
-    wi_stream_list *stream_list = stream_lists->places[place];
+    unsigned index = stream.id % WI_STREAM_LIST_ENTRIES;
+    wi_stream_list *stream_list = stream_lists->entries[index];
     if (stream_list && stream_list->stream.id == stream.id)
         return stream_list;
     if ((stream_list && stream_list->stream.id != 0) || stream_list_has_ended(stream_lists, stream))
@@ -229,9 +229,9 @@ wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream s
         stream_list = stream_list_new(stream_lists);
         if (!stream_list)
             return NULL;
-        stream_list->place = place;
-        __atomic_store_n(&stream_lists->places[place], stream_list, __ATOMIC_RELEASE); /* wi_stream_lists_has */
-        stream_lists->used = stream_lists->used > place ? stream_lists->used : place + 1;
+        stream_list->index = index;
+        __atomic_store_n(&stream_lists->entries[index], stream_list, __ATOMIC_RELEASE); /* wi_stream_lists_has */
+        stream_lists->used = stream_lists->used > index ? stream_lists->used : index + 1;
     }
     ++*stream_lists->count;
     wi_store(stream_list->stream.id, stream.id);
@@ -249,9 +249,9 @@ wi_stream_list *wi_stream_lists_get_late(wi_stream_lists *stream_lists, weir_str
 /* Waits until no thread records on the stream, which may be destroyed after this. Recording does not take long. */
 static void stream_list_await_recording(wi_stream_lists *stream_lists, const wi_stream_list *stream_list)
 {
-    for (unsigned turn = 0; stream_list->recording && !wi_alone; turn++) {
+    for (unsigned spin = 0; stream_list->recording && !wi_alone; spin++) {
         stream_list_unlock(stream_lists);
-        wi_pause(turn);
+        wi_pause(spin);
         stream_list_lock(stream_lists);
     }
 }
@@ -273,7 +273,7 @@ uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream strea
     return bytes;
 }
 
-/* The list becomes a gone one, and the next stream in the place gets another: busy extents may still name this one,
+/* The list becomes a gone one, and the next stream in the entry gets another: busy extents may still name this one,
  * and its last frees wait for more than events. */
 void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
 {
@@ -286,7 +286,7 @@ void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
     stream_list->native = NULL;
     stream_list->next_gone = stream_lists->gone;
     stream_lists->gone = stream_list;
-    wi_store(stream_lists->places[stream_list->place], NULL);
+    wi_store(stream_lists->entries[stream_list->index], NULL);
     --*stream_lists->count;
 }
 
@@ -369,7 +369,7 @@ uint64_t wi_stream_lists_renew(wi_stream_lists *stream_lists)
 {
     uint64_t bytes = 0;
     for (unsigned i = 0; i < stream_lists->used; i++) {
-        wi_stream_list *stream_list = stream_lists->places[i];
+        wi_stream_list *stream_list = stream_lists->entries[i];
         if (!stream_list || stream_list->stream.id == 0)
             continue;
         if (stream_list_can_record(stream_list))

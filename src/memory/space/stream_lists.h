@@ -13,7 +13,7 @@
  * stream no event can be recorded is treated alike.
  *
  * Invariants: passed <= recorded < open; an extent has a stream list if and only if it is linked there and in its size
- * indexes; the links are in the order of epochs; no place has the list of a stream that has ended.
+ * indexes; the links are in the order of epochs; no entry has the list of a stream that has ended.
  *
  * Everything is under the lock of the resource. Events are recorded without it. */
 #ifndef WI_STREAM_LISTS_H
@@ -24,7 +24,7 @@
 #include "memory/resource.h"
 #include "memory/space/extents.h"
 
-enum { WI_EPOCHS = 8, WI_STREAM_LIST_PLACES = 1024 }; /* as many places as a runtime has streams (streams.h) */
+enum { WI_EPOCHS = 8, WI_STREAM_LIST_ENTRIES = 1024 }; /* as many entries as a runtime has streams (streams.h) */
 
 typedef struct wi_epoch {
     uint64_t epoch;
@@ -32,7 +32,7 @@ typedef struct wi_epoch {
     uint64_t freed; /* the list's, when the event was recorded */
 } wi_epoch;
 
-/* When the stream ends in order, its list serves the next stream in the same place. The epochs go on. */
+/* When the stream ends in order, its list serves the next stream in the same entry. The epochs go on. */
 struct wi_stream_list {
     weir_stream stream; /* id 0: none */
     void *native;
@@ -44,7 +44,7 @@ struct wi_stream_list {
     bool refused;                    /* the driver failed to record the last event */
     wi_stream_list *next_gone;       /* in the list of those gone, or spent */
     wi_epoch bound;                  /* while a point behind all work is recorded; epoch 0: not for this list */
-    unsigned place;
+    unsigned index;
     wi_epoch epochs[WI_EPOCHS];
     unsigned first_epoch, epoch_count;
     uint64_t bytes;          /* free here */
@@ -53,16 +53,16 @@ struct wi_stream_list {
 };
 
 typedef struct wi_stream_lists {
-    wi_base *base;                                 /* whose lock it is */
-    uint64_t released;                             /* bytes released to every stream up to now */
-    unsigned *count;                               /* lists that have a stream */
-    unsigned used;                                 /* places from there on never had a list */
-    wi_stream_list *places[WI_STREAM_LIST_PLACES]; /* by the place of the stream in the runtime's table */
-    uint32_t ended[WI_STREAM_LIST_PLACES];         /* generation of the last ended stream there */
-    wi_stream_list *gone;                          /* linked by next_gone; always ends with: */
-    wi_stream_list late;                           /* for frees on a stream that ends meanwhile */
-    wi_stream_list *spent;                         /* for the next streams */
-    bool bounding;                                 /* a thread records a point behind all work */
+    wi_base *base;                                   /* whose lock it is */
+    uint64_t released;                               /* bytes released to every stream up to now */
+    unsigned *count;                                 /* lists that have a stream */
+    unsigned used;                                   /* entries from there on never had a list */
+    wi_stream_list *entries[WI_STREAM_LIST_ENTRIES]; /* by the entry of the stream in the runtime's table */
+    uint32_t ended[WI_STREAM_LIST_ENTRIES];          /* generation of the last ended stream there */
+    wi_stream_list *gone;                            /* linked by next_gone; always ends with: */
+    wi_stream_list late;                             /* for frees on a stream that ends meanwhile */
+    wi_stream_list *spent;                           /* for the next streams */
+    bool bounding;                                   /* a thread records a point behind all work */
 } wi_stream_lists;
 
 /* A stream's number in its runtime, never given twice; 0: none. The rest of an id is the runtime's number. */
@@ -79,7 +79,7 @@ wi_stream_list *wi_stream_lists_find(const wi_stream_lists *stream_lists, weir_s
 /* Whether it has one. Needs no lock. */
 bool wi_stream_lists_has(const wi_stream_lists *stream_lists, weir_stream stream);
 /* The stream's list, created when there is none. NULL without host memory, for a stream that has ended, and while another
- * stream has its place. */
+ * stream has its entry. */
 wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream stream, void *native);
 /* The list for frees on a stream that may have ended; for WEIR_STREAM_HOST, for frees behind all work of the device. */
 wi_stream_list *wi_stream_lists_get_late(wi_stream_lists *stream_lists, weir_stream stream, void *native);

@@ -120,7 +120,7 @@ bool wi_ordered_retire(wi_resource *resource, wi_block *block, weir_stream strea
     if (wi_unlikely(block->away > 0)) /* no work touches it; weir/residency.h */
         past = WI_PASSED;
     wi_ledger_retire(resource->ledger, block, stream, past);
-    wi_block_turn(block, WI_PENDING);
+    wi_block_set_phase(block, WI_PENDING);
     if (wi_unlikely(block->away > 0))
         base->table->away->free(base, block);
     else if (past == WI_PASSED)
@@ -150,7 +150,7 @@ void wi_ordered_retire_list(wi_base *base, wi_block *list, weir_stream stream, v
             wi_block *block = list;
             list = block->pending_next;
             bytes += wi_extent_of(block)->bytes;
-            wi_block_turn(block, WI_PENDING);
+            wi_block_set_phase(block, WI_PENDING);
             ordered_free(block, stream_list);
         }
         wi_stream_lists_freed(stream_lists, stream_list, bytes, count);
@@ -229,7 +229,7 @@ static wi_block *ordered_cut_tail(wi_extent *extent, uint64_t charged, wi_stream
     cut.pointer = region->base + tail->offset;
     cut.bytes = cut.charged = extent->block.charged - charged;
     cut.before = cut.after = 0;
-    wi_block_turn(&cut, WI_PENDING);
+    wi_block_set_phase(&cut, WI_PENDING);
     cut.stream_uses = stream_uses;
     wi_block_set(&tail->block, &cut);
     wi_region_set_slot(region, tail->offset, tail->index + 1);

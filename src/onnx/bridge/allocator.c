@@ -12,7 +12,7 @@
 typedef struct last_refusal {
     uint64_t bridge, number; /* the bridge's number; the refusal's, counted from 1 in each bridge */
     weir_status status;
-    wi_kept_detail why;
+    wi_saved_detail why;
 } last_refusal;
 
 static _Thread_local void *mine; /* NULL: none, or no memory for it: the bridge's own words serve */
@@ -37,7 +37,7 @@ static void note_refusal(weir_onnxruntime *bridge, weir_status status)
     own->bridge = bridge->number;
     own->number = number;
     own->status = status;
-    wi_detail_keep(&own->why);
+    wi_detail_save(&own->why);
 }
 
 static _Noreturn void allocator_refuse(weir_onnxruntime *bridge, weir_status status, weir_kind kind, size_t size)

@@ -181,14 +181,14 @@ static void bridge_registry_put_back(weir_onnxruntime *bridge, wi_ort_table *tab
 /* Puts the bridge's tables in place of those of `before`, which take_out puts back; NULL: none. */
 static weir_status bridge_registry_put_in(weir_onnxruntime *bridge, weir_onnxruntime *before, const char *call)
 {
-    wi_kept_detail why;
+    wi_saved_detail why;
     weir_status status = bridge_registry_put(bridge, &bridge->device, call);
     if (status != WEIR_OK)
         return status;
     status = bridge_registry_put(bridge, &bridge->pinned, call);
     if (status == WEIR_OK)
         return WEIR_OK;
-    wi_detail_keep(&why);
+    wi_detail_save(&why);
     bridge_registry_put_back(bridge, &bridge->device, before ? &before->device : NULL, call);
     wi_detail_restore(&why);
     return status;

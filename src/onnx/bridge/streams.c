@@ -233,12 +233,12 @@ static void bridge_streams_give_back(weir_onnxruntime *bridge, wi_ort_follower *
 /* Puts back what could not be given back; others may have been added meanwhile. */
 static void bridge_streams_keep(weir_onnxruntime *bridge, wi_ort_follower *f, handful all)
 {
-    size_t kept = 0;
+    size_t left = 0;
     pthread_mutex_lock(&bridge->followers.lock);
-    while (kept < all.count && put_in_hand(f, all.blocks[kept]))
-        kept++;
+    while (left < all.count && put_in_hand(f, all.blocks[left]))
+        left++;
     pthread_mutex_unlock(&bridge->followers.lock);
-    for (size_t i = kept; i < all.count; i++)
+    for (size_t i = left; i < all.count; i++)
         weir_log(WEIR_LOG_ERROR, "onnxruntime freed %p on %s, which stays: no host memory", all.blocks[i],
                  bridge->name);
     free(all.blocks);
@@ -277,8 +277,8 @@ static weir_status bridge_streams_take(weir_onnxruntime *bridge, wi_ort_follower
     if (status == WEIR_OK)
         status = runtime->driver->order(runtime->device, f->theirs, point);
     if (status != WEIR_OK) {
-        wi_kept_detail why;
-        wi_detail_keep(&why);
+        wi_saved_detail why;
+        wi_detail_save(&why);
         if (wi_ort_device_free(bridge, *out, f->ours) != WEIR_OK)
             wi_ort_report(bridge, *out, WEIR_ERR_DRIVER);
         wi_detail_restore(&why);
@@ -394,8 +394,8 @@ weir_status wi_ort_let_go(weir_onnxruntime *bridge, const wi_ort_table *table, v
         return status;
     status = table->kind == WEIR_KIND_DEVICE ? wi_ort_device_free(bridge, pointer, WEIR_STREAM_HOST)
                                              : wi_ort_pinned_free(bridge, pointer, true);
-    wi_kept_detail why;
-    wi_detail_keep(&why);
+    wi_saved_detail why;
+    wi_detail_save(&why);
     if (relieve(bridge) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "onnxruntime: what it freed on %s waits: %s", bridge->name, weir_detail());
     wi_detail_restore(&why);

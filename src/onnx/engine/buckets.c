@@ -15,7 +15,7 @@ struct onnx_bucket {
     onnx_bucket *next;
     ort_session *session; /* NULL while it is being made */
     unsigned users;
-    uint64_t last; /* when it was used, by the turns that were given */
+    uint64_t last; /* when it was used, by the slots taken so far */
     char key[KEY_MOST];
 };
 
@@ -27,17 +27,17 @@ typedef struct failure {
 } failure;
 
 /* The state of a slot. */
-typedef struct place {
+typedef struct slot_state {
     int running;
     onnx_bucket *list;
     size_t count;
     char own[KEY_MOST]; /* the key of the slot's own session; "" until its first run */
-} place;
+} slot_state;
 
-/* A run that has no turn yet. */
+/* A run that has no slot yet. */
 typedef struct waiter {
     struct waiter *next;
-    size_t wanted; /* a place, or ANY */
+    size_t wanted; /* a slot, or ANY */
     size_t given;  /* the same, or NONE */
     pthread_cond_t called;
 } waiter;
@@ -46,12 +46,12 @@ enum { NONE = ONNX_SLOTS_MOST, ANY };
 
 struct onnx_buckets {
     pthread_mutex_t lock; /* guards all of this; not held while a session is made, run or released */
-    place *places;        /* by slot of the model */
-    size_t place_count;
-    int room;      /* runs at a time in a place; 0: any number */
-    size_t most;   /* buckets of a place */
+    slot_state *slots;    /* by slot of the model */
+    size_t slot_count;
+    int room;      /* runs at a time in a slot; 0: any number */
+    size_t most;   /* buckets of a slot */
     waiter *first; /* runs that wait, in the order of their arrival */
-    uint64_t turns;
+    uint64_t taken;
     onnx_bucket_stats stats;
     failure failures[ONNX_FAILURES_KEPT];
 };
@@ -59,15 +59,15 @@ struct onnx_buckets {
 weir_status onnx_buckets_begin(weir_engine_model *model)
 {
     onnx_buckets *b = calloc(1, sizeof *b);
-    place *places = calloc(model->slot_count, sizeof *places);
-    if (!b || !places) {
+    slot_state *slots = calloc(model->slot_count, sizeof *slots);
+    if (!b || !slots) {
         free(b);
-        free(places);
+        free(slots);
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory", model->name);
     }
     pthread_mutex_init(&b->lock, NULL);
-    b->places = places;
-    b->place_count = model->slot_count;
+    b->slots = slots;
+    b->slot_count = model->slot_count;
     b->room = model->device.cuda ? 1 : model->settings.concurrency;
     b->most = model->settings.buckets > 1 ? (size_t)model->settings.buckets - 1 : 0;
     model->buckets = b;
@@ -86,14 +86,14 @@ void onnx_buckets_end(weir_engine_model *model)
     onnx_buckets *b = model->buckets;
     if (!b)
         return;
-    for (place *at = b->places; at < b->places + b->place_count; at++)
+    for (slot_state *at = b->slots; at < b->slots + b->slot_count; at++)
         while (at->list) {
             onnx_bucket *bucket = at->list;
             at->list = bucket->next;
             buckets_destroy(model, bucket);
         }
     pthread_mutex_destroy(&b->lock);
-    free(b->places);
+    free(b->slots);
     free(b);
 }
 
@@ -127,7 +127,7 @@ void onnx_bucket_key(const weir_engine_model *model, const weir_inference *infer
 
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
-static void unlink_bucket(place *at, const onnx_bucket *bucket)
+static void unlink_bucket(slot_state *at, const onnx_bucket *bucket)
 {
     onnx_bucket **link = &at->list;
     while (*link != bucket)
@@ -136,7 +136,7 @@ static void unlink_bucket(place *at, const onnx_bucket *bucket)
     at->count--;
 }
 
-static onnx_bucket *buckets_find(const place *at, const char *key)
+static onnx_bucket *buckets_find(const slot_state *at, const char *key)
 {
     onnx_bucket *bucket = at->list;
     while (bucket && strcmp(bucket->key, key) != 0)
@@ -149,13 +149,13 @@ static bool buckets_is_idle(const onnx_bucket *bucket)
     return bucket->session && bucket->users == 0;
 }
 
-/* Takes the least recently used idle bucket out of the list of the place `only`, or, NULL, of any place. NULL: no
+/* Takes the least recently used idle bucket out of the list of the slot `only`, or, NULL, of any slot. NULL: no
  * bucket is idle. */
-static onnx_bucket *take_oldest(onnx_buckets *b, const place *only)
+static onnx_bucket *take_oldest(onnx_buckets *b, const slot_state *only)
 {
     onnx_bucket *oldest = NULL;
-    place *where = NULL;
-    for (place *at = b->places; at < b->places + b->place_count; at++)
+    slot_state *where = NULL;
+    for (slot_state *at = b->slots; at < b->slots + b->slot_count; at++)
         for (onnx_bucket *it = only && only != at ? NULL : at->list; it; it = it->next)
             if (buckets_is_idle(it) && (!oldest || it->last < oldest->last)) {
                 oldest = it;
@@ -169,7 +169,7 @@ static onnx_bucket *take_oldest(onnx_buckets *b, const place *only)
 }
 
 /* Under the lock, which it gives up meanwhile. */
-static bool end_oldest(weir_engine_model *model, const place *only)
+static bool end_oldest(weir_engine_model *model, const slot_state *only)
 {
     onnx_buckets *b = model->buckets;
     onnx_bucket *gone = take_oldest(b, only);
@@ -179,8 +179,8 @@ static bool end_oldest(weir_engine_model *model, const place *only)
     return gone != NULL;
 }
 
-/* True: a bucket can be added, as the place has fewer than the most, or idle buckets can go for the excess. */
-static bool buckets_has_room(const onnx_buckets *b, const place *at)
+/* True: a bucket can be added, as the slot has fewer than the most, or idle buckets can go for the excess. */
+static bool buckets_has_room(const onnx_buckets *b, const slot_state *at)
 {
     size_t idle = 0;
     for (const onnx_bucket *it = at->list; it; it = it->next)
@@ -198,8 +198,8 @@ static failure *buckets_failed_before(onnx_buckets *b, const char *key)
     return NULL;
 }
 
-/* In the place of what would be tried again the soonest, if there is none of its own. */
-static failure *place_for(onnx_buckets *b, const char *key)
+/* Instead of what would be tried again the soonest, if there is none of its own. */
+static failure *buckets_failure_of(onnx_buckets *b, const char *key)
 {
     failure *at = buckets_failed_before(b, key);
     if (at)
@@ -215,7 +215,7 @@ static failure *place_for(onnx_buckets *b, const char *key)
 
 static void remember_failure(onnx_buckets *b, const char *key)
 {
-    failure *at = place_for(b, key);
+    failure *at = buckets_failure_of(b, key);
     unsigned seconds = at->seconds ? at->seconds * 2 : ONNX_FAILURE_FIRST;
     at->seconds = seconds < ONNX_FAILURE_MOST ? seconds : ONNX_FAILURE_MOST;
     at->until = onnx_seconds() + at->seconds;
@@ -257,13 +257,13 @@ static weir_status buckets_make_session(weir_engine_model *model, onnx_slot *slo
 }
 
 /* Under the lock, which it gives up meanwhile. */
-static void keep_within(weir_engine_model *model, const place *at)
+static void keep_within(weir_engine_model *model, const slot_state *at)
 {
     while (at->count > model->buckets->most && end_oldest(model, at))
         ;
 }
 
-static onnx_bucket *buckets_enlist(place *at, const char *key)
+static onnx_bucket *buckets_enlist(slot_state *at, const char *key)
 {
     onnx_bucket *bucket = calloc(1, sizeof *bucket);
     if (!bucket)
@@ -280,7 +280,7 @@ static onnx_bucket *buckets_enlist(place *at, const char *key)
 static bool buckets_make(weir_engine_model *model, size_t number, onnx_bucket *bucket)
 {
     onnx_buckets *b = model->buckets;
-    place *at = &b->places[number];
+    slot_state *at = &b->slots[number];
     ort_session *session = NULL;
     pthread_mutex_unlock(&b->lock);
     weir_status status = buckets_make_session(model, &model->slots[number], bucket->key, &session);
@@ -298,36 +298,36 @@ static bool buckets_make(weir_engine_model *model, size_t number, onnx_bucket *b
     return true;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
-static size_t buckets_free_place(const onnx_buckets *b, size_t wanted)
+static size_t buckets_free_slot(const onnx_buckets *b, size_t wanted)
 {
-    size_t number = wanted == ANY ? 0 : wanted, end = wanted == ANY ? b->place_count : wanted + 1;
-    while (number < end && b->room != 0 && b->places[number].running >= b->room)
+    size_t number = wanted == ANY ? 0 : wanted, end = wanted == ANY ? b->slot_count : wanted + 1;
+    while (number < end && b->room != 0 && b->slots[number].running >= b->room)
         number++;
     return number < end ? number : NONE;
 }
 
-/* Under the lock. Gives free places to waiting runs, in the order of their arrival. */
+/* Under the lock. Gives free slots to waiting runs, in the order of their arrival. */
 static void buckets_hand_out(onnx_buckets *b)
 {
     for (waiter **link = &b->first; *link;) {
         waiter *w = *link;
-        w->given = buckets_free_place(b, w->wanted);
+        w->given = buckets_free_slot(b, w->wanted);
         if (w->given == NONE) {
             link = &w->next;
             continue;
         }
-        b->places[w->given].running++;
+        b->slots[w->given].running++;
         *link = w->next;
         pthread_cond_signal(&w->called);
     }
 }
 
 /* Under the lock. */
-static void give_place(onnx_buckets *b, size_t number)
+static void give_slot(onnx_buckets *b, size_t number)
 {
-    b->places[number].running--;
+    b->slots[number].running--;
     buckets_hand_out(b);
 }
 
@@ -349,7 +349,7 @@ static void buckets_leave_line(onnx_buckets *b, const waiter *w)
 }
 
 /* Under the lock, which it gives up meanwhile. `first`: before all that wait. */
-static weir_status wait_for_place(weir_engine_model *model, const onnx_run *its, size_t wanted, bool first, size_t *out)
+static weir_status wait_for_slot(weir_engine_model *model, const onnx_run *its, size_t wanted, bool first, size_t *out)
 {
     onnx_buckets *b = model->buckets;
     waiter w = {.wanted = wanted, .given = NONE};
@@ -372,7 +372,7 @@ static weir_status wait_for_place(weir_engine_model *model, const onnx_run *its,
 
 /* The bucket whose session is to be used; NULL: the slot's own is. *to_make: its session is still to be made. Under the
  * lock. */
-static onnx_bucket *buckets_choose(onnx_buckets *b, place *at, const char *key, bool *to_make)
+static onnx_bucket *buckets_choose(onnx_buckets *b, slot_state *at, const char *key, bool *to_make)
 {
     *to_make = false;
     if (!at->own[0])
@@ -390,8 +390,8 @@ static onnx_bucket *buckets_choose(onnx_buckets *b, place *at, const char *key, 
     return bucket;
 }
 
-/* Finds or makes the bucket for the run's shapes in the place `number`, which the run has. While a session is made, the
- * run gives the place back. Under the lock, which is released meanwhile. On failure the run has no place any more. */
+/* Finds or makes the bucket for the run's shapes in the slot `number`, which the run has. While a session is made, the
+ * run gives the slot back. Under the lock, which is released meanwhile. On failure the run has no slot any more. */
 static weir_status find_bucket(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
                                size_t number, onnx_bucket **out)
 {
@@ -399,40 +399,40 @@ static weir_status find_bucket(weir_engine_model *model, const weir_inference *i
     char key[KEY_MOST];
     bool to_make;
     onnx_bucket_key(model, inference, key, sizeof key);
-    *out = buckets_choose(b, &b->places[number], key, &to_make);
+    *out = buckets_choose(b, &b->slots[number], key, &to_make);
     if (!to_make)
         return WEIR_OK;
-    give_place(b, number);
+    give_slot(b, number);
     if (!buckets_make(model, number, *out))
         *out = NULL;
     size_t same;
-    weir_status status = wait_for_place(model, its, number, true, &same);
+    weir_status status = wait_for_slot(model, its, number, true, &same);
     if (status == WEIR_OK || !*out)
         return status;
     (*out)->users--;
-    keep_within(model, &b->places[number]);
+    keep_within(model, &b->slots[number]);
     return status;
 }
 
 static weir_status buckets_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
-                                size_t wanted, onnx_turn *out)
+                                size_t wanted, onnx_entered *out)
 {
     onnx_buckets *b = model->buckets;
     size_t number;
-    weir_status status = wait_for_place(model, its, wanted, false, &number);
+    weir_status status = wait_for_slot(model, its, wanted, false, &number);
     if (status != WEIR_OK)
         return status;
-    *out = (onnx_turn){.slot = &model->slots[number]};
+    *out = (onnx_entered){.slot = &model->slots[number]};
     if (b->most)
         status = find_bucket(model, inference, its, number, &out->bucket);
     if (out->bucket && status == WEIR_OK)
-        out->bucket->last = ++b->turns;
+        out->bucket->last = ++b->taken;
     out->session = out->bucket && status == WEIR_OK ? out->bucket->session : out->slot->session;
     return status;
 }
 
-weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
-                           onnx_slot *wanted, onnx_turn *out)
+weir_status onnx_slot_enter(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
+                            onnx_slot *wanted, onnx_entered *out)
 {
     pthread_mutex_lock(&model->buckets->lock);
     weir_status status = buckets_take(model, inference, its, wanted ? (size_t)(wanted - model->slots) : ANY, out);
@@ -440,7 +440,7 @@ weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *infer
     return status;
 }
 
-void onnx_turns_wake(weir_engine_model *model)
+void onnx_slots_wake(weir_engine_model *model)
 {
     pthread_mutex_lock(&model->buckets->lock);
     for (waiter *w = model->buckets->first; w; w = w->next)
@@ -448,15 +448,15 @@ void onnx_turns_wake(weir_engine_model *model)
     pthread_mutex_unlock(&model->buckets->lock);
 }
 
-void onnx_turn_give(weir_engine_model *model, onnx_turn turn)
+void onnx_slot_leave(weir_engine_model *model, onnx_entered entered)
 {
     onnx_buckets *b = model->buckets;
-    size_t number = (size_t)(turn.slot - model->slots);
+    size_t number = (size_t)(entered.slot - model->slots);
     pthread_mutex_lock(&b->lock);
-    if (turn.bucket)
-        turn.bucket->users--;
-    give_place(b, number);
-    keep_within(model, &b->places[number]);
+    if (entered.bucket)
+        entered.bucket->users--;
+    give_slot(b, number);
+    keep_within(model, &b->slots[number]);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -465,7 +465,7 @@ onnx_bucket_stats onnx_buckets_look(weir_engine_model *model)
     onnx_buckets *b = model->buckets;
     pthread_mutex_lock(&b->lock);
     onnx_bucket_stats stats = b->stats;
-    for (const place *at = b->places; at < b->places + b->place_count; at++)
+    for (const slot_state *at = b->slots; at < b->slots + b->slot_count; at++)
         stats.now += at->count;
     for (const waiter *w = b->first; w; w = w->next)
         stats.waiting++;

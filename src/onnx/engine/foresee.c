@@ -1,8 +1,8 @@
 /* foresee.c: see foresee.h.
  *
- * ONNX Runtime's planner puts a value in the place of a value of the same type and shape that is not needed any more,
- * or else in a new place. Values inside a fused node (rewrite.h) have no place. A place is live from its first value to
- * its last. With a memory pattern, from the second run of the same shapes on, all places but the outputs are in a
+ * ONNX Runtime's planner puts a value in the storage of a value of the same type and shape that is not needed any more,
+ * or else in new storage. Values inside a fused node (rewrite.h) have none. A storage is live from its first value to
+ * its last. With a memory pattern, from the second run of the same shapes on, all storages but the outputs are in a
  * single block that is live for the whole run, and the outputs are beside the block. In any case the kernels'
  * workspace is added. */
 #include "foresee.h"
@@ -143,20 +143,20 @@ static bool foresee_give(onnx_file *file, const char *dims, int64_t extent, grap
     return good;
 }
 
-/* Places --------------------------------------------------------------------------------------------------------------- */
+/* Storages ----------------------------------------------------------------------------------------------------------- */
 
-typedef struct place {
+typedef struct storage {
     uint64_t bytes, begin, end; /* as it is charged */
     uint64_t raw;               /* as it is */
     const graph_value *of;      /* that it was made for */
     bool output;
-} place;
+} storage;
 
 typedef struct sharing {
     const graph *g;
     const graph_memory *memory;
-    place *places;           /* one after the other; those of the caller's inputs have no bytes */
-    uint32_t *of;            /* by buffer: its place */
+    storage *storages;       /* one after the other; those of the caller's inputs have no bytes */
+    uint32_t *of;            /* by buffer: its storage */
     uint32_t *at;            /* by value of the graph: the same; GRAPH_NONE: it has none */
     const uint32_t *known;   /* see rewrite.h */
     const uint32_t *readers; /* by value: how many it has */
@@ -178,12 +178,12 @@ static bool foresee_same_shape(const sharing *it, const graph_value *a, const gr
     return same;
 }
 
-/* Of two places that are left behind the same step, that which stands later among the inputs is left later. */
+/* Of two storages that are left behind the same step, that which stands later among the inputs is left later. */
 static bool is_left_later(const sharing *it, uint32_t one, uint32_t other)
 {
-    if (it->places[one].end != it->places[other].end)
-        return it->places[one].end > it->places[other].end;
-    const graph_node *node = &it->g->nodes[it->memory->order[it->places[one].end - 1]];
+    if (it->storages[one].end != it->storages[other].end)
+        return it->storages[one].end > it->storages[other].end;
+    const graph_node *node = &it->g->nodes[it->memory->order[it->storages[one].end - 1]];
     for (uint32_t k = node->input_count; k > 0; k--) {
         uint32_t at = node->inputs[k - 1] == GRAPH_NONE ? GRAPH_NONE : it->at[node->inputs[k - 1]];
         if (at == one || at == other)
@@ -192,15 +192,15 @@ static bool is_left_later(const sharing *it, uint32_t one, uint32_t other)
     return false;
 }
 
-/* Among the free places of this type and shape, finds the place that was left last; it->count: none is free. The
- * caller's inputs leave no place behind. */
-static uint32_t foresee_free_place(const sharing *it, const graph_value *value, const weir_buffer *buffer)
+/* Among the free storages of this type and shape, finds the storage that was left last; it->count: none is free. The
+ * caller's inputs leave no storage behind. */
+static uint32_t foresee_free_storage(const sharing *it, const graph_value *value, const weir_buffer *buffer)
 {
     uint32_t found = it->count;
     for (uint32_t i = 0; i < it->count; i++)
-        if (it->places[i].end <= buffer->begin && it->places[i].bytes > 0 && !it->places[i].output &&
-            it->places[i].raw == buffer->bytes && it->places[i].of->type == value->type &&
-            foresee_same_shape(it, it->places[i].of, value) && (found == it->count || is_left_later(it, i, found)))
+        if (it->storages[i].end <= buffer->begin && it->storages[i].bytes > 0 && !it->storages[i].output &&
+            it->storages[i].raw == buffer->bytes && it->storages[i].of->type == value->type &&
+            foresee_same_shape(it, it->storages[i].of, value) && (found == it->count || is_left_later(it, i, found)))
             found = i;
     return found;
 }
@@ -219,7 +219,7 @@ static bool foresee_is_over(const sharing *it, const graph_value *value, const w
 {
     if (buffer->sharing != WEIR_SHARING_IN_PLACE || value->output || value->maker == GRAPH_NONE || it->cuda)
         return false;
-    const place *over = &it->places[it->of[buffer->of]];
+    const storage *over = &it->storages[it->of[buffer->of]];
     const graph_node *node = &it->g->nodes[value->maker];
     return foresee_is_in_place(node) && node->inputs[0] != GRAPH_NONE &&
            foresee_same_shape(it, &it->g->values[node->inputs[0]], value) && over->bytes > 0 && !over->output &&
@@ -239,7 +239,7 @@ static bool foresee_is_view(const sharing *it, const graph_value *value, const w
            (!value->output || onnx_text_is(it->g->nodes[value->maker].op, "Identity"));
 }
 
-/* Gives the buffer a place. A view has the place of the viewed value. An output has a place of its own; so has an
+/* Gives the buffer a storage. A view has the storage of the viewed value. An output has a storage alone, as has an
  * input, without bytes, as inputs are the caller's memory. A value without a reader is live to the end. Memory of
  * branches has no bytes here, and is counted with the kernels' workspace. */
 static void foresee_put(sharing *it, uint32_t at, const weir_buffer *buffer)
@@ -250,13 +250,13 @@ static void foresee_put(sharing *it, uint32_t at, const weir_buffer *buffer)
     if (foresee_is_view(it, value, buffer) || foresee_is_over(it, value, buffer))
         home = it->of[buffer->of];
     else if (!none && !value->output)
-        home = foresee_free_place(it, value, buffer);
+        home = foresee_free_storage(it, value, buffer);
     if (home == it->count)
-        it->places[it->count++] = (place){.bytes = none ? 0 : onnx_charge(buffer->bytes, it->cuda),
-                                          .raw = buffer->bytes,
-                                          .begin = buffer->begin,
-                                          .of = value};
-    place *at_home = &it->places[home];
+        it->storages[it->count++] = (storage){.bytes = none ? 0 : onnx_charge(buffer->bytes, it->cuda),
+                                              .raw = buffer->bytes,
+                                              .begin = buffer->begin,
+                                              .of = value};
+    storage *at_home = &it->storages[home];
     it->of[at] = it->at[it->memory->values[at]] = home;
     at_home->output |= value->output;
     uint64_t end = it->readers[it->memory->values[at]] ? buffer->end : it->memory->steps;
@@ -289,30 +289,30 @@ static uint64_t there(const sharing *it, uint64_t step)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < it->count; i++)
-        if (it->places[i].begin <= step && step < it->places[i].end)
-            bytes = onnx_plus(bytes, it->places[i].bytes);
+        if (it->storages[i].begin <= step && step < it->storages[i].end)
+            bytes = onnx_plus(bytes, it->storages[i].bytes);
     return bytes;
 }
 
 /* The block of a memory pattern. Places are added in the order of their first steps, each in the smallest gap that is
- * large enough, or else behind the last live place. Nothing moves, so the block may be larger than the live bytes of
+ * large enough, or else behind the last live storage. Nothing moves, so the block may be larger than the live bytes of
  * any step. */
 typedef struct gap_fit {
-    uint32_t *made; /* all places, by first step */
-    uint32_t *live; /* places that are live now, by offset */
+    uint32_t *made; /* all storages, by first step */
+    uint32_t *live; /* storages that are live now, by offset */
     uint64_t *offsets;
     uint32_t count;
     uint64_t size;
 } gap_fit;
 
-static uint64_t in_block(const place *it)
+static uint64_t in_block(const storage *it)
 {
     return it->raw > UINT64_MAX - 255 ? UINT64_MAX : (it->raw + 255) / 256 * 256;
 }
 
 static void foresee_fit(const sharing *it, gap_fit *block, uint32_t id)
 {
-    uint64_t bytes = in_block(&it->places[id]), end = 0, smallest = UINT64_MAX, best = 0;
+    uint64_t bytes = in_block(&it->storages[id]), end = 0, smallest = UINT64_MAX, best = 0;
     uint32_t at = block->count;
     for (uint32_t i = 0; i <= block->count; i++) {
         uint32_t next = i < block->count ? block->live[i] : 0;
@@ -323,7 +323,7 @@ static void foresee_fit(const sharing *it, gap_fit *block, uint32_t id)
             at = i;
         }
         if (i < block->count)
-            end = onnx_plus(block->offsets[next], in_block(&it->places[next]));
+            end = onnx_plus(block->offsets[next], in_block(&it->storages[next]));
     }
     if (smallest == UINT64_MAX)
         best = end;
@@ -334,23 +334,23 @@ static void foresee_fit(const sharing *it, gap_fit *block, uint32_t id)
     block->size = onnx_plus(best, bytes) > block->size ? onnx_plus(best, bytes) : block->size;
 }
 
-/* Takes out the places that are not needed after the step. */
+/* Takes out the storages that are not needed after the step. */
 static void foresee_leave(const sharing *it, gap_fit *block, uint64_t step)
 {
-    uint32_t kept = 0;
+    uint32_t left = 0;
     for (uint32_t i = 0; i < block->count; i++)
-        if (it->places[block->live[i]].end > step + 1)
-            block->live[kept++] = block->live[i];
-    block->count = kept;
+        if (it->storages[block->live[i]].end > step + 1)
+            block->live[left++] = block->live[i];
+    block->count = left;
 }
 
-/* Sorts the places by first step. The places are made in another order: unpacked weights are listed before their turn
+/* Sorts the storages by first step. The storages are made in another order: unpacked weights are listed before they are due
  * among the steps. */
 static void foresee_line_up(const sharing *it, uint32_t *made)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         uint32_t at = i;
-        for (; at > 0 && it->places[made[at - 1]].begin > it->places[i].begin; at--)
+        for (; at > 0 && it->storages[made[at - 1]].begin > it->storages[i].begin; at--)
             made[at] = made[at - 1];
         made[at] = i;
     }
@@ -368,8 +368,8 @@ static bool with_pattern(const sharing *it, int threads, uint64_t *bytes)
     if (good)
         foresee_line_up(it, block.made);
     for (size_t i = 0; good && i < it->memory->steps; i++) {
-        for (; next < it->count && it->places[block.made[next]].begin <= i; next++) {
-            const place *made = &it->places[block.made[next]];
+        for (; next < it->count && it->storages[block.made[next]].begin <= i; next++) {
+            const storage *made = &it->storages[block.made[next]];
             outputs = onnx_plus(outputs, made->output ? made->bytes : 0);
             if (!made->output && made->bytes)
                 foresee_fit(it, &block, block.made[next]);
@@ -419,7 +419,7 @@ onnx_foresee_ask onnx_foresee_asked(const weir_engine_load *load, const onnx_set
                               .prepack = settings->prepack};
 }
 
-/* What a run of the graph takes in places, or that of a body beside its outputs. */
+/* What a run of the graph takes in storages, or that of a body beside its outputs. */
 static bool share_all(const rewrite *fused, const foreseeing *with, const uint32_t *known, uint64_t *bytes)
 {
     const graph *g = &fused->g;
@@ -431,19 +431,19 @@ static bool share_all(const rewrite *fused, const foreseeing *with, const uint32
     uint32_t *order = calloc(g->node_count + 1, sizeof *order);
     bool good = order && onnx_order(g, order) && graph_memory_make(g, true, order, &memory) == WEIR_OK;
     free(order);
-    it.places = good ? calloc((size_t)memory.count + 1, sizeof *it.places) : NULL;
+    it.storages = good ? calloc((size_t)memory.count + 1, sizeof *it.storages) : NULL;
     it.of = good ? calloc((size_t)memory.count + 1, sizeof *it.of) : NULL;
     it.at = good ? malloc((g->value_count + 1) * sizeof *it.at) : NULL;
     for (size_t i = 0; it.at && i <= g->value_count; i++)
         it.at[i] = GRAPH_NONE;
-    good = it.places && it.of && it.at && foresee_share(&it);
+    good = it.storages && it.of && it.at && foresee_share(&it);
     if (good && ask->memory_pattern)
         good = with_pattern(&it, ask->threads, &later);
     if (good) { /* the first run of its shapes has no pattern yet */
         *bytes = without_pattern(&it, ask->threads);
         *bytes = later > *bytes ? later : *bytes;
     }
-    free(it.places);
+    free(it.storages);
     free(it.of);
     free(it.at);
     graph_memory_clear(&memory);
@@ -576,10 +576,10 @@ static bool weigh(const graph *g, const onnx_foresee_ask *ask, onnx_foreseen *ou
         fuse(g, list);
     for (size_t i = 0; list && i < g->value_count; i++) {
         const graph_value *value = &g->values[i];
-        bool kept = list[i].read || list[i].packed == 0 || value->output;
+        bool needed = list[i].read || list[i].packed == 0 || value->output;
         bool stays = g->outer && !is_lifted(ask, value->name); /* of a branch, beside what became of it */
         out->packed = onnx_plus(out->packed, list[i].packed);
-        if (value->bytes >= ONNX_INLINE_BELOW && !stays && (list[i].gone || !kept))
+        if (value->bytes >= ONNX_INLINE_BELOW && !stays && (list[i].gone || !needed))
             out->replaced = onnx_plus(out->replaced, onnx_charge(value->bytes, false));
     }
     bool good = list != NULL;

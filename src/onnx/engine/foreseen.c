@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 16 };
+enum { CACHED = 16 };
 
-typedef struct kept {
+typedef struct cached {
     char *real, *asked;
     wi_stamp stamp;
     onnx_foreseen said;
-} kept;
+} cached;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kept *files[KEPT]; /* guarded by the lock, as what they point to */
-static size_t next_place;
+static cached *files[CACHED]; /* guarded by the lock, as what they point to */
+static size_t next_entry;
 
-static void foreseen_forget(kept *it)
+static void foreseen_forget(cached *it)
 {
     if (it) {
         free(it->real);
@@ -29,27 +29,27 @@ static void foreseen_forget(kept *it)
     free(it);
 }
 
-static bool is_of(const kept *it, const onnx_file *file, const char *asked)
+static bool is_of(const cached *it, const onnx_file *file, const char *asked)
 {
     return it && strcmp(it->real, file->real) == 0 && strcmp(it->asked, asked) == 0;
 }
 
-/* With the lock held. KEPT: there is none. */
-static size_t foreseen_place_of(const onnx_file *file, const char *asked)
+/* With the lock held. CACHED: there is none. */
+static size_t foreseen_entry_of(const onnx_file *file, const char *asked)
 {
-    size_t place = 0;
-    while (place < KEPT && !is_of(files[place], file, asked))
-        place++;
-    return place;
+    size_t entry = 0;
+    while (entry < CACHED && !is_of(files[entry], file, asked))
+        entry++;
+    return entry;
 }
 
 static bool foreseen_recall(const onnx_file *file, const char *asked, onnx_foreseen *out)
 {
     pthread_mutex_lock(&lock);
-    size_t place = foreseen_place_of(file, asked);
-    bool found = place < KEPT && wi_stamp_same(&files[place]->stamp, &file->stamp);
+    size_t entry = foreseen_entry_of(file, asked);
+    bool found = entry < CACHED && wi_stamp_same(&files[entry]->stamp, &file->stamp);
     if (found)
-        *out = files[place]->said;
+        *out = files[entry]->said;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -57,18 +57,18 @@ static bool foreseen_recall(const onnx_file *file, const char *asked, onnx_fores
 /* Without memory it is foreseen again the next time. */
 static void foreseen_keep(const onnx_file *file, const char *asked, const onnx_foreseen *said)
 {
-    kept *it = calloc(1, sizeof *it);
+    cached *it = calloc(1, sizeof *it);
     if (it)
-        *it = (kept){strdup(file->real), strdup(asked), file->stamp, *said};
+        *it = (cached){strdup(file->real), strdup(asked), file->stamp, *said};
     if (!it || !it->real || !it->asked) {
         foreseen_forget(it);
         return;
     }
     pthread_mutex_lock(&lock);
-    size_t place = foreseen_place_of(file, asked);
-    place = place < KEPT ? place : next_place++ % KEPT;
-    kept *before = files[place];
-    files[place] = it;
+    size_t entry = foreseen_entry_of(file, asked);
+    entry = entry < CACHED ? entry : next_entry++ % CACHED;
+    cached *before = files[entry];
+    files[entry] = it;
     pthread_mutex_unlock(&lock);
     foreseen_forget(before);
 }

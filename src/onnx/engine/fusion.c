@@ -125,7 +125,7 @@ static void look_for_bent_product(rewrite *r, uint32_t node)
 }
 
 /* The rows and columns change places, or the first two of three dimensions. */
-static bool turns(const rewrite *r, uint32_t node)
+static bool transposes(const rewrite *r, uint32_t node)
 {
     int64_t to[GRAPH_MAX_RANK];
     int rank = graph_ints(&r->g.nodes[node], "perm", to, GRAPH_MAX_RANK);
@@ -147,7 +147,7 @@ static void look_for_turned(rewrite *r, uint32_t node)
     bool found = false;
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t maker = rewrite_maker(r, input_of(r, node, k));
-        if (!rewrite_is(r, maker, "Transpose") || !turns(r, maker))
+        if (!rewrite_is(r, maker, "Transpose") || !transposes(r, maker))
             continue;
         rewrite_redirect(r, node, k, input_of(r, maker, 0));
         found = true;

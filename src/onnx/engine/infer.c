@@ -289,7 +289,7 @@ weir_status onnx_cancel(weir_engine_model *model, uint64_t id)
     pthread_mutex_unlock(&model->lock);
     wi_window(WI_WINDOW_RUN_MARKED);
     if (any) {
-        onnx_turns_wake(model);
+        onnx_slots_wake(model);
         onnx_join_wake(model);
         weir_cores_wake(model->cores);
     }
@@ -355,7 +355,7 @@ static bool run_to_host(weir_engine_model *model, ort_session *session, const or
                                             inputs->count, model->outputs.names, r->count, r->values));
 }
 
-static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, onnx_run *its, const bound *inputs,
+static weir_status run_bound(weir_engine_model *model, const onnx_entered *entered, onnx_run *its, const bound *inputs,
                              onnx_results *r)
 {
     const ort_api *api = model->library->api;
@@ -363,28 +363,28 @@ static weir_status run_bound(weir_engine_model *model, const onnx_turn *turn, on
     ort_run_options *options = NULL;
     if (FAILED(model, &a, api->CreateRunOptions(&options)))
         return weir_fail(WEIR_ERR_ENGINE, "%s: %s", model->name, a.text);
-    uint64_t before = onnx_session_stats(turn->slot).refused;
+    uint64_t before = onnx_session_stats(entered->slot).refused;
     onnx_infer_hand_over(model, its, options);
     weir_status status = onnx_check_cancelled(model, its);
     bool failed = status == WEIR_OK &&
                   ((model->replays && FAILED(model, &a, api->AddRunConfigEntry(options, "gpu_graph_id", "-1"))) ||
-                   !(r->on_device ? run_to_device : run_to_host)(model, turn->session, options, inputs, r, &a));
+                   !(r->on_device ? run_to_device : run_to_host)(model, entered->session, options, inputs, r, &a));
     onnx_infer_hand_over(model, its, NULL);
     api->ReleaseRunOptions(options);
-    return failed ? onnx_session_failed(model, turn->slot, before, a.code, a.text, "running") : status;
+    return failed ? onnx_session_failed(model, entered->slot, before, a.code, a.text, "running") : status;
 }
 
 /* Runs the model by a captured graph, or else directly. A run that was cancelled at any time has no outputs, even if
  * the computation succeeded. After the return no cancel finds the run. */
-static weir_status run_either_way(weir_engine_model *model, const onnx_turn *turn, const weir_inference *inference,
-                                  onnx_run *its, const bound *inputs, onnx_results *r)
+static weir_status run_either_way(weir_engine_model *model, const onnx_entered *entered,
+                                  const weir_inference *inference, onnx_run *its, const bound *inputs, onnx_results *r)
 {
     bool served = false;
     weir_status status = WEIR_OK;
     if (model->replays)
         status = onnx_replay(model, inference, its, r->on_device, r->values, &served);
     if (status == WEIR_OK && !served)
-        status = run_bound(model, turn, its, inputs, r);
+        status = run_bound(model, entered, its, inputs, r);
     weir_status cancelled = onnx_strike_done(model, its);
     return cancelled == WEIR_OK ? status : cancelled;
 }
@@ -424,19 +424,19 @@ static weir_status onnx_infer_run(weir_engine_model *model, const run_request *a
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no host memory for a run", model->name);
     r->count = model->outputs.count;
     r->on_device = asked->settings.device_outputs && model->device.cuda;
-    onnx_turn turn;
-    weir_status status = onnx_turn_take(model, asked->inference, asked->its, asked->wanted, &turn);
+    onnx_entered entered;
+    weir_status status = onnx_slot_enter(model, asked->inference, asked->its, asked->wanted, &entered);
     bool taken = status == WEIR_OK;
     if (taken)
         status = onnx_cores_take(model, asked->its);
     double start = onnx_seconds();
     if (status == WEIR_OK) {
-        status = run_either_way(model, &turn, asked->inference, asked->its, inputs, r);
+        status = run_either_way(model, &entered, asked->inference, asked->its, inputs, r);
         onnx_cores_give(model);
     }
     onnx_count_runs(model, status, !asked->its->of_several, onnx_seconds() - start);
     if (taken)
-        onnx_turn_give(model, turn);
+        onnx_slot_leave(model, entered);
     if (status == WEIR_OK)
         status = describe_outputs(model, r, out);
     if (status != WEIR_OK)

@@ -409,16 +409,16 @@ static void join_leave(weir_engine_model *model, member *it)
 static void join_go_on(weir_engine_model *model, member *it, group *g)
 {
     onnx_join *j = model->join;
-    bool its_turn = it->stage == WAITS && j->first == it && j->computing < j->limit, full = false;
+    bool is_first = it->stage == WAITS && j->first == it && j->computing < j->limit, full = false;
     if ((it->stage == WAITS || it->stage == COPIED) && onnx_check_cancelled(model, &it->run) != WEIR_OK) {
         join_leave(model, it);
         return;
     }
-    if (its_turn)
+    if (is_first)
         join_look(model, g, false, &full);
-    if (its_turn && (full || join_is_over(&it->until)))
+    if (is_first && (full || join_is_over(&it->until)))
         join_compute(model, g);
-    else if (its_turn)
+    else if (is_first)
         pthread_cond_timedwait(&it->wake, &j->lock, &it->until);
     else
         pthread_cond_wait(&it->wake, &j->lock);

@@ -98,7 +98,7 @@ static void onnx_known_keep(const knowing *k, const graph_value *out, uint32_t *
         to[i] = from_begin(k, 0, i);
 }
 
-static void onnx_known_turn(const knowing *k, const graph_value *out, uint32_t *to)
+static void onnx_known_transpose(const knowing *k, const graph_value *out, uint32_t *to)
 {
     int64_t perm[GRAPH_MAX_RANK];
     int count = graph_ints(k->node, "perm", perm, GRAPH_MAX_RANK);
@@ -230,16 +230,16 @@ static int64_t written(const knowing *k, const graph_value *shape, uint32_t plac
 static void reshape(const knowing *k, const graph_value *out, uint32_t *to)
 {
     const graph_value *x = in(k, 0), *shape = in(k, 1);
-    bool whole = true, kept[GRAPH_MAX_RANK] = {false};
+    bool whole = true, unchanged[GRAPH_MAX_RANK] = {false};
     for (uint32_t i = 0; x && shape && i < x->shape.rank; i++) {
         int64_t number = i < out->shape.rank ? written(k, shape, i) : NOT_WRITTEN;
-        kept[i] =
+        unchanged[i] =
             i < out->shape.rank && x->shape.dims[i] == out->shape.dims[i] && (number == 0 || number == NOT_WRITTEN);
-        whole &= kept[i] || from_begin(k, 0, i) == ONNX_NUMBER;
+        whole &= unchanged[i] || from_begin(k, 0, i) == ONNX_NUMBER;
     }
     for (uint32_t i = 0; x && shape && i < out->shape.rank; i++) {
         int64_t number = written(k, shape, i);
-        if (kept[i])
+        if (unchanged[i])
             to[i] = from_begin(k, 0, i);
         else if (number > 0 || (number == -1 && whole))
             to[i] = ONNX_NUMBER;
@@ -258,7 +258,7 @@ static void recur(const knowing *k, const graph_value *out, uint32_t *to)
 
 static rule *onnx_known_rule_of(const graph_node *node)
 {
-    static const char kept[] =
+    static const char unchanged[] =
         "Abs Acos Asin Atan BatchNormalization BiasGelu Cast Ceil Celu Clip Cos CumSum DequantizeLinear Dropout "
         "DynamicQuantizeLinear Elu Erf Exp FastGelu Floor Gelu HardSigmoid HardSwish Identity InstanceNormalization "
         "IsInf IsNaN LayerNormalization LeakyRelu Log LogSoftmax Mish Neg Not QuantizeLinear QuickGelu Reciprocal "
@@ -273,7 +273,7 @@ static rule *onnx_known_rule_of(const graph_node *node)
     static const char unit_dims[] = "Squeeze Unsqueeze";
     static const char reduced[] = "ReduceMean ReduceSum ReduceMax ReduceMin ReduceProd ReduceL2 ArgMax ArgMin";
     static const char recurrent[] = "LSTM GRU RNN DynamicQuantizeLSTM";
-    return onnx_text_among(node->op, kept)        ? onnx_known_keep
+    return onnx_text_among(node->op, unchanged)   ? onnx_known_keep
            : onnx_text_among(node->op, repeated)  ? onnx_known_repeat
            : onnx_text_among(node->op, products)  ? onnx_known_multiply
            : onnx_text_among(node->op, windows)   ? window
@@ -281,7 +281,7 @@ static rule *onnx_known_rule_of(const graph_node *node)
            : onnx_text_among(node->op, unit_dims) ? keep_others
            : onnx_text_among(node->op, reduced)   ? onnx_known_reduce
            : onnx_text_among(node->op, recurrent) ? recur
-           : onnx_text_is(node->op, "Transpose")  ? onnx_known_turn
+           : onnx_text_is(node->op, "Transpose")  ? onnx_known_transpose
            : onnx_text_is(node->op, "Concat")     ? put_together
            : onnx_text_is(node->op, "Gather")     ? pick
            : onnx_text_is(node->op, "Reshape")    ? reshape

@@ -435,22 +435,22 @@ weir_status onnx_warm_up(weir_engine_model *model);
  * after the new session was made. So a session that cannot be made costs no other session, unless memory was short:
  * then the oldest session goes, and the new session is tried again. Shapes for which no session could be made are not
  * tried again for a while, each time twice as long. No run waits until another run has made a session: a run that makes
- * a session gives its turn back meanwhile, and a run that finds no ready session runs in the slot's own. */
+ * a session leaves its slot meanwhile, and a run that finds no ready session runs in the slot's own. */
 
 typedef struct onnx_bucket onnx_bucket;
 
-typedef struct onnx_turn {
+typedef struct onnx_entered {
     onnx_slot *slot;
     ort_session *session;
     onnx_bucket *bucket; /* NULL: the slot's own session */
-} onnx_turn;
+} onnx_entered;
 
 /* Of sessions beside the slots' own. */
 typedef struct onnx_bucket_stats {
     uint64_t made, ended, failed;
     uint64_t spared; /* times that none was tried, because it had failed not long ago */
     size_t now;
-    size_t waiting; /* runs that have no turn yet */
+    size_t waiting; /* runs that have no slot yet */
 } onnx_bucket_stats;
 
 /* Failed shapes that are remembered, at most; seconds until the first retry, and the most seconds until a retry. */
@@ -461,12 +461,12 @@ weir_status onnx_buckets_begin(weir_engine_model *model);
 void onnx_buckets_end(weir_engine_model *model);
 
 /* Waits while no slot is free, or the one that is wanted (NULL: any). WEIR_ERR_CANCELLED when somebody has: then there
- * is no turn to give back. */
-weir_status onnx_turn_take(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
-                           onnx_slot *wanted, onnx_turn *out);
-void onnx_turn_give(weir_engine_model *model, onnx_turn turn);
-/* Wakes the runs that wait for a turn, so that cancelled runs leave. */
-void onnx_turns_wake(weir_engine_model *model);
+ * is no slot to leave. */
+weir_status onnx_slot_enter(weir_engine_model *model, const weir_inference *inference, const onnx_run *its,
+                            onnx_slot *wanted, onnx_entered *out);
+void onnx_slot_leave(weir_engine_model *model, onnx_entered entered);
+/* Wakes the runs that wait for a slot, so that cancelled runs leave. */
+void onnx_slots_wake(weir_engine_model *model);
 
 onnx_bucket_stats onnx_buckets_look(weir_engine_model *model);
 
@@ -570,7 +570,7 @@ void onnx_capture_begin(weir_engine_model *model);
 void onnx_capture_end(weir_engine_model *model);
 
 /* Runs it with inputs that were checked, capturing it the first time. *served false: there are graphs enough, and
- * nothing was done. outputs[i] gets a value of its own, on the device or on the host. Any thread with a turn
+ * nothing was done. outputs[i] gets a value of its own, on the device or on the host. Any thread in a slot
  * (buckets.c). What is captured or launched is not stopped on the way: a cancel is looked at before, between its steps
  * and after it. */
 weir_status onnx_replay(weir_engine_model *model, const weir_inference *inference, const onnx_run *its, bool to_device,

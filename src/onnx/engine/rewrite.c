@@ -289,14 +289,14 @@ static void spell_out(rewrite *r, uint32_t number)
     if (between == GRAPH_NONE)
         return;
     uint32_t ids[] = {x, between, x, between};
-    uint32_t *kept = rewrite_take(r, ids, 4);
+    uint32_t *copied = rewrite_take(r, ids, 4);
     r->g.nodes[first] = *node;
     r->g.nodes[first].op = (onnx_text){"HardSigmoid", 11};
-    r->g.nodes[first].inputs = kept;
-    r->g.nodes[first].outputs = kept + 1;
+    r->g.nodes[first].inputs = copied;
+    r->g.nodes[first].outputs = copied + 1;
     r->g.nodes[last] = *node;
     r->g.nodes[last].op = (onnx_text){"Mul", 3};
-    r->g.nodes[last].inputs = kept + 2;
+    r->g.nodes[last].inputs = copied + 2;
     r->g.nodes[last].input_count = 2;
     r->g.values[out].maker = last;
     r->g.node_count += 2;

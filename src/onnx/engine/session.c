@@ -332,8 +332,8 @@ static weir_status try_session(weir_engine_model *model, const onnx_file *file, 
 static weir_status strip(const weir_engine_model *model, const onnx_file *file, const onnx_graph *graph,
                          onnx_buffer *out)
 {
-    bool kept = model->settings.buckets > 1; /* longer than the file is */
-    if (kept || onnx_strips(graph))
+    bool longer = model->settings.buckets > 1; /* longer than the file is */
+    if (longer || onnx_strips(graph))
         return onnx_strip(file, graph, out);
     *out = (onnx_buffer){.data = (uint8_t *)(uintptr_t)file->data, .size = file->size};
     return WEIR_OK;

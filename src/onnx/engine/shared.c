@@ -91,39 +91,39 @@ static bool read_elsewhere(const weir_engine_model *model, elsewhere *out)
 
 /* ---- where they lie ---------------------------------------------------------------------------------------------- */
 
-typedef struct place {
+typedef struct piece {
     const void *data;
     uint64_t bytes; /* as ONNX Runtime asked for it: a multiple of ALIGNED */
-} place;
+} piece;
 
-typedef struct places {
+typedef struct pieces {
     const weir_client *client;
-    place *list;
+    piece *list;
     size_t count, capacity;
     bool failed;
-} places;
+} pieces;
 
-static void note_place(const weir_segment *segment, const weir_span *span, void *user)
+static void note_piece(const weir_segment *segment, const weir_span *span, void *user)
 {
-    places *p = user;
+    pieces *p = user;
     (void)segment;
     if (span->client != p->client || span->state != WEIR_SPAN_LIVE || span->memory_class != WEIR_CLASS_WEIGHTS ||
         (p->count && p->list[p->count - 1].data == span->block.pointer)) /* it goes on in the next segment */
         return;
     if (p->count == p->capacity) {
         size_t capacity = p->capacity ? 2 * p->capacity : 256;
-        place *list = realloc(p->list, capacity * sizeof *list);
+        piece *list = realloc(p->list, capacity * sizeof *list);
         p->failed |= !list;
         if (!list)
             return;
         p->list = list;
         p->capacity = capacity;
     }
-    p->list[p->count++] = (place){span->block.pointer, span->requested};
+    p->list[p->count++] = (piece){span->block.pointer, span->requested};
 }
 
 /* Whether the bytes are there; `chunk` has room for CHUNK of them. */
-static weir_status shared_compare(const weir_engine_model *model, const place *at, const onnx_tensor *tensor,
+static weir_status shared_compare(const weir_engine_model *model, const piece *at, const onnx_tensor *tensor,
                                   char *chunk, bool *same)
 {
     weir_status status = WEIR_OK;
@@ -138,7 +138,7 @@ static weir_status shared_compare(const weir_engine_model *model, const place *a
     return status;
 }
 
-static weir_status shared_find(const weir_engine_model *model, const places *all, const onnx_tensor *tensor,
+static weir_status shared_find(const weir_engine_model *model, const pieces *all, const onnx_tensor *tensor,
                                char *chunk, void **out)
 {
     weir_status status = WEIR_OK;
@@ -200,7 +200,7 @@ static weir_status hand_on(weir_engine_model *model, const onnx_tensor *tensor, 
 }
 
 static weir_status shared_share(weir_engine_model *model, const onnx_graph *graph, const onnx_uses *uses,
-                                const elsewhere *others, const places *all)
+                                const elsewhere *others, const pieces *all)
 {
     char *chunk = malloc(CHUNK);
     free(model->weights); /* none were placed */
@@ -230,7 +230,7 @@ static const char *shared_wanted_by(const weir_engine_model *model)
 weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph)
 {
     elsewhere others = {.count = 0};
-    places all = {.client = model->client};
+    pieces all = {.client = model->client};
     onnx_uses uses = {.of = NULL};
     if (model->library->minor < ORT_API_ASSIGNMENTS)
         return weir_fail(WEIR_ERR_UNSUPPORTED,
@@ -242,7 +242,7 @@ weir_status onnx_shared_begin(weir_engine_model *model, const onnx_graph *graph)
                          shared_wanted_by(model), model->library->version, model->name);
     weir_status status = onnx_uses_read(graph, &uses);
     if (status == WEIR_OK)
-        status = weir_layout_walk(model->runtime, note_place, &all, NULL);
+        status = weir_layout_walk(model->runtime, note_piece, &all, NULL);
     if (status == WEIR_OK)
         status = shared_share(model, graph, &uses, &others, &all);
     free(uses.of);

@@ -16,7 +16,7 @@ bool onnx_moved(const onnx_tensor *tensor)
     bool ordinary = onnx_type_to_weir(tensor->type) != WEIR_TYPE_NONE || tensor->type == ONNX_INT4 ||
                     tensor->type == ONNX_UINT4; /* the others cannot be handed to ONNX Runtime as values */
     return ordinary && !tensor->stays && tensor->bytes >= ONNX_INLINE_BELOW &&
-           (tensor->place == ONNX_PLACE_BYTES || tensor->place == ONNX_PLACE_BESIDE);
+           (tensor->location == ONNX_LOCATION_BYTES || tensor->location == ONNX_LOCATION_BESIDE);
 }
 
 static bool rewritten(const onnx_tensor *tensor)
@@ -34,7 +34,7 @@ static void strip_put_entry(onnx_buffer *out, const char *key, const char *value
     onnx_buffer_free(&entry);
 }
 
-static void put_place(const onnx_file *file, const onnx_tensor *tensor, onnx_buffer *out)
+static void put_location(const onnx_file *file, const onnx_tensor *tensor, onnx_buffer *out)
 {
     char number[32];
     const uint8_t *start = tensor->side ? tensor->side->data : file->data;
@@ -53,13 +53,13 @@ static void strip_put_tensor(const onnx_file *file, const onnx_tensor *tensor, o
     onnx_put_varint(out, TYPE, (uint64_t)tensor->type);
     onnx_put_data(out, NAME, tensor->name.text, tensor->name.size);
     if (onnx_moved(tensor))
-        put_place(file, tensor, out);
+        put_location(file, tensor, out);
     else
         onnx_put_data(out, RAW, tensor->data, tensor->elements ? tensor->bytes : 0);
 }
 
 /* Begin of the field that the stripped model has in another form: the tensor's own; of a lifted constant the node's, which goes. */
-static const uint8_t *strip_place(const onnx_tensor *tensor)
+static const uint8_t *strip_start(const onnx_tensor *tensor)
 {
     return tensor->lifted && tensor->maker ? tensor->maker : tensor->begin;
 }
@@ -72,10 +72,10 @@ typedef struct rewriting {
     size_t count, next;
 } rewriting;
 
-static int strip_by_place(const void *a, const void *b)
+static int strip_by_start(const void *a, const void *b)
 {
     const onnx_tensor *x = *(const onnx_tensor *const *)a, *y = *(const onnx_tensor *const *)b;
-    const uint8_t *at = strip_place(x), *other = strip_place(y);
+    const uint8_t *at = strip_start(x), *other = strip_start(y);
     return (at > other) - (at < other);
 }
 
@@ -108,17 +108,17 @@ static void rewrite(rewriting *r, const uint8_t *data, size_t size,
     const uint8_t *from = data;
     EACH_FIELD_WHILE (r->next < r->count, field, data, size) {
         const onnx_tensor *tensor = r->list[r->next];
-        if (strip_place(tensor) >= field.end)
+        if (strip_start(tensor) >= field.end)
             continue;
         onnx_buffer body = {0};
         onnx_put_bytes(out, from, (size_t)(field.begin - from));
         from = field.end;
-        if (strip_place(tensor) == field.begin && tensor->lifted) {
-            while (r->next < r->count && strip_place(r->list[r->next]) < field.end)
+        if (strip_start(tensor) == field.begin && tensor->lifted) {
+            while (r->next < r->count && strip_start(r->list[r->next]) < field.end)
                 r->next++;
             continue;
         }
-        if (strip_place(tensor) == field.begin) {
+        if (strip_start(tensor) == field.begin) {
             strip_put_tensor(r->file, tensor, &body);
             r->next++;
         } else {
@@ -151,7 +151,7 @@ weir_status onnx_strip(const onnx_file *file, const onnx_graph *graph, onnx_buff
     if (r.list) {
         strip_gather(&r, graph->weights, graph->weight_count);
         strip_gather(&r, graph->inner, graph->inner_count);
-        qsort(r.list, r.count, sizeof(const onnx_tensor *), strip_by_place);
+        qsort(r.list, r.count, sizeof(const onnx_tensor *), strip_by_start);
         rewrite(&r, file->data, file->size, out);
     }
     free(r.list);

@@ -6,26 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 16 };
+enum { CACHED = 16 };
 
-typedef struct kept_side {
+typedef struct cached_side {
     char *location;
     wi_stamp stamp;
-} kept_side;
+} cached_side;
 
-typedef struct kept {
+typedef struct cached {
     char *real;
     wi_stamp stamp;
     bool texts, plain, nested, two_bits;
     size_t count;
-    kept_side sides[];
-} kept;
+    cached_side sides[];
+} cached;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static kept *files[KEPT]; /* guarded by the lock, as what they point to */
-static size_t next_place;
+static cached *files[CACHED]; /* guarded by the lock, as what they point to */
+static size_t next_entry;
 
-static void onnx_file_checked_forget(kept *it)
+static void onnx_file_checked_forget(cached *it)
 {
     for (size_t i = 0; it && i < it->count; i++)
         free(it->sides[i].location);
@@ -35,7 +35,7 @@ static void onnx_file_checked_forget(kept *it)
 }
 
 /* Opens the files beside it as well, as a check does. */
-static bool is_unchanged(const kept *it, onnx_file *file)
+static bool is_unchanged(const cached *it, onnx_file *file)
 {
     char why[200];
     bool good = strcmp(it->real, file->real) == 0 && wi_stamp_same(&it->stamp, &file->stamp);
@@ -51,7 +51,7 @@ static bool was_checked(onnx_file *file)
 {
     bool found = false;
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < KEPT && !found; i++) {
+    for (size_t i = 0; i < CACHED && !found; i++) {
         found = files[i] && is_unchanged(files[i], file);
         if (found) {
             file->texts = files[i]->texts;
@@ -64,7 +64,7 @@ static bool was_checked(onnx_file *file)
     return found;
 }
 
-static kept *onnx_file_checked_describe(const onnx_file *file)
+static cached *onnx_file_checked_describe(const onnx_file *file)
 {
     size_t most = 0;
     bool good = file->stamp.settled;
@@ -72,7 +72,7 @@ static kept *onnx_file_checked_describe(const onnx_file *file)
         good &= side->stamp.settled;
         most++;
     }
-    kept *it = good ? calloc(1, sizeof *it + most * sizeof *it->sides) : NULL;
+    cached *it = good ? calloc(1, sizeof *it + most * sizeof *it->sides) : NULL;
     if (!it)
         return NULL;
     it->stamp = file->stamp;
@@ -83,7 +83,7 @@ static kept *onnx_file_checked_describe(const onnx_file *file)
     it->real = strdup(file->real);
     good = it->real != NULL;
     for (const onnx_side_file *side = file->sides; good && side; side = side->next) {
-        it->sides[it->count] = (kept_side){strdup(side->location), side->stamp};
+        it->sides[it->count] = (cached_side){strdup(side->location), side->stamp};
         good = it->sides[it->count++].location != NULL;
     }
     if (good)
@@ -94,16 +94,16 @@ static kept *onnx_file_checked_describe(const onnx_file *file)
 
 static void onnx_file_checked_keep(const onnx_file *file)
 {
-    kept *it = onnx_file_checked_describe(file);
+    cached *it = onnx_file_checked_describe(file);
     if (!it)
         return;
     pthread_mutex_lock(&lock);
-    size_t place = 0;
-    while (place < KEPT && !(files[place] && strcmp(files[place]->real, it->real) == 0))
-        place++;
-    place = place < KEPT ? place : next_place++ % KEPT;
-    kept *before = files[place];
-    files[place] = it;
+    size_t entry = 0;
+    while (entry < CACHED && !(files[entry] && strcmp(files[entry]->real, it->real) == 0))
+        entry++;
+    entry = entry < CACHED ? entry : next_entry++ % CACHED;
+    cached *before = files[entry];
+    files[entry] = it;
     pthread_mutex_unlock(&lock);
     onnx_file_checked_forget(before);
 }

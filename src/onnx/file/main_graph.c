@@ -300,7 +300,7 @@ weir_status onnx_graph_read_inner(onnx_file *file, onnx_graph *graph, uint64_t l
     return r.status;
 }
 
-static bool main_graph_is_kept(const onnx_graph *graph, const onnx_field *field)
+static bool main_graph_stays(const onnx_graph *graph, const onnx_field *field)
 {
     for (size_t i = 0; i < graph->inner_count; i++)
         if (graph->inner[i].begin == field->begin)
@@ -312,7 +312,7 @@ static void add_beside(inner_reading *r, const onnx_field *field)
 {
     onnx_tensor tensor = {0};
     r->status = onnx_tensor_read(r->file, field->data, field->size, &tensor);
-    if (r->status != WEIR_OK || !tensor.beside || main_graph_is_kept(r->graph, field))
+    if (r->status != WEIR_OK || !tensor.beside || main_graph_stays(r->graph, field))
         return;
     tensor.begin = field->begin;
     tensor.end = field->end;

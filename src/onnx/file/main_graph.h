@@ -43,12 +43,12 @@ int32_t onnx_type_from_weir(weir_type type);
 
 enum { ONNX_MAX_RANK = 32 };
 
-typedef enum onnx_place {
-    ONNX_PLACE_NONE,   /* no elements */
-    ONNX_PLACE_BYTES,  /* `data`: the elements as they are in memory */
-    ONNX_PLACE_TYPED,  /* a list of varints or texts, one for each element */
-    ONNX_PLACE_BESIDE, /* in another file; `data` points into its mapping */
-} onnx_place;
+typedef enum onnx_location {
+    ONNX_LOCATION_NONE,   /* no elements */
+    ONNX_LOCATION_BYTES,  /* `data`: the elements as they are in memory */
+    ONNX_LOCATION_TYPED,  /* a list of varints or texts, one for each element */
+    ONNX_LOCATION_BESIDE, /* in another file; `data` points into its mapping */
+} onnx_location;
 
 typedef struct onnx_tensor {
     onnx_text name;
@@ -56,7 +56,7 @@ typedef struct onnx_tensor {
     uint32_t rank;
     int64_t shape[ONNX_MAX_RANK];
     uint64_t elements, bytes;
-    onnx_place place;
+    onnx_location location;
     const uint8_t *data;
     bool beside; /* said to be in another file; of one without elements that is not opened */
     const onnx_side_file *side;

@@ -281,9 +281,9 @@ static weir_status settle_typed(found *f)
     if (f->counts[list] != wanted)
         return BAD(f, "%" PRIu64 " values are there, its shape and type (%s) need %" PRIu64, f->counts[list],
                    onnx_type_name(t->type), wanted);
-    t->place = t->elements ? ONNX_PLACE_TYPED : ONNX_PLACE_NONE;
+    t->location = t->elements ? ONNX_LOCATION_TYPED : ONNX_LOCATION_NONE;
     if (t->elements && f->packed && f->pieces == 1 && (list == F32S || list == F64S)) {
-        t->place = ONNX_PLACE_BYTES; /* a packed list of floats is the floats themselves */
+        t->location = ONNX_LOCATION_BYTES; /* a packed list of floats is the floats themselves */
         t->data = f->packed;
     }
     return WEIR_OK;
@@ -299,7 +299,7 @@ static weir_status settle_beside(found *f)
         return BAD(f, "external data: length %" PRIu64 ", its shape and type (%s) need %" PRIu64, f->length,
                    onnx_type_name(t->type), t->bytes);
     t->beside = true;
-    t->place = ONNX_PLACE_NONE;
+    t->location = ONNX_LOCATION_NONE;
     if (t->elements == 0) /* packages of ONNX write where the next one would begin, which may be behind the end */
         return WEIR_OK;
     t->side = onnx_file_side(f->file, f->location, why, sizeof why);
@@ -308,7 +308,7 @@ static weir_status settle_beside(found *f)
     if (f->offset > t->side->size || t->bytes > t->side->size - f->offset)
         return BAD(f, "external data \"%.*s\": bytes %" PRIu64 " to %" PRIu64 " of a file of %zu",
                    ONNX_SHOW(f->location), f->offset, f->offset + t->bytes, t->side->size);
-    t->place = ONNX_PLACE_BESIDE;
+    t->location = ONNX_LOCATION_BESIDE;
     t->data = t->side->data + f->offset;
     return WEIR_OK;
 }
@@ -327,7 +327,7 @@ static weir_status tensor_settle(found *f)
     if (f->raw_size != t->bytes)
         return BAD(f, "%" PRIu64 " bytes of data, its shape and type (%s) need %" PRIu64, f->raw_size,
                    onnx_type_name(t->type), t->bytes);
-    t->place = t->elements ? ONNX_PLACE_BYTES : ONNX_PLACE_NONE;
+    t->location = t->elements ? ONNX_LOCATION_BYTES : ONNX_LOCATION_NONE;
     t->data = f->raw;
     return WEIR_OK;
 }

@@ -143,7 +143,7 @@ void graph_contents_read(graph *g, graph_value *value, const uint8_t *proto, siz
     if (!countable(value->type) || value->elements > GRAPH_NUMBERS ||
         onnx_tensor_read(g->file, proto, size, &tensor) != WEIR_OK || !graph_contents_make(g, value))
         return;
-    if (tensor.place == ONNX_PLACE_BYTES || tensor.place == ONNX_PLACE_BESIDE) {
+    if (tensor.location == ONNX_LOCATION_BYTES || tensor.location == ONNX_LOCATION_BESIDE) {
         size_t each = onnx_type_bits(value->type) / 8;
         for (uint64_t i = 0; i < value->elements; i++)
             value->data[i] = at_bytes(value->type, tensor.data + i * each);

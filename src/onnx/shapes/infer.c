@@ -295,7 +295,7 @@ static weir_status shapes_infer_refuse_unknown(const graph *g, const step *s, co
 }
 
 /* What is said of an output has to be as many elements, of the same type, as its operator says. */
-static weir_status shapes_infer_check_kept(const graph *g, const step *s, const graph_value *value)
+static weir_status shapes_infer_check_stored(const graph *g, const step *s, const graph_value *value)
 {
     char from[GRAPH_SHAPE_TEXT], to[GRAPH_SHAPE_TEXT];
     const graph_value *x = step_in(s, 0);
@@ -322,7 +322,7 @@ static weir_status take_what_is_said(graph *g, step *s)
         if (!shapes_infer_take(g, value, shapes_infer_told(g, value)) &&
             !shapes_infer_take(g, value, value->declared ? &value->said : NULL))
             return shapes_infer_refuse_unknown(g, s, value);
-        status = keeps ? shapes_infer_check_kept(g, s, value) : WEIR_OK;
+        status = keeps ? shapes_infer_check_stored(g, s, value) : WEIR_OK;
     }
     return status;
 }

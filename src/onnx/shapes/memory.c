@@ -14,7 +14,7 @@ typedef struct life {
     uint32_t buffer;
     bool outside;    /* a weight, a constant, or a view of one */
     bool read;       /* by a node that runs */
-    bool kept;       /* of a root: an output shows it, and nothing may be written over it */
+    bool is_output;  /* of a root: an output shows it, and nothing may be written over it */
     bool handed_out; /* of a root: an output of a body shows it, which is the node's: its bytes are counted there */
 } life;
 
@@ -153,7 +153,7 @@ static void keep_outputs(maker *m)
             shapes_memory_begin(m, m->g->outputs[i], last, m->g->outputs[i]);
         }
         shapes_memory_use(m, m->g->outputs[i], last);
-        m->lives[l->root].kept = true;
+        m->lives[l->root].is_output = true;
     }
 }
 
@@ -162,7 +162,7 @@ static void leave_outputs(maker *m)
 {
     for (size_t i = 0; i < m->g->output_count; i++) {
         life *root = &m->lives[m->lives[m->g->outputs[i]].root];
-        root->kept = root->handed_out = true;
+        root->is_output = root->handed_out = true;
     }
     for (uint32_t i = 0; i < m->g->value_count; i++)
         if (m->lives[m->lives[i].root].handed_out)
@@ -211,7 +211,7 @@ static uint32_t written_over(const maker *m, uint32_t id)
             m->g->values[in].elements != value->elements)
             continue;
         uint32_t root = m->lives[in].root; /* as long as its views: none of them is a part */
-        if (!m->lives[root].kept && m->lives[root].root_end == m->lives[id].begin + 1)
+        if (!m->lives[root].is_output && m->lives[root].root_end == m->lives[id].begin + 1)
             return root;
     }
     return GRAPH_NONE;

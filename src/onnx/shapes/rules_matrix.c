@@ -14,7 +14,7 @@ static bool no_product(step *s, const graph_shape *a, const graph_shape *b)
 }
 
 /* Swaps the last two dimensions. */
-static void rules_matrix_turn(graph_shape *shape)
+static void rules_matrix_transpose(graph_shape *shape)
 {
     if (shape->rank < 2)
         return;
@@ -54,9 +54,9 @@ bool rule_matmul(step *s)
     const graph_value *x = step_in(s, 0);
     graph_shape a = x->shape, b = step_in(s, quantized ? 3 : 1)->shape, shape;
     if (graph_int(s->node, "transA", 0))
-        rules_matrix_turn(&a);
+        rules_matrix_transpose(&a);
     if (graph_int(s->node, "transB", 0))
-        rules_matrix_turn(&b);
+        rules_matrix_transpose(&b);
     bool whole = onnx_text_is(s->node->op, "MatMulInteger") || onnx_text_is(s->node->op, "MatMulInteger16");
     int32_t type = quantized ? step_in(s, 7)->type : whole ? ONNX_INT32 : x->type;
     return rules_matrix_multiply(s, a, b, &shape) && step_give(s, 0, type, &shape);
@@ -68,9 +68,9 @@ bool rule_gemm(step *s)
     if (a.rank != 2 || b.rank != 2)
         return no_product(s, &a, &b);
     if (graph_int(s->node, "transA", 0))
-        rules_matrix_turn(&a);
+        rules_matrix_transpose(&a);
     if (graph_int(s->node, "transB", 0))
-        rules_matrix_turn(&b);
+        rules_matrix_transpose(&b);
     if (a.dims[1] != b.dims[0])
         return no_product(s, &a, &b);
     graph_shape shape = {2, {a.dims[0], b.dims[1]}};

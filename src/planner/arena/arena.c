@@ -202,11 +202,11 @@ static weir_status arena_fill_in(weir_arena *arena, const weir_arena_options *o)
         status = take_blocks(arena, o);
     if (status == WEIR_OK)
         return WEIR_OK;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     weir_status given = give_blocks(arena, o->stream);
     (void)given; /* what a broken driver keeps is shown as the client's */
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status;
 }
 
@@ -330,12 +330,12 @@ static weir_status arena_grow(weir_arena *arena, const weir_plan *plan, weir_str
     }
     if (status == WEIR_OK)
         return WEIR_OK;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     while (kind-- > 0)
         if (arena_resize(arena, kind, before[kind], stream) != WEIR_OK)
             continue; /* shrinking always works, and where it does not it is no longer than it was told */
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status;
 }
 
@@ -420,11 +420,11 @@ static void *arena_address(const weir_arena *arena, const weir_slot *slot)
 
 static weir_status find_quietly(weir_parameters *store, const char *name, weir_parameter *out)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     *out = (weir_parameter){.struct_size = sizeof *out};
     weir_status status = weir_parameter_info(store, name, 0, out);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status;
 }
 

@@ -384,11 +384,11 @@ static bool arena_pool_leave(weir_arena_pool *pool)
 /* It could not be emptied, and serves its last user on. */
 static void come_again(weir_arena_pool *pool)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     if (arena_pool_listen(pool) != WEIR_OK)
         weir_log(WEIR_LOG_WARNING, "workspace: a pool of arenas gives up nothing any more: %s", weir_detail());
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     pthread_mutex_lock(&pools_lock);
     pool->users++;
     pool->next = pools;

@@ -4,7 +4,7 @@
  *   the used bytes of a chunk are at most its room; parameters lie in used bytes of one chunk, none over another unless
  *   it is a further name
  *   names[] has every published parameter once; what is published changes no more
- * Nobody calls the driver with the lock held. Adders take turns, which is no lock: whoever has the turn holds nothing
+ * Nobody calls the driver with the lock held. One thread adds at a time, which is no lock: who adds holds nothing
  * that readers, runs and closing wait for. */
 #include "planner/arena/arena.h"
 #include <weir/arena.h>
@@ -22,8 +22,8 @@ typedef struct store_chunk {
 
 struct weir_parameters {
     pthread_mutex_t lock;
-    pthread_cond_t turn_ends;
-    bool turn; /* somebody adds */
+    pthread_cond_t idle;
+    bool busy; /* somebody adds */
     uint32_t holders;
     uint32_t runs; /* that have begun and not ended; meanwhile nothing is added */
 
@@ -105,36 +105,36 @@ static void publish(weir_parameters *store, const weir_parameter *parameter)
     *parameters_place(store, parameter->name) = ++store->count;
 }
 
-/* Turns ------------------------------------------------------------------------------------------------------------ */
+/* One at a time ---------------------------------------------------------------------------------------------------- */
 
 /* The thread is within a call of this; a callback of pressure inside it would wait for itself, or, at another store,
  * for an adder whose own callback may wait for this one. */
 static _Thread_local bool adding;
 
-/* The turn of whoever adds: waits for the one before. WEIR_ERR_BUSY while a run reads the store, and inside another
+/* Begins to add: waits for who adds before. WEIR_ERR_BUSY while a run reads the store, and inside another
  * addition. */
-static weir_status parameters_take_turn(weir_parameters *store)
+static weir_status parameters_begin_adding(weir_parameters *store)
 {
     if (adding)
         return weir_fail(WEIR_ERR_BUSY, "%s gets no parameter while this thread adds one; add it afterwards",
                          store->tag);
     pthread_mutex_lock(&store->lock);
-    while (store->turn)
-        pthread_cond_wait(&store->turn_ends, &store->lock);
+    while (store->busy)
+        pthread_cond_wait(&store->idle, &store->lock);
     bool read = store->runs > 0;
-    store->turn = adding = !read;
+    store->busy = adding = !read;
     if (read)
-        pthread_cond_signal(&store->turn_ends);
+        pthread_cond_signal(&store->idle);
     pthread_mutex_unlock(&store->lock);
     return read ? weir_fail(WEIR_ERR_BUSY, "%s is read by a run; end that before adding a parameter", store->tag)
                 : WEIR_OK;
 }
 
-static void parameters_end_turn(weir_parameters *store)
+static void parameters_end_adding(weir_parameters *store)
 {
     pthread_mutex_lock(&store->lock);
-    store->turn = adding = false;
-    pthread_cond_signal(&store->turn_ends);
+    store->busy = adding = false;
+    pthread_cond_signal(&store->idle);
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -147,7 +147,7 @@ typedef struct taking {
     uint64_t used;
 } taking;
 
-/* Adds a chunk to the store's list. The list changes under the lock; the thread that has the turn reads the list
+/* Adds a chunk to the store's list. The list changes under the lock; the thread that adds reads the list
  * without the lock. WEIR_ERR_BUSY when a run has begun meanwhile, because the blocks that the run has declared do not
  * include the new chunk. */
 static weir_status enter_chunk(weir_parameters *store, store_chunk *longer, const store_chunk *chunk, taking *took)
@@ -189,11 +189,11 @@ static weir_status begin_chunk(weir_parameters *store, uint64_t bytes, weir_stre
     }
     status = enter_chunk(store, chunks, &chunk, took);
     if (status != WEIR_OK) {
-        wi_kept_detail kept;
-        wi_detail_keep(&kept);
+        wi_saved_detail saved;
+        wi_detail_save(&saved);
         weir_status given = weir_free_block(store->client, chunk.block, WEIR_STREAM_HOST);
         (void)given; /* what a broken driver keeps is shown as the client's */
-        wi_detail_restore(&kept);
+        wi_detail_restore(&saved);
     }
     return status;
 }
@@ -250,8 +250,8 @@ static void give_place_back(weir_parameters *store, const taking *took)
 {
     if (!took->chunk)
         return;
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     store_chunk *chunk = took->chunk;
     chunk->used = took->used;
     if (took->room == 0) {
@@ -264,7 +264,7 @@ static void give_place_back(weir_parameters *store, const taking *took)
         chunk->room = took->room;
         pthread_mutex_unlock(&store->lock);
     } /* what does not go back now stays room of the store */
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* Contents --------------------------------------------------------------------------------------------------------- */
@@ -341,7 +341,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
     weir_parameter wanted = {.name = name, .type = type, .elements = elements};
     weir_status status = parameters_check(store, name, type, elements, &wanted.bytes);
     if (status == WEIR_OK)
-        status = parameters_take_turn(store);
+        status = parameters_begin_adding(store);
     if (status != WEIR_OK)
         return status;
     uint32_t at = store->count;
@@ -352,7 +352,7 @@ weir_status weir_parameters_add(weir_parameters *store, const char *name, weir_t
         there = store->list[at];
     pthread_mutex_unlock(&store->lock);
     status = known ? rewrite(store, &there, &wanted, from, stream) : add_new(store, &wanted, from, stream);
-    parameters_end_turn(store);
+    parameters_end_adding(store);
     if (status == WEIR_OK && index)
         *index = at;
     return status;
@@ -405,7 +405,7 @@ weir_status weir_parameters_alias(weir_parameters *store, const char *name, cons
     if (status == WEIR_OK)
         status = check_name(store, of, "weir_parameters_alias");
     if (status == WEIR_OK)
-        status = parameters_take_turn(store);
+        status = parameters_begin_adding(store);
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&store->lock);
@@ -413,7 +413,7 @@ weir_status weir_parameters_alias(weir_parameters *store, const char *name, cons
     if (status == WEIR_OK)
         status = parameters_enter(store, name, &part);
     pthread_mutex_unlock(&store->lock);
-    parameters_end_turn(store);
+    parameters_end_adding(store);
     return status;
 }
 
@@ -453,7 +453,7 @@ weir_status weir_parameters_create(weir_client *client, const weir_parameters_op
     if (!store)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a store of parameters");
     pthread_mutex_init(&store->lock, NULL);
-    pthread_cond_init(&store->turn_ends, NULL);
+    pthread_cond_init(&store->idle, NULL);
     store->holders = 1;
     store->client = client;
     store->expected = o.expected;
@@ -482,7 +482,7 @@ static void free_store(weir_parameters *store)
     free(store->list);
     free(store->names);
     free(store->chunks);
-    pthread_cond_destroy(&store->turn_ends);
+    pthread_cond_destroy(&store->idle);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }

@@ -289,17 +289,17 @@ static inline bool block_pool_alloc_fast(weir_block_pool_member *member, weir_st
         atomic_load_explicit(&member->client->state, memory_order_acquire) != WI_CLIENT_OPEN)
         return false;
     weir_block_pool *pool = member->pool;
-    uint32_t place = WI_BITMAP_NONE;
+    uint32_t taken = WI_BITMAP_NONE;
     wi_blocks_lock(pool);
     if (wi_likely(block_pool_under_cap(member, 1)))
-        place = wi_bitmap_take(&pool->free);
-    if (wi_likely(place != WI_BITMAP_NONE)) {
-        block_pool_hold(member, place, 1);
+        taken = wi_bitmap_take(&pool->free);
+    if (wi_likely(taken != WI_BITMAP_NONE)) {
+        block_pool_hold(member, taken, 1);
         block_pool_count_in(member, 1);
     }
     wi_blocks_unlock(pool);
-    *index = place;
-    return place != WI_BITMAP_NONE;
+    *index = taken;
+    return taken != WI_BITMAP_NONE;
 }
 
 weir_status weir_block_pool_alloc(weir_block_pool_member *member, uint32_t count, uint32_t flags, weir_stream stream,

@@ -64,13 +64,13 @@ weir_status wi_elastic_check_end(weir_runtime *runtime)
 {
     wi_resource *stack = atomic_load(&runtime->elastic);
     wi_elastic_left left;
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     char text[24];
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     bool all = !stack || wi_elastic_give_back(stack->base, &left);
     if (!all)
         elastic_tell_left(runtime, &left);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     if (all || left.lost)
         return WEIR_OK;
     return weir_fail(
@@ -225,11 +225,11 @@ static weir_status elastic_refuse_range(weir_runtime *runtime, const wi_elastic_
     uint64_t bytes = like->page * like->count, promised = like->promise.total;
     wi_request request = {bytes, bytes, like->memory_class, WEIR_STREAM_HOST, like->tag, promised, 0};
     wi_shortage shortage = {.cause = WEIR_CAUSE_ADDRESS_RANGE, .mappings = wi_mappings_are_short()};
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     weir_status status = wi_ledger_refuse(&runtime->ledger, like->account, &request, &shortage);
     if (!shortage.mappings)
-        wi_detail_restore(&kept);
+        wi_detail_restore(&saved);
     return status;
 }
 
@@ -307,7 +307,7 @@ weir_status weir_elastic_create(weir_client *client, const weir_elastic_options 
     return WEIR_OK;
 }
 
-static void elastic_turn(weir_elastic *e, bool ending)
+static void elastic_set_ending(weir_elastic *e, bool ending)
 {
     pthread_mutex_lock(&e->client->runtime->clients_lock);
     e->ending = ending;
@@ -321,10 +321,10 @@ weir_status weir_elastic_destroy(weir_elastic *elastic, weir_stream stream)
         return WEIR_OK;
     wi_elastic_range *range = elastic->range;
     WI_VISIT(elastic->client->runtime);
-    elastic_turn(elastic, true); /* the release waits for a suspend that has begun before */
+    elastic_set_ending(elastic, true); /* the release waits for a suspend that has begun before */
     weir_status status = weir_elastic_release(elastic, 0, range->page * range->count, stream);
     if (status != WEIR_OK) {
-        elastic_turn(elastic, false);
+        elastic_set_ending(elastic, false);
         return status;
     }
     elastic_unlist(elastic);

@@ -14,14 +14,14 @@ struct weir_elastic {
     weir_elastic *next; /* of the client */
 };
 
-/* In elastic_pages.c, for pages of several elastic blocks that go together or not at all. Claims the committed pages of
+/* In elastic_pages.c, for pages of several elastic blocks that go together or not at all. Acquires the committed pages of
  * the range, linked by pending_next, and adds them behind **end. WEIR_ERR_BUSY: a launch uses a page; the pages before
- * it are claimed. */
-weir_status wi_elastic_claim(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end);
-/* Undoes wi_elastic_claim. */
-void wi_elastic_unclaim(wi_base *base, wi_block *list);
-/* Frees claimed pages. No work uses the pages any more, except declared uses. */
-void wi_elastic_free_claimed(weir_runtime *runtime, wi_block *list);
+ * it are acquired. */
+weir_status wi_elastic_acquire(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end);
+/* Undoes wi_elastic_acquire. */
+void wi_elastic_let_go(wi_base *base, wi_block *list);
+/* Frees acquired pages. No work uses the pages any more, except declared uses. */
+void wi_elastic_free_acquired(weir_runtime *runtime, wi_block *list);
 
 /* ---- elastic_away.c ---------------------------------------------------------------------------------------------- */
 

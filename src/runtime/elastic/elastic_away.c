@@ -11,7 +11,7 @@ enum { LONGEST = 64 * WI_MIB }; /* of a piece: contents come back piece by piece
 
 /* Adds a piece behind the last one; its run has the same number. The driver writes there. */
 /* NOLINTNEXTLINE(readability-non-const-parameter) */
-static weir_status pages_add(wi_away *pages, char *low, char *high, bool kept)
+static weir_status pages_add(wi_away *pages, char *low, char *high, bool saved)
 {
     size_t count = pages->piece_count;
     weir_status status = wi_away_room((void **)&pages->pieces, count, &pages->piece_room, sizeof(wi_piece));
@@ -20,7 +20,7 @@ static weir_status pages_add(wi_away *pages, char *low, char *high, bool kept)
     if (status != WEIR_OK)
         return status;
     pages->pieces[count] = (wi_piece){.run = count, .run_count = 1, .low = low, .high = high};
-    pages->runs[count] = (wi_run){low, (uint64_t)(high - low), kept};
+    pages->runs[count] = (wi_run){low, (uint64_t)(high - low), saved};
     pages->run_count = ++pages->piece_count;
     pages->bytes += (uint64_t)(high - low);
     return WEIR_OK;
@@ -42,7 +42,7 @@ static bool pages_extend(wi_away *pages, const char *low, uint64_t page)
 static weir_status pages_list_range(const wi_elastic_range *range, wi_away *pages,
                                     void (*point)(wi_event event, void *user), void *user)
 {
-    bool kept = !(pages->drop & WEIR_CLASS_BIT(range->memory_class));
+    bool saved = !(pages->drop & WEIR_CLASS_BIT(range->memory_class));
     weir_status status = WEIR_OK;
     wi_event event;
     if (pages->stay & WEIR_CLASS_BIT(range->memory_class))
@@ -60,7 +60,7 @@ static weir_status pages_list_range(const wi_elastic_range *range, wi_away *page
             point(event, user);
         /* Another block may end where this one begins. */
         if (status == WEIR_OK && (i == 0 || !pages_extend(pages, low, range->page)))
-            status = pages_add(pages, low, low + range->page, kept);
+            status = pages_add(pages, low, low + range->page, saved);
     }
     wi_base_unlock(range->base);
     return status;
@@ -127,12 +127,12 @@ weir_status wi_elastic_away_release(weir_client *client, const wi_away *pages)
         const weir_elastic *e = pages_owner(client, p->low, &offset);
         base = e ? e->range->base : base;
         if (e)
-            status = wi_elastic_claim(e, offset, (size_t)(p->high - p->low), &end);
+            status = wi_elastic_acquire(e, offset, (size_t)(p->high - p->low), &end);
     }
     if (status == WEIR_OK)
-        wi_elastic_free_claimed(client->runtime, list);
+        wi_elastic_free_acquired(client->runtime, list);
     else
-        wi_elastic_unclaim(base, list);
+        wi_elastic_let_go(base, list);
     return status;
 }
 
@@ -209,7 +209,7 @@ static uint64_t pages_split(wi_away *pages, size_t i, char *high)
     rest.low = high;
     p->high = high;
     pages->runs[i].bytes = (uint64_t)(high - p->low);
-    bool kept = pages->runs[i].kept;
+    bool saved = pages->runs[i].saved;
     if (wi_away_room((void **)&pages->pieces, pages->piece_count, &pages->piece_room, sizeof(wi_piece)) != WEIR_OK ||
         wi_away_room((void **)&pages->runs, pages->piece_count, &pages->run_room, sizeof(wi_run)) != WEIR_OK)
         return bytes;
@@ -217,7 +217,7 @@ static uint64_t pages_split(wi_away *pages, size_t i, char *high)
     memmove(&pages->pieces[i + 2], &pages->pieces[i + 1], behind * sizeof(wi_piece));
     memmove(&pages->runs[i + 2], &pages->runs[i + 1], behind * sizeof(wi_run));
     pages->pieces[i + 1] = rest;
-    pages->runs[i + 1] = (wi_run){high, bytes, kept};
+    pages->runs[i + 1] = (wi_run){high, bytes, saved};
     pages->run_count = pages->piece_count;
     for (size_t k = i + 1; k < pages->piece_count; k++)
         pages->pieces[k].run = k;

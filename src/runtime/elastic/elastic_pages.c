@@ -89,7 +89,7 @@ static void commit_return_claim(commit *c)
     wi_ledger_cancel(&c->runtime->ledger, c->range->account, atomic_exchange(&c->claim.left, 0));
 }
 
-static wi_placement commit_placement(commit *c, const wi_elastic_place *place)
+static wi_placement commit_placement(commit *c, const wi_elastic_target *target)
 {
     const wi_elastic_range *range = c->range;
     return (wi_placement){.bytes = range->page,
@@ -101,7 +101,7 @@ static wi_placement commit_placement(commit *c, const wi_elastic_place *place)
                           .tag = range->tag,
                           .may_wait = true,
                           .reservation = range->promised ? &c->range->promise : &c->claim,
-                          .page = place};
+                          .page = target};
 }
 
 static void commit_keep(commit *c, wi_block *block)
@@ -113,8 +113,8 @@ static void commit_keep(commit *c, wi_block *block)
 
 static weir_status commit_make(commit *c, uint64_t index)
 {
-    wi_elastic_place place = {c->range, index, c, c->asked, c->claim.total};
-    wi_placement placement = commit_placement(c, &place);
+    wi_elastic_target target = {c->range, index, c, c->asked, c->claim.total};
+    wi_placement placement = commit_placement(c, &target);
     wi_block *block;
     wi_shortage ignored;
     wi_shortage_begin(&ignored, NULL, 0);
@@ -197,8 +197,8 @@ static void commit_drop(commit *c, uint64_t from, bool queued)
     const char *start = wi_elastic_at(c->range, from);
     wi_block *kept_first = NULL, *kept_last = NULL;
     for (wi_block *block = c->first, *next; block; block = next) {
-        wi_elastic_place place = {.range = c->range};
-        wi_placement placement = commit_placement(c, &place);
+        wi_elastic_target target = {.range = c->range};
+        wi_placement placement = commit_placement(c, &target);
         next = block->pending_next;
         if ((const char *)block->pointer < start) {
             block->pending_next = NULL;
@@ -220,10 +220,10 @@ static void commit_drop(commit *c, uint64_t from, bool queued)
 
 static void commit_undo(commit *c, bool queued)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     commit_drop(c, 0, queued);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 /* Nanoseconds. Other pages may be pending for longer, and nobody tells of those that the driver did not take back. */
@@ -384,17 +384,17 @@ weir_status weir_elastic_commit(weir_elastic *elastic, size_t offset, size_t byt
 
 /* Release ---------------------------------------------------------------------------------------------------------- */
 
-void wi_elastic_unclaim(wi_base *base, wi_block *list)
+void wi_elastic_let_go(wi_base *base, wi_block *list)
 {
     for (wi_block *block = list, *next; block; block = next) {
         next = block->pending_next;
-        wi_unclaim(base, block);
+        wi_let_go(base, block);
     }
 }
 
-/* Claims the committed pages, and adds them behind **end. WEIR_ERR_BUSY: a launch uses a page; the pages before it are
- * claimed. */
-static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_block ***end)
+/* Acquires the committed pages, and adds them behind **end. WEIR_ERR_BUSY: a launch uses a page; the pages before it are
+ * acquired. */
+static weir_status release_acquire(wi_elastic_range *range, page_run pages, wi_block ***end)
 {
     const char *used = NULL;
     wi_base_lock(range->base);
@@ -403,7 +403,7 @@ static weir_status release_claim(wi_elastic_range *range, page_run pages, wi_blo
         if (!block)
             continue;
         used = wi_stream_uses_holder(block->stream_uses);
-        if (used || !wi_block_claim(block, atomic_load(&block->word), WI_CLAIMED))
+        if (used || !wi_block_acquire(block, atomic_load(&block->word), WI_ACQUIRED))
             continue;
         block->pending_next = NULL;
         **end = block;
@@ -422,9 +422,9 @@ static page_run release_run(const weir_elastic *elastic, size_t offset, size_t b
     return (page_run){(offset + page - 1) / page, (offset + bytes) / page};
 }
 
-weir_status wi_elastic_claim(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end)
+weir_status wi_elastic_acquire(const weir_elastic *elastic, size_t offset, size_t bytes, wi_block ***end)
 {
-    return release_claim(elastic->range, release_run(elastic, offset, bytes), end);
+    return release_acquire(elastic->range, release_run(elastic, offset, bytes), end);
 }
 
 /* The point on the stream behind which the pages can be given back. */
@@ -448,12 +448,12 @@ static void release_free(weir_runtime *runtime, wi_block *list, weir_stream stre
     }
 }
 
-void wi_elastic_free_claimed(weir_runtime *runtime, wi_block *list)
+void wi_elastic_free_acquired(weir_runtime *runtime, wi_block *list)
 {
     release_free(runtime, list, WEIR_STREAM_HOST, NULL, (wi_event){0});
 }
 
-/* Pages that are there are claimed, and those of a suspended client are forgotten once nothing can fail any more. *moved: the
+/* Pages that are there are acquired, and those of a suspended client are forgotten once nothing can fail any more. *moved: the
  * client was suspended or resumed meanwhile, and nothing is done. */
 static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_stream stream, bool *moved)
 {
@@ -463,7 +463,7 @@ static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_str
     wi_event event = {NULL, 0};
     uint64_t moves = 0;
     (void)wi_residency_wait(client, &moves);
-    weir_status status = release_claim(elastic->range, pages, &end);
+    weir_status status = release_acquire(elastic->range, pages, &end);
     if (status == WEIR_OK)
         status = release_fence(client->runtime, stream, &at, &event);
     *moved = status == WEIR_OK && !wi_residency_forget(client, wi_elastic_at(elastic->range, pages.first),
@@ -471,7 +471,7 @@ static weir_status release_pages(weir_elastic *elastic, page_run pages, weir_str
     if (status == WEIR_OK && !*moved)
         release_free(client->runtime, list, stream, at.native, event);
     else
-        wi_elastic_unclaim(elastic->range->base, list);
+        wi_elastic_let_go(elastic->range->base, list);
     return status;
 }
 

@@ -13,8 +13,8 @@ weir_status wi_streams_captured(const weir_runtime *runtime, weir_stream stream,
 bool wi_streams_declared(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    bool declared = place && place->captured;
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    bool declared = entry && entry->captured;
     pthread_mutex_unlock(&streams->lock);
     return declared;
 }
@@ -22,9 +22,9 @@ bool wi_streams_declared(wi_streams *streams, weir_stream stream)
 bool wi_streams_capturing(wi_streams *streams, const wi_driver *driver, wi_device *device, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    void *native = place ? place->stream : NULL;
-    bool declared = place && place->captured;
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    void *native = entry ? entry->stream : NULL;
+    bool declared = entry && entry->captured;
     pthread_mutex_unlock(&streams->lock);
     return declared || (native && driver->stream_capturing(device, native));
 }
@@ -54,7 +54,7 @@ weir_status wi_streams_resolve_recorded(weir_runtime *runtime, weir_stream strea
 static bool streams_was_abandoned(const wi_streams *streams, weir_stream stream)
 {
     uint32_t index = (uint32_t)(stream.id & 0xffff), generation = (uint32_t)(stream.id >> 16);
-    return stream.id != 0 && index < streams->used && generation <= streams->places[index].abandoned;
+    return stream.id != 0 && index < streams->used && generation <= streams->entries[index].abandoned;
 }
 
 /* The point of the stream as far as it is known without the driver. False: the caller asks the driver; *ended: about
@@ -63,19 +63,19 @@ static bool streams_known_point(wi_streams *streams, weir_stream stream, wi_even
 {
     *out = (wi_event){0};
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    bool bounded = place && place->bounded;
-    *ended = !place && streams_was_abandoned(streams, stream);
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    bool bounded = entry && entry->bounded;
+    *ended = !entry && streams_was_abandoned(streams, stream);
     if (bounded)
-        *out = place->before;
+        *out = entry->before;
     pthread_mutex_unlock(&streams->lock);
-    return (!place && !*ended) || bounded;
+    return (!entry && !*ended) || bounded;
 }
 
 bool wi_streams_ended(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    bool ended = !wi_streams_place(streams, stream) && streams_was_abandoned(streams, stream);
+    bool ended = !wi_streams_entry(streams, stream) && streams_was_abandoned(streams, stream);
     pthread_mutex_unlock(&streams->lock);
     return ended;
 }
@@ -135,24 +135,24 @@ static weir_status capture_already(const weir_runtime *runtime, weir_stream stre
 /* Marks the stream as captured. The lock is held. */
 static weir_status capture_mark(weir_runtime *runtime, weir_stream stream, weir_capture_pool *graph, const char *call)
 {
-    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    if (!place || place->closed)
+    wi_stream_entry *entry = wi_streams_entry(&runtime->streams, stream);
+    if (!entry || entry->closed)
         return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx was released by another thread meanwhile", call,
                          (unsigned long long)stream.id);
-    if (place->captured)
+    if (entry->captured)
         return capture_already(runtime, stream, call);
-    place->captured = true;
-    place->graph = graph;
-    place->capturer = pthread_self();
-    wi_streams_show(&runtime->streams, place);
+    entry->captured = true;
+    entry->graph = graph;
+    entry->capturer = pthread_self();
+    wi_streams_show(&runtime->streams, entry);
     return WEIR_OK;
 }
 
 static bool capture_is_legacy(weir_runtime *runtime, weir_stream stream)
 {
     pthread_mutex_lock(&runtime->streams.lock);
-    const wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    bool legacy = place && place->origin == WI_STREAM_LEGACY;
+    const wi_stream_entry *entry = wi_streams_entry(&runtime->streams, stream);
+    bool legacy = entry && entry->origin == WI_STREAM_LEGACY;
     pthread_mutex_unlock(&runtime->streams.lock);
     return legacy;
 }
@@ -164,12 +164,12 @@ static weir_status capture_record_point(weir_runtime *runtime, weir_stream strea
     wi_event before = {0};
     weir_status status = runtime->driver->record(runtime->device, native, &before);
     pthread_mutex_lock(&runtime->streams.lock);
-    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    if (place && place->captured) {
-        place->captured = place->bounded = status == WEIR_OK;
-        place->before = before;
-        place->graph = status == WEIR_OK ? place->graph : NULL;
-        wi_streams_show(&runtime->streams, place);
+    wi_stream_entry *entry = wi_streams_entry(&runtime->streams, stream);
+    if (entry && entry->captured) {
+        entry->captured = entry->bounded = status == WEIR_OK;
+        entry->before = before;
+        entry->graph = status == WEIR_OK ? entry->graph : NULL;
+        wi_streams_show(&runtime->streams, entry);
     }
     pthread_mutex_unlock(&runtime->streams.lock);
     return status;
@@ -209,8 +209,8 @@ weir_status weir_capture_begin(weir_stream stream, weir_capture_pool *pool)
 weir_capture_pool *wi_streams_graph(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    weir_capture_pool *graph = place ? place->graph : NULL;
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    weir_capture_pool *graph = entry ? entry->graph : NULL;
     if (graph)
         wi_capture_pool_hold(graph);
     pthread_mutex_unlock(&streams->lock);
@@ -220,8 +220,8 @@ weir_capture_pool *wi_streams_graph(wi_streams *streams, weir_stream stream)
 bool wi_streams_graphed_here(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    bool here = place && place->graph && pthread_equal(place->capturer, pthread_self());
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    bool here = entry && entry->graph && pthread_equal(entry->capturer, pthread_self());
     pthread_mutex_unlock(&streams->lock);
     return here;
 }
@@ -229,11 +229,11 @@ bool wi_streams_graphed_here(wi_streams *streams, weir_stream stream)
 void wi_streams_end_graph(wi_streams *streams, weir_stream stream, const weir_capture_pool *graph)
 {
     pthread_mutex_lock(&streams->lock);
-    wi_stream_place *place = wi_streams_place(streams, stream);
-    if (place && place->graph == graph) {
-        place->captured = place->bounded = false;
-        place->graph = NULL;
-        wi_streams_show(streams, place);
+    wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    if (entry && entry->graph == graph) {
+        entry->captured = entry->bounded = false;
+        entry->graph = NULL;
+        wi_streams_show(streams, entry);
     }
     pthread_mutex_unlock(&streams->lock);
 }
@@ -250,11 +250,11 @@ weir_status weir_capture_end(weir_stream stream, weir_capture_pool *pool)
     if (status != WEIR_OK)
         return status;
     pthread_mutex_lock(&runtime->streams.lock);
-    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    bool captured = place && place->captured, directed = captured && place->graph;
+    wi_stream_entry *entry = wi_streams_entry(&runtime->streams, stream);
+    bool captured = entry && entry->captured, directed = captured && entry->graph;
     if (captured && !directed) {
-        place->captured = place->bounded = false;
-        wi_streams_show(&runtime->streams, place);
+        entry->captured = entry->bounded = false;
+        wi_streams_show(&runtime->streams, entry);
     }
     pthread_mutex_unlock(&runtime->streams.lock);
     if (directed)

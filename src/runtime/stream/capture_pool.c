@@ -217,7 +217,7 @@ weir_status wi_capture_pool_note(wi_block *block, wi_event event)
 {
     bool opened;
     weir_status status =
-        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened); /* a claimed block has no open ticket */
+        wi_stream_uses_open(&block->stream_uses, WEIR_ACCESS_READ, &opened); /* an acquired block has no open ticket */
     if (opened)
         wi_stream_uses_close(block->stream_uses, WEIR_ACCESS_READ, &event);
     return status;

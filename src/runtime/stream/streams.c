@@ -82,7 +82,7 @@ void wi_streams_destroy(wi_streams *streams, const wi_driver *driver, wi_device 
 bool wi_streams_knows(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    bool knows = stream.id == 0 || wi_streams_place(streams, stream);
+    bool knows = stream.id == 0 || wi_streams_entry(streams, stream);
     pthread_mutex_unlock(&streams->lock);
     return knows;
 }
@@ -92,43 +92,43 @@ bool wi_streams_any(wi_streams *streams)
     bool any = false;
     pthread_mutex_lock(&streams->lock);
     for (uint32_t i = 0; i < streams->used; i++)
-        any |= streams->places[i].users > 0;
+        any |= streams->entries[i].users > 0;
     pthread_mutex_unlock(&streams->lock);
     return any;
 }
 
 /* Places ----------------------------------------------------------------------------------------------------------- */
 
-weir_stream wi_streams_id(const wi_streams *streams, const wi_stream_place *place)
+weir_stream wi_streams_id(const wi_streams *streams, const wi_stream_entry *entry)
 {
-    uint64_t index = (uint64_t)(place - streams->places);
-    return (weir_stream){(uint64_t)streams->pool << 48 | (uint64_t)place->generation << 16 | index};
+    uint64_t index = (uint64_t)(entry - streams->entries);
+    return (weir_stream){(uint64_t)streams->pool << 48 | (uint64_t)entry->generation << 16 | index};
 }
 
-wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream)
+wi_stream_entry *wi_streams_entry(wi_streams *streams, weir_stream stream)
 {
     uint32_t index = (uint32_t)(stream.id & 0xffff);
     if (stream.id >> 48 != streams->pool || index >= streams->used)
         return NULL;
-    wi_stream_place *place = &streams->places[index];
-    return place->users > 0 && wi_streams_id(streams, place).id == stream.id ? place : NULL;
+    wi_stream_entry *entry = &streams->entries[index];
+    return entry->users > 0 && wi_streams_id(streams, entry).id == stream.id ? entry : NULL;
 }
 
-wi_stream_place *wi_streams_free_place(wi_streams *streams)
+wi_stream_entry *wi_streams_free_entry(wi_streams *streams)
 {
     uint32_t i = 0;
-    while (i < streams->used && (streams->places[i].users > 0 || streams->places[i].leaving))
+    while (i < streams->used && (streams->entries[i].users > 0 || streams->entries[i].leaving))
         i++;
-    return i < WI_STREAMS ? &streams->places[i] : NULL;
+    return i < WI_STREAMS ? &streams->entries[i] : NULL;
 }
 
-void wi_streams_show(wi_streams *streams, const wi_stream_place *place)
+void wi_streams_show(wi_streams *streams, const wi_stream_entry *entry)
 {
-    wi_stream_seen *seen = &streams->seen[place - streams->places];
-    bool plain = place->users > 0 && !place->captured && !place->closed && place->thread == 0;
+    wi_stream_seen *seen = &streams->seen[entry - streams->entries];
+    bool plain = entry->users > 0 && !entry->captured && !entry->closed && entry->thread == 0;
     atomic_store_explicit(&seen->id, 0, memory_order_relaxed);
-    atomic_store_explicit(&seen->stream, (uintptr_t)place->stream, memory_order_release);
-    atomic_store_explicit(&seen->id, plain ? wi_streams_id(streams, place).id : 0, memory_order_release);
+    atomic_store_explicit(&seen->stream, (uintptr_t)entry->stream, memory_order_release);
+    atomic_store_explicit(&seen->id, plain ? wi_streams_id(streams, entry).id : 0, memory_order_release);
 }
 
 /* The driver's stream, if its facts are plain (wi_streams_show); else NULL. An id is never given twice, so that a value
@@ -142,23 +142,23 @@ static void *streams_seen(wi_streams *streams, weir_stream stream)
     return atomic_load_explicit(&seen->id, memory_order_relaxed) == stream.id ? (void *)found : NULL;
 }
 
-void wi_streams_clear(wi_streams *streams, wi_stream_place *place)
+void wi_streams_clear(wi_streams *streams, wi_stream_entry *entry)
 {
-    *place = (wi_stream_place){.generation = place->generation, .abandoned = place->abandoned};
-    wi_streams_show(streams, place);
+    *entry = (wi_stream_entry){.generation = entry->generation, .abandoned = entry->abandoned};
+    wi_streams_show(streams, entry);
 }
 
-weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content)
+weir_stream wi_streams_take(wi_streams *streams, wi_stream_entry *entry, wi_stream_entry content)
 {
-    wi_assert(place->users == 0 && content.stream);
-    content.generation = place->generation + 1;
-    content.abandoned = place->abandoned;
+    wi_assert(entry->users == 0 && content.stream);
+    content.generation = entry->generation + 1;
+    content.abandoned = entry->abandoned;
     content.users = 1;
-    *place = content;
-    if (place == &streams->places[streams->used])
+    *entry = content;
+    if (entry == &streams->entries[streams->used])
         streams->used++;
-    wi_streams_show(streams, place);
-    return wi_streams_id(streams, place);
+    wi_streams_show(streams, entry);
+    return wi_streams_id(streams, entry);
 }
 
 weir_status wi_streams_all_taken(const weir_runtime *runtime)
@@ -173,9 +173,9 @@ weir_status wi_streams_all_taken(const weir_runtime *runtime)
 static void *streams_look_up(wi_streams *streams, weir_stream stream, uint64_t *thread)
 {
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    void *found = place ? place->stream : NULL;
-    *thread = place ? place->thread : 0;
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    void *found = entry ? entry->stream : NULL;
+    *thread = entry ? entry->thread : 0;
     pthread_mutex_unlock(&streams->lock);
     return found;
 }
@@ -185,8 +185,8 @@ weir_stream wi_streams_named(wi_streams *streams, const void *stream)
     weir_stream id = WEIR_STREAM_HOST;
     pthread_mutex_lock(&streams->lock);
     for (uint32_t i = 0; i < streams->used && id.id == 0; i++)
-        if (streams->places[i].users > 0 && !streams->places[i].closed && streams->places[i].stream == stream)
-            id = wi_streams_id(streams, &streams->places[i]);
+        if (streams->entries[i].users > 0 && !streams->entries[i].closed && streams->entries[i].stream == stream)
+            id = wi_streams_id(streams, &streams->entries[i]);
     pthread_mutex_unlock(&streams->lock);
     return id;
 }
@@ -194,8 +194,8 @@ weir_stream wi_streams_named(wi_streams *streams, const void *stream)
 bool wi_streams_wants_point(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    bool wants = place && (place->thread != 0 || place->captured);
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    bool wants = entry && (entry->thread != 0 || entry->captured);
     pthread_mutex_unlock(&streams->lock);
     return wants;
 }
@@ -203,9 +203,9 @@ bool wi_streams_wants_point(wi_streams *streams, weir_stream stream)
 bool wi_streams_stays(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
     bool stays =
-        stream.id == 0 || (place && place->thread == 0 && !place->captured && !place->leaving && !place->closed);
+        stream.id == 0 || (entry && entry->thread == 0 && !entry->captured && !entry->leaving && !entry->closed);
     pthread_mutex_unlock(&streams->lock);
     return stays;
 }
@@ -216,16 +216,16 @@ static bool streams_is_mine(uint64_t thread)
     return thread == 0 || thread == wi_thread_number();
 }
 
-/* The facts of the stream in a place. The lock is held. */
-static wi_stream_facts streams_facts_of(const wi_stream_place *place, weir_stream stream)
+/* The facts of the stream in an entry. The lock is held. */
+static wi_stream_facts streams_facts_of(const wi_stream_entry *entry, weir_stream stream)
 {
     return (wi_stream_facts){.stream = stream,
-                             .native = place->stream,
-                             .graph = place->graph,
-                             .captured = place->captured,
-                             .one_threads = place->thread != 0,
-                             .another_threads = !streams_is_mine(place->thread),
-                             .closed = place->closed};
+                             .native = entry->stream,
+                             .graph = entry->graph,
+                             .captured = entry->captured,
+                             .one_threads = entry->thread != 0,
+                             .another_threads = !streams_is_mine(entry->thread),
+                             .closed = entry->closed};
 }
 
 /* Under the lock, and apart, so that the quick way saves no registers. */
@@ -233,9 +233,9 @@ static __attribute__((noinline)) void streams_facts_locked(wi_streams *streams, 
                                                            wi_stream_facts *out)
 {
     pthread_mutex_lock(&streams->lock);
-    const wi_stream_place *place = wi_streams_place(streams, stream);
-    if (place)
-        *out = streams_facts_of(place, stream);
+    const wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    if (entry)
+        *out = streams_facts_of(entry, stream);
     pthread_mutex_unlock(&streams->lock);
 }
 
@@ -282,11 +282,11 @@ weir_status wi_streams_resolve(wi_streams *streams, weir_stream stream, const ch
 static bool streams_come_in(wi_streams *streams, weir_stream stream, wi_stream_facts *out)
 {
     pthread_mutex_lock(&streams->lock);
-    wi_stream_place *place = wi_streams_place(streams, stream);
-    bool open = place && !place->closed && streams_is_mine(place->thread);
+    wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    bool open = entry && !entry->closed && streams_is_mine(entry->thread);
     if (open) {
-        place->inside++;
-        *out = streams_facts_of(place, stream);
+        entry->inside++;
+        *out = streams_facts_of(entry, stream);
     }
     pthread_mutex_unlock(&streams->lock);
     return open;
@@ -325,8 +325,8 @@ void wi_streams_done(wi_streams *streams, weir_stream stream)
     if (stream.id == 0)
         return;
     pthread_mutex_lock(&streams->lock);
-    wi_stream_place *place = wi_streams_place(streams, stream); /* NULL: it has ended without being unregistered */
-    if (place && --place->inside == 0 && place->closed)
+    wi_stream_entry *entry = wi_streams_entry(streams, stream); /* NULL: it has ended without being unregistered */
+    if (entry && --entry->inside == 0 && entry->closed)
         pthread_cond_broadcast(&streams->left);
     pthread_mutex_unlock(&streams->lock);
 }
@@ -353,20 +353,20 @@ void *weir_stream_native(weir_stream stream)
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */
 
-static weir_status streams_misused(const weir_runtime *runtime, const wi_stream_place *place, weir_stream stream,
+static weir_status streams_misused(const weir_runtime *runtime, const wi_stream_entry *entry, weir_stream stream,
                                    const char *call)
 {
     unsigned long long id = (unsigned long long)stream.id;
-    if (!place)
+    if (!entry)
         return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: %s has no stream %llx; it was released or unregistered before",
                          call, runtime->name, id);
-    if (place->closed)
+    if (entry->closed)
         return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: another thread ends stream %llx of %s already", call, id,
                          runtime->name);
-    if (place->leaving)
+    if (entry->leaving)
         return weir_fail(WEIR_ERR_STREAM_MISUSE,
                          "%s: stream %llx has ended, and another one with its address is being registered", call, id);
-    bool own = place->origin == WI_STREAM_OWN;
+    bool own = entry->origin == WI_STREAM_OWN;
     return weir_fail(WEIR_ERR_STREAM_MISUSE, "%s: stream %llx of %s was %s; %s it", call, id, runtime->name,
                      own ? "acquired" : "registered", own ? "release" : "unregister");
 }
@@ -375,24 +375,24 @@ static weir_status streams_misused(const weir_runtime *runtime, const wi_stream_
 static weir_status streams_shut(weir_runtime *runtime, weir_stream stream, unsigned origins, const char *call,
                                 bool *last)
 {
-    wi_stream_place *place = wi_streams_place(&runtime->streams, stream);
-    if (!place || place->closed || place->leaving || !(1u << place->origin & origins))
-        return streams_misused(runtime, place, stream, call);
-    if (place->captured)
+    wi_stream_entry *entry = wi_streams_entry(&runtime->streams, stream);
+    if (!entry || entry->closed || entry->leaving || !(1u << entry->origin & origins))
+        return streams_misused(runtime, entry, stream, call);
+    if (entry->captured)
         return wi_streams_captured(runtime, stream, call);
-    *last = place->users == 1;
-    place->closed = *last;
-    wi_streams_show(&runtime->streams, place);
+    *last = entry->users == 1;
+    entry->closed = *last;
+    wi_streams_show(&runtime->streams, entry);
     return WEIR_OK;
 }
 
 static void streams_open_again(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    wi_stream_place *place = wi_streams_place(streams, stream);
-    wi_assert(place && place->closed);
-    place->closed = false;
-    wi_streams_show(streams, place);
+    wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    wi_assert(entry && entry->closed);
+    entry->closed = false;
+    wi_streams_show(streams, entry);
     pthread_cond_broadcast(&streams->left); /* a thread may wait to register it */
     pthread_mutex_unlock(&streams->lock);
 }
@@ -402,7 +402,7 @@ static void streams_open_again(wi_streams *streams, weir_stream stream)
 static void streams_await_inside(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    for (wi_stream_place *place; (place = wi_streams_place(streams, stream)) && place->inside > 0 && !wi_alone;)
+    for (wi_stream_entry *entry; (entry = wi_streams_entry(streams, stream)) && entry->inside > 0 && !wi_alone;)
         pthread_cond_wait(&streams->left, &streams->lock);
     pthread_mutex_unlock(&streams->lock);
 }
@@ -433,19 +433,19 @@ weir_status wi_streams_close(weir_runtime *runtime, weir_stream stream, unsigned
 
 /* Own streams ------------------------------------------------------------------------------------------------------ */
 
-/* Gives a place to an idle stream, or if none is idle to *made, which is NULL afterwards. An idle stream comes first,
- * so that the number of own streams stays as small as can be. False: no place, or no stream. The lock is held. */
+/* Gives an entry to an idle stream, or if none is idle to *made, which is NULL afterwards. An idle stream comes first,
+ * so that the number of own streams stays as small as can be. False: no entry, or no stream. The lock is held. */
 static bool streams_acquire_own(wi_streams *streams, void **made, weir_stream *out)
 {
-    wi_stream_place *place = wi_streams_free_place(streams);
+    wi_stream_entry *entry = wi_streams_free_entry(streams);
     void *stream = streams->idle_used > 0 ? streams->idle[streams->idle_used - 1] : *made;
-    if (!place || !stream)
+    if (!entry || !stream)
         return false;
     if (streams->idle_used > 0)
         streams->idle_used--;
     else
         *made = NULL;
-    *out = wi_streams_take(streams, place, (wi_stream_place){.stream = stream, .origin = WI_STREAM_OWN});
+    *out = wi_streams_take(streams, entry, (wi_stream_entry){.stream = stream, .origin = WI_STREAM_OWN});
     return true;
 }
 
@@ -472,7 +472,7 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
     *out = WEIR_STREAM_HOST;
     WI_VISIT(runtime);
     pthread_mutex_lock(&streams->lock);
-    bool room = wi_streams_free_place(streams) && streams->pooled == 0,
+    bool room = wi_streams_free_entry(streams) && streams->pooled == 0,
          taken = streams_acquire_own(streams, &made, out);
     pthread_mutex_unlock(&streams->lock);
     if (taken || !room)
@@ -492,10 +492,10 @@ weir_status weir_stream_acquire(weir_runtime *runtime, weir_stream *out)
 static void streams_return_own(wi_streams *streams, weir_stream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    wi_stream_place *place = wi_streams_place(streams, stream);
-    wi_assert(place && place->closed && streams->idle_used < WI_STREAMS);
-    streams->idle[streams->idle_used++] = place->stream;
-    wi_streams_clear(streams, place);
+    wi_stream_entry *entry = wi_streams_entry(streams, stream);
+    wi_assert(entry && entry->closed && streams->idle_used < WI_STREAMS);
+    streams->idle[streams->idle_used++] = entry->stream;
+    wi_streams_clear(streams, entry);
     pthread_mutex_unlock(&streams->lock);
 }
 
@@ -560,12 +560,12 @@ weir_status weir_stream_synchronize(weir_stream stream)
 
 bool wi_stream_rests(const weir_runtime *runtime, void *stream)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     weir_status status = runtime->driver->stream_synchronize(runtime->device, stream);
     if (status != WEIR_OK && runtime->driver->synchronize)
         status = runtime->driver->synchronize(runtime->device);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status == WEIR_OK || status == WEIR_ERR_DEVICE_LOST;
 }
 
@@ -582,8 +582,8 @@ weir_status wi_streams_synchronize_all(weir_runtime *runtime, const char *call)
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; i < WI_STREAMS && status == WEIR_OK; i++) {
         pthread_mutex_lock(&streams->lock);
-        const wi_stream_place *place = i < streams->used ? &streams->places[i] : NULL;
-        weir_stream stream = place && place->users > 0 ? wi_streams_id(streams, place) : WEIR_STREAM_HOST;
+        const wi_stream_entry *entry = i < streams->used ? &streams->entries[i] : NULL;
+        weir_stream stream = entry && entry->users > 0 ? wi_streams_id(streams, entry) : WEIR_STREAM_HOST;
         pthread_mutex_unlock(&streams->lock);
         if (stream.id != 0)
             status = streams_synchronize_if_there(runtime, stream, call);

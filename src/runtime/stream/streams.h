@@ -2,15 +2,15 @@
  * never given twice. With it stand capture pools, which streams have while they are captured.
  *
  * An id is the runtime's number (16 bits, from 1, unique among the runtimes there are), a generation (32 bits) and a
- * place in the table (16 bits).
+ * entry in the table (16 bits).
  *
  * A stream ends in four steps: its door is closed (`closed`), after which no call finds the stream; the calls that are
- * putting work on it are waited for (`inside`); its work is waited for, with the work of these calls; its place is
+ * putting work on it are waited for (`inside`); its work is waited for, with the work of these calls; its entry is
  * given up. Between the first step and the last weir itself still names the stream, to record points on it. Frees that
  * looked before are not waited for: such a free looks again when its point is known (free.c).
  *
- * Invariants: a place has a stream exactly while it has users; an own stream is in a place or idle; a leaving place has
- * no users and gets none; a closed place has exactly one user. */
+ * Invariants: an entry has a stream exactly while it has users; an own stream is in an entry or idle; a leaving entry has
+ * no users and gets none; a closed entry has exactly one user. */
 #ifndef WI_STREAMS_H
 #define WI_STREAMS_H
 
@@ -28,41 +28,41 @@ typedef enum wi_stream_origin {
     WI_STREAM_PER_THREAD
 } wi_stream_origin;
 
-typedef struct wi_stream_place {
+typedef struct wi_stream_entry {
     void *stream; /* the driver's */
     uint32_t generation;
-    uint32_t users; /* 1 for an acquired stream, else how often it was registered; 0: the place is free */
+    uint32_t users; /* 1 for an acquired stream, else how often it was registered; 0: the entry is free */
     wi_stream_origin origin;
     void *native;       /* of a registered stream: the handle that was registered */
     uint64_t identity;  /* tells the stream from an earlier stream with the same handle */
     uint64_t thread;    /* the thread of a per-thread default stream; 0: any thread may use the stream */
     bool closed;        /* it is being released or unregistered: no call finds it */
     uint32_t inside;    /* calls between wi_streams_begin and wi_streams_done */
-    bool leaving;       /* the stream ended without being unregistered; its place is being cleared for another stream */
-    uint32_t abandoned; /* generation of the last such stream in this place */
+    bool leaving;       /* the stream ended without being unregistered; its entry is being cleared for another stream */
+    uint32_t abandoned; /* generation of the last such stream in this entry */
     bool captured;      /* as weir_capture_begin said */
     bool bounded;       /* while captured: the point before the capture is known */
     wi_event before;
     struct weir_capture_pool *graph; /* the capture pool that the open capture allocates from; NULL: none */
     pthread_t capturer;              /* the thread that began it */
-} wi_stream_place;
+} wi_stream_entry;
 
 /* What wi_streams_look finds without the lock. */
 typedef struct wi_stream_seen {
-    atomic_uint_fast64_t id; /* of the stream in the place, while not captured and usable by any thread; else 0 */
+    atomic_uint_fast64_t id; /* of the stream in the entry, while not captured and usable by any thread; else 0 */
     atomic_uintptr_t stream; /* the driver's; written between two stores of the id */
 } wi_stream_seen;
 
 typedef struct wi_streams {
     pthread_mutex_t lock;
     pthread_cond_t
-        left;        /* signalled when a place that was leaving or closed is free or open again, or nobody is inside */
+        left;        /* signalled when an entry that was leaving or closed is free or open again, or nobody is inside */
     uint16_t pool;   /* the runtime's number */
-    uint32_t used;   /* places from there on never had a stream */
+    uint32_t used;   /* entries from there on never had a stream */
     uint32_t pooled; /* own streams, when no more are to be made; 0: they are made on demand */
     uint32_t idle_used; /* own streams that are not acquired */
     void *idle[WI_STREAMS];
-    wi_stream_place places[WI_STREAMS];
+    wi_stream_entry entries[WI_STREAMS];
     wi_stream_seen seen[WI_STREAMS];
 } wi_streams;
 
@@ -165,14 +165,14 @@ bool wi_stream_rests(const weir_runtime *runtime, void *stream);
 weir_stream wi_streams_named(wi_streams *streams, const void *stream);
 
 /* With the lock held. */
-wi_stream_place *wi_streams_place(wi_streams *streams, weir_stream stream); /* NULL: not known here */
-wi_stream_place *wi_streams_free_place(wi_streams *streams);                /* NULL: all are taken */
-weir_stream wi_streams_id(const wi_streams *streams, const wi_stream_place *place);
-void wi_streams_clear(wi_streams *streams, wi_stream_place *place); /* the place is free then */
-/* The place has changed, which wi_streams_look is to see. */
-void wi_streams_show(wi_streams *streams, const wi_stream_place *place);
-/* Fills a free place for its first user. */
-weir_stream wi_streams_take(wi_streams *streams, wi_stream_place *place, wi_stream_place content);
+wi_stream_entry *wi_streams_entry(wi_streams *streams, weir_stream stream); /* NULL: not known here */
+wi_stream_entry *wi_streams_free_entry(wi_streams *streams);                /* NULL: all are taken */
+weir_stream wi_streams_id(const wi_streams *streams, const wi_stream_entry *entry);
+void wi_streams_clear(wi_streams *streams, wi_stream_entry *entry); /* the entry is free then */
+/* The entry has changed, which wi_streams_look is to see. */
+void wi_streams_show(wi_streams *streams, const wi_stream_entry *entry);
+/* Fills a free entry for its first user. */
+weir_stream wi_streams_take(wi_streams *streams, wi_stream_entry *entry, wi_stream_entry content);
 
 /* The runtime of the stream, visited; NULL, and WEIR_ERR_STREAM_MISUSE, when there is none. */
 weir_status wi_streams_visit(weir_stream stream, weir_runtime **runtime);
@@ -235,12 +235,12 @@ weir_status wi_graphs_check_none(const weir_client *client);
 /* Allocates from what the pool holds; *out as from wi_allocate. WEIR_ERR_NO_ROOM: nothing fits. */
 weir_status wi_capture_pool_allocate(weir_capture_pool *graph, wi_resource *stack, wi_placement *placement,
                                      wi_block **out);
-/* The claimed block belongs to the pool from now on, unless the pool was closed. `named`: as wi_placement.graph_named. */
+/* The acquired block belongs to the pool from now on, unless the pool was closed. `named`: as wi_placement.graph_named. */
 void wi_capture_pool_adopt(weir_capture_pool *graph, wi_block *block, bool named);
-/* Frees a claimed block of the pool, open or closed. On failure the block is still claimed. */
+/* Frees an acquired block of the pool, open or closed. On failure the block is still acquired. */
 weir_status wi_capture_pool_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block,
                                  const wi_stream_facts *at);
-/* The claimed block is in use until the event. Called before the block is shrunk, so that its tail has the use as
+/* The acquired block is in use until the event. Called before the block is shrunk, so that its tail has the use as
  * well. */
 weir_status wi_capture_pool_note(wi_block *block, wi_event event);
 /* The pool keeps the pending tail of a live block, after the block was shrunk. False: the pool was closed, and the

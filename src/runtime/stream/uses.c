@@ -189,18 +189,18 @@ static bool uses_contradict(const weir_block *a, const weir_block *b)
  * its block reports the error. */
 static size_t uses_merge_duplicates(weir_use *uses, size_t count)
 {
-    size_t kept = 0;
+    size_t left = 0;
     qsort(uses, count, sizeof *uses, by_pointer);
     for (size_t i = 0; i < count; i++) {
-        weir_use *last = kept > 0 ? &uses[kept - 1] : NULL;
+        weir_use *last = left > 0 ? &uses[left - 1] : NULL;
         if (!last || last->block.pointer != uses[i].block.pointer || uses_contradict(&last->block, &uses[i].block)) {
-            uses[kept++] = uses[i];
+            uses[left++] = uses[i];
             continue;
         }
         last->access = (weir_access)((int)last->access | (int)uses[i].access);
         last->block.generation = wi_max(last->block.generation, uses[i].block.generation);
     }
-    return kept;
+    return left;
 }
 
 static weir_status uses_check(const weir_use *uses, size_t count)

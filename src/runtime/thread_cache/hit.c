@@ -136,7 +136,7 @@ static inline void tcache_keep(wi_tcache *cache, wi_tcache_bin *bin, wi_block *b
 }
 
 /* The record may be of another thread's block, or of none: the word tells. */
-static inline bool tcache_keep_claimed(wi_tcache *cache, wi_block *block, const void *pointer, uint64_t generation)
+static inline bool tcache_keep_acquired(wi_tcache *cache, wi_block *block, const void *pointer, uint64_t generation)
 {
     uint64_t word = atomic_load_explicit(&block->word, memory_order_acquire), charged = wi_load(block->charged);
     wi_tcache_bin *bin = tcache_suits(cache, block, word, pointer, generation) ? bin_with_room(cache, charged) : NULL;
@@ -145,7 +145,7 @@ static inline bool tcache_keep_claimed(wi_tcache *cache, wi_block *block, const 
         !atomic_compare_exchange_strong(&block->word, &word, (word & ~UINT64_C(15)) | WI_THREAD_CACHED))
         return false;
     if (wi_unlikely(block->charged != charged)) { /* resized in between */
-        wi_block_turn(block, WI_LIVE);
+        wi_block_set_phase(block, WI_LIVE);
         return false;
     }
     tcache_keep(cache, bin, block);
@@ -160,7 +160,7 @@ bool wi_tcache_free(weir_client *client, void *pointer, uint64_t generation, wei
     wi_block *block = *wi_tcache_recent(cache, pointer);
     if (wi_unlikely(!block || wi_load(block->pointer) != pointer))
         block = cache->base->table->peek(cache->base, pointer);
-    bool thread_cached = wi_likely(block) && tcache_keep_claimed(cache, block, pointer, generation);
+    bool thread_cached = wi_likely(block) && tcache_keep_acquired(cache, block, pointer, generation);
     tcache_leave(cache);
     return thread_cached;
 }

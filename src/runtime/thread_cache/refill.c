@@ -6,11 +6,11 @@
 #include "runtime/runtime.h"
 #include "runtime/thread_cache/thread_cache.h"
 
-/* The lock of all thread caches; after a ledger's lock. Its holder may claim threads' own locks. */
+/* The lock of all thread caches; after a ledger's lock. Its holder may revoke threads' own locks. */
 static pthread_mutex_t all_caches_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_key_t thread_key;
-static _Thread_local unsigned in_turn; /* turns that this thread has begun */
+static _Thread_local unsigned in_grace; /* grace periods that this thread has begun */
 
 /* The most bytes in one cache: enough for a loop's working set, and little of a budget with several threads. */
 enum { BUDGET_PARTS = 64 };
@@ -35,8 +35,8 @@ static bool tcache_selects(const selection *s, const wi_tcache *cache)
            (!s->thread || s->thread == cache->thread) && (s->above < WI_TCACHE_SMALL || cache->large > 0);
 }
 
-/* With both locks held: claims the selected caches, linked by `picked`, until let_go. */
-static wi_tcache *tcache_claim(wi_tcaches *caches, const selection *s)
+/* With both locks held: revokes the selected caches, linked by `picked`, until let_go. */
+static wi_tcache *tcache_revoke(wi_tcaches *caches, const selection *s)
 {
     wi_tcache *picked = NULL;
     bool others = false;
@@ -54,17 +54,17 @@ static wi_tcache *tcache_claim(wi_tcaches *caches, const selection *s)
     return picked;
 }
 
-/* Removes a cache from the table. Later entries move up, so that no empty place lies between an entry's own place and
+/* Removes a cache from the table. Later entries move up, so that no empty entry lies between an entry's own index and
  * the entry. */
 static void leave_table(wi_tcache_thread *thread, const wi_tcache *cache)
 {
     uint64_t mask = UINT64_MAX >> thread->shift;
-    uint64_t hole = wi_tcache_place(thread, cache->client, cache->stream);
+    uint64_t hole = wi_tcache_index(thread, cache->client, cache->stream);
     while (thread->table[hole] != cache)
         hole = (hole + 1) & mask;
     for (uint64_t i = (hole + 1) & mask; thread->table[i]; i = (i + 1) & mask) {
         wi_tcache *next = thread->table[i];
-        uint64_t home = wi_tcache_place(thread, next->client, next->stream);
+        uint64_t home = wi_tcache_index(thread, next->client, next->stream);
         if (((i - home) & mask) < ((i - hole) & mask)) /* its home is behind the hole */
             continue;
         thread->table[hole] = next;
@@ -76,7 +76,7 @@ static void leave_table(wi_tcache_thread *thread, const wi_tcache *cache)
 static void enter_table(wi_tcache_thread *thread, wi_tcache *cache)
 {
     uint64_t mask = UINT64_MAX >> thread->shift;
-    uint64_t i = wi_tcache_place(thread, cache->client, cache->stream);
+    uint64_t i = wi_tcache_index(thread, cache->client, cache->stream);
     while (thread->table[i])
         i = (i + 1) & mask;
     thread->table[i] = cache;
@@ -85,17 +85,17 @@ static void enter_table(wi_tcache_thread *thread, wi_tcache *cache)
 /* Makes room for one more cache; false: no host memory. */
 static bool tcache_grow_table(wi_tcache_thread *thread)
 {
-    uint64_t places = UINT64_C(1) << (64 - thread->shift);
-    if (2 * ((uint64_t)thread->count + 1) <= places)
+    uint64_t entries = UINT64_C(1) << (64 - thread->shift);
+    if (2 * ((uint64_t)thread->count + 1) <= entries)
         return true;
-    wi_tcache **table = calloc(2 * places, sizeof *table), **old = thread->table;
+    wi_tcache **table = calloc(2 * entries, sizeof *table), **old = thread->table;
     if (!table)
         return false;
     thread->table = table;
     thread->shift--;
     for (wi_tcache *f = thread->caches; f; f = f->next_of_thread)
         enter_table(thread, f);
-    if (old != thread->places)
+    if (old != thread->entries)
         free(old);
     return true;
 }
@@ -206,35 +206,35 @@ static void empty_depots(wi_tcaches *caches, const selection *s, wi_block **list
 }
 
 /* With the lock of all thread caches held. */
-static void begin_turn(wi_tcaches *caches, wi_tcache_turn *turn, const weir_client *client, const weir_stream *stream)
+static void begin_grace(wi_tcaches *all, wi_tcache_grace *grace, const weir_client *client, const weir_stream *stream)
 {
     bool one = client && stream;
-    *turn = (wi_tcache_turn){.previous = caches->last_turn,
-                             .number = ++caches->turns,
-                             .client = one ? client : NULL,
-                             .stream = one ? *stream : WEIR_STREAM_HOST};
-    *(turn->previous ? &turn->previous->next : &caches->first_turn) = turn;
-    caches->last_turn = turn;
-    in_turn++;
+    *grace = (wi_tcache_grace){.previous = all->last_grace,
+                               .number = ++all->graces,
+                               .client = one ? client : NULL,
+                               .stream = one ? *stream : WEIR_STREAM_HOST};
+    *(grace->previous ? &grace->previous->next : &all->first_grace) = grace;
+    all->last_grace = grace;
+    in_grace++;
 }
 
-static void refill_end_turn(wi_tcaches *caches, const wi_tcache_turn *turn)
+static void refill_end_grace(wi_tcaches *caches, const wi_tcache_grace *grace)
 {
     pthread_mutex_lock(&all_caches_lock);
-    *(turn->previous ? &turn->previous->next : &caches->first_turn) = turn->next;
-    *(turn->next ? &turn->next->previous : &caches->last_turn) = turn->previous;
-    in_turn--;
-    pthread_cond_broadcast(&caches->turn_over);
+    *(grace->previous ? &grace->previous->next : &caches->first_grace) = grace->next;
+    *(grace->next ? &grace->next->previous : &caches->last_grace) = grace->previous;
+    in_grace--;
+    pthread_cond_broadcast(&caches->grace_over);
     pthread_mutex_unlock(&all_caches_lock);
 }
 
-/* Takes the selected blocks out. If there are any, the caller's turn has begun; free_all ends it. */
-static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_tcache_turn *turn)
+/* Takes the selected blocks out. If there are any, the caller's grace period has begun; free_all ends it. */
+static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_tcache_grace *grace)
 {
     wi_tcaches *caches = &runtime->caches;
     wi_block *list = NULL;
     lock_all_caches(runtime);
-    wi_tcache *picked = tcache_claim(caches, s);
+    wi_tcache *picked = tcache_revoke(caches, s);
     for (wi_tcache *f = picked; f; f = f->picked) {
         tcache_merge(f);
         for (size_t i = s->above < WI_TCACHE_SMALL ? 0 : WI_TCACHE_SMALL_BINS; i < WI_TCACHE_BINS; i++)
@@ -244,32 +244,32 @@ static wi_block *tcache_take_out(weir_runtime *runtime, const selection *s, wi_t
     tcache_let_go(caches, picked, s->drop);
     empty_depots(caches, s, &list);
     if (list)
-        begin_turn(caches, turn, s->client, s->stream);
+        begin_grace(caches, grace, s->client, s->stream);
     unlock_all_caches(runtime);
     return list;
 }
 
-/* Whether a turn that had begun by then may have blocks of the client, or of the stream; NULL: any. */
+/* Whether a grace period that had begun by then may have blocks of the client, or of the stream; NULL: any. */
 static bool any_at_work(const wi_tcaches *caches, uint64_t last, const weir_client *client, const weir_stream *stream)
 {
-    const wi_tcache_turn *turn = caches->first_turn;
-    while (turn && turn->number <= last && turn->client &&
-           ((client && turn->client != client) || (stream && turn->stream.id != stream->id)))
-        turn = turn->next;
-    return turn && turn->number <= last;
+    const wi_tcache_grace *grace = caches->first_grace;
+    while (grace && grace->number <= last && grace->client &&
+           ((client && grace->client != client) || (stream && grace->stream.id != stream->id)))
+        grace = grace->next;
+    return grace && grace->number <= last;
 }
 
-/* Waits for turns on such blocks; true: there were some. A thread in a turn waits for nobody, since a pressure
+/* Waits for grace periods on such blocks; true: there were some. A thread in one waits for nobody, since a pressure
  * callback or the log's function may have called. */
 static bool wait_for_others(weir_runtime *runtime, const weir_client *client, const weir_stream *stream)
 {
     wi_tcaches *caches = &runtime->caches;
     bool waited = false;
-    if (wi_alone || in_turn > 0)
+    if (wi_alone || in_grace > 0)
         return false;
     pthread_mutex_lock(&all_caches_lock);
-    for (uint64_t last = caches->turns; any_at_work(caches, last, client, stream); waited = true)
-        pthread_cond_wait(&caches->turn_over, &all_caches_lock);
+    for (uint64_t last = caches->graces; any_at_work(caches, last, client, stream); waited = true)
+        pthread_cond_wait(&caches->grace_over, &all_caches_lock);
     pthread_mutex_unlock(&all_caches_lock);
     return waited;
 }
@@ -280,12 +280,12 @@ static bool wait_for_others(weir_runtime *runtime, const weir_client *client, co
  * told then. */
 static weir_status refill_free_now(weir_runtime *runtime, wi_block *block, const wi_stream_facts *at)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
-    weir_status status = wi_free_claimed(runtime, runtime->resource, block, at);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
+    weir_status status = wi_free_acquired(runtime, runtime->resource, block, at);
     if (status == WEIR_ERR_STREAM_MISUSE)
         status = wi_free_behind(runtime, runtime->resource, block, at->stream);
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     return status;
 }
 
@@ -323,21 +323,21 @@ static wi_block *cut_run(wi_block *list, uint64_t *bytes)
     return rest;
 }
 
-/* One look at the stream is enough for a run: who ends or captures the stream meanwhile waits for this turn. */
-static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_turn *turn)
+/* One look at the stream is enough for a run: who ends or captures the stream meanwhile waits for this grace period. */
+static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_grace *grace)
 {
     uint64_t bytes = 0, more;
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     wi_stream_facts at;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     for (wi_block *run = list, *rest; run; run = rest) {
         rest = cut_run(run, &more);
         wi_streams_facts(&runtime->streams, run->stream, &at);
         bytes += wi_free_cached(runtime, run, &at) ? more : free_each(runtime, run, &at);
     }
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
     if (list)
-        refill_end_turn(&runtime->caches, turn);
+        refill_end_grace(&runtime->caches, grace);
     return bytes;
 }
 
@@ -345,20 +345,20 @@ static uint64_t free_all(weir_runtime *runtime, wi_block *list, const wi_tcache_
 static uint64_t tcache_retry(weir_runtime *runtime)
 {
     wi_tcaches *caches = &runtime->caches;
-    wi_tcache_turn turn = {0};
+    wi_tcache_grace grace = {0};
     pthread_mutex_lock(&all_caches_lock);
     wi_block *list = caches->refused;
     caches->refused = NULL;
     if (list)
-        begin_turn(caches, &turn, NULL, NULL);
+        begin_grace(caches, &grace, NULL, NULL);
     pthread_mutex_unlock(&all_caches_lock);
-    return free_all(runtime, list, &turn);
+    return free_all(runtime, list, &grace);
 }
 
 static uint64_t tcache_empty(weir_runtime *runtime, const selection *s)
 {
-    wi_tcache_turn turn = {0};
-    return runtime->caches.usable ? free_all(runtime, tcache_take_out(runtime, s, &turn), &turn) : 0;
+    wi_tcache_grace grace = {0};
+    return runtime->caches.usable ? free_all(runtime, tcache_take_out(runtime, s, &grace), &grace) : 0;
 }
 
 /* Making ----------------------------------------------------------------------------------------------------------- */
@@ -367,27 +367,27 @@ static void tcache_end_thread(void *user)
 {
     wi_tcache_thread *mine = user;
     weir_runtime *runtime = NULL;
-    wi_tcache_turn turn = {0};
+    wi_tcache_grace grace = {0};
     if (atomic_load(&wi_forked))
         return;
     do {
         pthread_mutex_lock(&all_caches_lock);
         runtime = mine->caches ? mine->caches->runtime : NULL;
         if (runtime)
-            begin_turn(&runtime->caches, &turn, NULL, NULL); /* it stays until that ends */
+            begin_grace(&runtime->caches, &grace, NULL, NULL); /* it stays until that ends */
         pthread_mutex_unlock(&all_caches_lock);
         if (runtime) {
             (void)tcache_empty(runtime, &(selection){.thread = mine, .drop = true});
-            refill_end_turn(&runtime->caches, &turn);
+            refill_end_grace(&runtime->caches, &grace);
         }
     } while (runtime);
     wi_tcache_mine = NULL;
-    if (mine->table != mine->places)
+    if (mine->table != mine->entries)
         free(mine->table);
     free(mine);
 }
 
-/* After a fork the child finds its lock claimed, which sends it to the slow path. */
+/* After a fork the child finds its lock revoked, which sends it to the slow path. */
 static void tcache_in_child(void)
 {
     if (wi_tcache_mine)
@@ -411,7 +411,7 @@ static wi_tcache_thread *this_thread(void)
         return NULL;
     memset(mine, 0, sizeof *mine);
     wi_biased_init(&mine->lock);
-    mine->table = mine->places;
+    mine->table = mine->entries;
     mine->shift = 64 - WI_TCACHE_TABLE_BITS;
     if (pthread_setspecific(thread_key, mine) != 0) {
         free(mine);
@@ -489,25 +489,25 @@ static void tcache_make_room(wi_tcache *cache, uint64_t charged, wi_block **list
 }
 
 /* Ends the thread's oldest cache, if the thread has WI_TCACHE_MOST caches. Both locks are held, and released meanwhile.
- * The turn is of the oldest cache's runtime, which may be another than `runtime`. */
+ * The grace period is of the oldest cache's runtime, which may be another than `runtime`. */
 static void make_way(wi_tcache_thread *mine, weir_runtime *runtime)
 {
-    wi_tcache_turn turn = {0};
+    wi_tcache_grace grace = {0};
     if (mine->count < WI_TCACHE_MOST)
         return;
     weir_runtime *its = mine->oldest->runtime;
     weir_stream stream = mine->oldest->stream;
     selection oldest = {.client = mine->oldest->client, .stream = &stream, .thread = mine, .drop = true};
-    begin_turn(&its->caches, &turn, NULL, NULL);
+    begin_grace(&its->caches, &grace, NULL, NULL);
     unlock_all_caches(runtime);
     (void)tcache_empty(its, &oldest);
-    refill_end_turn(&its->caches, &turn);
+    refill_end_grace(&its->caches, &grace);
     lock_all_caches(runtime);
 }
 
 /* Prepares this thread's cache for a block of that charge; false: it declines. */
 static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t charged, wi_block **list,
-                           wi_tcache_turn *turn)
+                           wi_tcache_grace *grace)
 {
     weir_runtime *runtime = client->runtime;
     wi_tcache_thread *mine = this_thread();
@@ -523,7 +523,7 @@ static bool tcache_prepare(weir_client *client, weir_stream stream, uint64_t cha
         tcache_merge(cache);
         tcache_make_room(cache, charged, list);
         if (*list)
-            begin_turn(&runtime->caches, turn, client, &stream);
+            begin_grace(&runtime->caches, grace, client, &stream);
     }
     unlock_all_caches(runtime);
     return cache;
@@ -572,7 +572,7 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
     weir_runtime *runtime = client->runtime;
     wi_base *base = runtime->resource->base;
     wi_block *list = NULL, *block = NULL;
-    wi_tcache_turn turn = {0};
+    wi_tcache_grace grace = {0};
     wi_stream_facts at;
     if (!runtime->caches.usable || wi_recording(&runtime->ledger) != 0 || !(block = base->table->peek(base, pointer)))
         return false;
@@ -588,8 +588,8 @@ bool wi_tcache_free_slow(weir_client *client, void *pointer, uint64_t generation
     wi_streams_facts(&runtime->streams, stream, &at);
     if (wi_stream_is_captured(runtime, &at))
         return false;
-    bool ready = tcache_prepare(client, stream, charged, &list, &turn);
-    (void)free_all(runtime, list, &turn);
+    bool ready = tcache_prepare(client, stream, charged, &list, &grace);
+    (void)free_all(runtime, list, &grace);
     return ready && wi_tcache_free(client, pointer, generation, stream);
 }
 
@@ -600,12 +600,12 @@ static bool has_delta(const wi_tcache *f, const weir_client *client)
     return f->client == client && f->delta.hits + f->delta.frees > 0;
 }
 
-/* Claimers hold these locks: with them held, no other thread touches this thread's caches. */
+/* Revokers hold these locks: with them held, no other thread touches this thread's caches. */
 void wi_tcache_flush(weir_client *client)
 {
     wi_tcache_thread *mine = client->runtime->caches.usable ? wi_tcache_mine : NULL;
     bool any_delta = false;
-    if (!mine || !wi_biased_enter(&mine->lock)) /* a thread that claims the caches merges or drops them */
+    if (!mine || !wi_biased_enter(&mine->lock)) /* a thread that revokes the caches merges or drops them */
         return;
     for (const wi_tcache *f = mine->caches; f && !any_delta; f = f->next_of_thread)
         any_delta = has_delta(f, client);
@@ -686,7 +686,7 @@ static void merge_all_deltas(void *user)
     if (!runtime->caches.first)
         return;
     pthread_mutex_lock(&all_caches_lock);
-    wi_tcache *picked = tcache_claim(&runtime->caches, &(selection){0});
+    wi_tcache *picked = tcache_revoke(&runtime->caches, &(selection){0});
     for (wi_tcache *f = picked; f; f = f->picked)
         tcache_merge(f);
     merge_depots(runtime);
@@ -716,7 +716,7 @@ void wi_tcaches_init(weir_runtime *runtime)
     room = wi_min(wi_option_thread_cache(), wi_min(wi_max(room, least_room), most_room));
     bool usable = room > 0 && wi_is_plain(top) && top->base->table->peek;
     runtime->caches = (wi_tcaches){.usable = usable, .room = room};
-    pthread_cond_init(&runtime->caches.turn_over, NULL);
+    pthread_cond_init(&runtime->caches.grace_over, NULL);
     if (runtime->caches.usable)
         runtime->ledger.tcache_hooks = (wi_tcache_hooks){merge_all_deltas, tcache_give_up, runtime};
 }
@@ -724,6 +724,6 @@ void wi_tcaches_init(weir_runtime *runtime)
 void wi_tcaches_end(weir_runtime *runtime)
 {
     (void)wait_for_others(runtime, NULL, NULL);
-    pthread_cond_destroy(&runtime->caches.turn_over);
+    pthread_cond_destroy(&runtime->caches.grace_over);
     wi_assert(!runtime->caches.first && !runtime->caches.refused && !runtime->caches.depots);
 }

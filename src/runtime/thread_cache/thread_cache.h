@@ -15,7 +15,7 @@
  * take and give nothing.
  *
  * Locks, outermost first: the ledger's, that of all thread caches (refill.c), a thread's own (base/biased.h), whose
- * claimers hold the first two, a depot's. No driver is called with any of them. */
+ * revokers hold the first two, a depot's. No driver is called with any of them. */
 #ifndef WI_THREAD_CACHE_H
 #define WI_THREAD_CACHE_H
 
@@ -25,26 +25,26 @@
 typedef struct wi_tcache wi_tcache;
 typedef struct wi_depot wi_depot;
 
-/* A thread that flushes thread-cached blocks, or that ends; on its stack. Turns are linked in the order in which they
- * began, so that a thread that waits for earlier turns does not wait for later ones. */
-typedef struct wi_tcache_turn {
-    struct wi_tcache_turn *previous, *next;
+/* The grace period of a thread that flushes thread-cached blocks, or that ends; on its stack. Grace periods are linked by
+ * their beginning, so that a thread that waits for earlier periods does not wait for later periods. */
+typedef struct wi_tcache_grace {
+    struct wi_tcache_grace *previous, *next;
     uint64_t number;
     const weir_client *client; /* the client and the stream of those blocks; NULL: any, and any */
     weir_stream stream;
-} wi_tcache_turn;
+} wi_tcache_grace;
 
 /* The thread caches of a runtime. */
 typedef struct wi_tcaches {
-    bool usable;                            /* the stack is a budget around a base that can peek */
-    uint64_t room;                          /* the most bytes in one cache; 0: the option says none */
-    wi_tcache *first;                       /* under the lock of the ledger and that of all thread caches */
-    wi_depot *depots;                       /* the same; each has a cache */
-    atomic_uint lists;                      /* in all depots */
-    wi_block *refused;                      /* flushed blocks that the driver failed to take; linked */
-    wi_tcache_turn *first_turn, *last_turn; /* under the lock of all thread caches */
-    uint64_t turns;                         /* begun so far */
-    pthread_cond_t turn_over;
+    bool usable;                               /* the stack is a budget around a base that can peek */
+    uint64_t room;                             /* the most bytes in one cache; 0: the option says none */
+    wi_tcache *first;                          /* under the lock of the ledger and that of all thread caches */
+    wi_depot *depots;                          /* the same; each has a cache */
+    atomic_uint lists;                         /* in all depots */
+    wi_block *refused;                         /* flushed blocks that the driver failed to take; linked */
+    wi_tcache_grace *first_grace, *last_grace; /* under the lock of all thread caches */
+    uint64_t graces;                           /* begun so far */
+    pthread_cond_t grace_over;
 } wi_tcaches;
 
 /* Of a runtime that has its stack and ledger. */
@@ -122,16 +122,16 @@ typedef struct wi_tcache_bin {
  * oldest. */
 enum { WI_TCACHE_TABLE_BITS = 6, WI_TCACHE_MOST = 1024 };
 
-/* What a thread has. Invariants: the table is at most half full; a cache is at its place there, or behind it without
- * an empty place between (open addressing). */
+/* What a thread has. Invariants: the table is at most half full; a cache is at its index there, or behind it without
+ * an empty entry between (open addressing). */
 typedef struct wi_tcache_thread {
     wi_biased lock;
-    uint32_t shift; /* 64 less the bits of a place in the table */
+    uint32_t shift; /* 64 less the bits of an index in the table */
     uint32_t count; /* of thread caches */
     wi_tcache **table;
-    uint64_t generation;                          /* of the last block it allocated */
-    wi_tcache *caches, *oldest;                   /* the list of caches, the newest first; the last of the list */
-    wi_tcache *places[1 << WI_TCACHE_TABLE_BITS]; /* the table, before it grows */
+    uint64_t generation;                           /* of the last block it allocated */
+    wi_tcache *caches, *oldest;                    /* the list of caches, the newest first; the last of the list */
+    wi_tcache *entries[1 << WI_TCACHE_TABLE_BITS]; /* the table, before it grows */
     wi_block *recent
         [1 << WI_TCACHE_RECENT_BITS]; /* guesses: records of blocks it allocated, by address; only of runtimes in which
                                        * it has thread caches */
@@ -191,7 +191,7 @@ struct wi_depot {
 
 extern _Thread_local wi_tcache_thread *wi_tcache_mine;
 
-static inline uint64_t wi_tcache_place(const wi_tcache_thread *mine, const weir_client *client, weir_stream stream)
+static inline uint64_t wi_tcache_index(const wi_tcache_thread *mine, const weir_client *client, weir_stream stream)
 {
     uint64_t mixed = ((uint64_t)(uintptr_t)client >> 4) + stream.id;
     return mixed * UINT64_C(0x9e3779b97f4a7c15) >> mine->shift;
@@ -202,14 +202,14 @@ static inline bool wi_tcache_is_for(const wi_tcache *cache, const weir_client *c
     return cache->client == client && cache->stream.id == stream.id;
 }
 
-/* By the owner, entered, or with the claimers' lock. */
+/* By the owner, entered, or with the revokers' lock. */
 static inline wi_tcache *wi_tcache_find(const wi_tcache_thread *mine, const weir_client *client, weir_stream stream)
 {
-    uint64_t place = wi_tcache_place(mine, client, stream);
-    wi_tcache *cache = mine->table[place];
+    uint64_t index = wi_tcache_index(mine, client, stream);
+    wi_tcache *cache = mine->table[index];
     while (wi_unlikely(cache && !wi_tcache_is_for(cache, client, stream))) {
-        place = (place + 1) & (UINT64_MAX >> mine->shift);
-        cache = mine->table[place];
+        index = (index + 1) & (UINT64_MAX >> mine->shift);
+        cache = mine->table[index];
     }
     return cache;
 }
@@ -283,7 +283,7 @@ static inline bool wi_depot_may_have(const wi_depot *depot, uint64_t charged)
            (atomic_load_explicit(&depot->there, memory_order_relaxed) & wi_depot_bit(charged)) != 0;
 }
 
-/* depot.c. Of a thread cache that its thread has entered, or that is claimed. */
+/* depot.c. Of a thread cache that its thread has entered, or that is revoked. */
 
 /* Puts half of the bin of that charge into the depot; false: the depot is full, or the bin has too few. */
 bool wi_depot_put(wi_tcache *cache, uint64_t charged);

@@ -44,10 +44,10 @@ static void remove_socket(void)
 /* Keeps the detail, as the program's own functions may follow it at exit. */
 static void at_exit(void)
 {
-    wi_kept_detail kept;
-    wi_detail_keep(&kept);
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
     remove_socket();
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }
 
 static void before_fork(void)
@@ -130,9 +130,9 @@ static weir_status lay(int file, int folder)
 static weir_status lay_somewhere(int file)
 {
     weir_status status = WEIR_ERR_NOT_FOUND;
-    for (int place = 0; place < WI_WATCH_PLACES && status != WEIR_OK && status != WEIR_ERR_CONFLICT; place++) {
+    for (int number = 0; number < WI_WATCH_FOLDERS && status != WEIR_OK && status != WEIR_ERR_CONFLICT; number++) {
         int folder;
-        status = wi_watch_folder_open(place, true, laid.folder, &folder);
+        status = wi_watch_folder_open(number, true, laid.folder, &folder);
         if (status != WEIR_OK)
             continue;
         status = lay(file, folder);
@@ -180,15 +180,15 @@ static weir_status watch_begin(void)
 
 void wi_watch_start(void)
 {
-    wi_kept_detail kept;
+    wi_saved_detail saved;
     if (wi_alone || !wi_option_watch())
         return;
-    wi_detail_keep(&kept);
+    wi_detail_save(&saved);
     pthread_mutex_lock(&lock);
     weir_status status = begun ? WEIR_OK : watch_begin();
     begun = true;
     pthread_mutex_unlock(&lock);
     if (status != WEIR_OK)
         weir_log(WEIR_LOG_ERROR, "this process cannot be watched: %s", weir_detail());
-    wi_detail_restore(&kept);
+    wi_detail_restore(&saved);
 }

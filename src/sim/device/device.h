@@ -99,7 +99,7 @@ void wi_sim_arm(const wi_sim_fault *first, const wi_sim_fault *second); /* of al
 unsigned wi_sim_faults(void);                                           /* how many happened since then */
 uint64_t wi_sim_calls(wi_sim_call kind); /* made so far; WI_SIM_FALLIBLE: all that can fail */
 
-/* The world's turn. Runs up to `most` pieces of the stream's work, as far as they can run; 0: of any streams. */
+/* For the world: runs up to `most` pieces of the stream's work, as far as they can run; 0: of any streams. */
 unsigned wi_sim_run(wi_device *device, unsigned stream, unsigned most);
 void wi_sim_stall(wi_device *device, unsigned stream, uint64_t nanoseconds);
 void wi_sim_seed(wi_device *device, uint64_t seed);    /* for the choices from here on */

@@ -345,7 +345,7 @@ static void drive_arrive(world *w, const traffic_request *q)
         violation(w, "a request of %.9f s comes late", (double)q->at / 1e9);
     drive_tell(w, &event);
     const wp_answer *a = &event.answer;
-    bool waits = a->cause >= WP_WAITS_BUSY && a->cause <= WP_WAITS_TURN;
+    bool waits = a->cause >= WP_WAITS_BUSY && a->cause <= WP_WAITS_OTHERS;
     if (a->cause == WP_GRANTED || waits) {
         flight *f = a->ticket && !flight_of(w, a->ticket) ? new_flight(w, a->ticket, q) : NULL;
         if (!f)

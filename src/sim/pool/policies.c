@@ -310,9 +310,9 @@ static wp_answer baselines_ask(baseline *b, uint64_t now, const wp_request *q)
     e->bytes = q->bytes;
     e->deadline = q->deadline < longest ? q->deadline : longest;
     b->asking = e->ticket;
-    b->answer = (wp_answer){.ticket = e->ticket, .cause = WP_WAITS_TURN, .position = b->waiting};
+    b->answer = (wp_answer){.ticket = e->ticket, .cause = WP_WAITS_OTHERS, .position = b->waiting};
     baselines_look(b, now);
-    if (b->answer.cause == WP_WAITS_TURN && b->waiting > b->world.limits.queue) {
+    if (b->answer.cause == WP_WAITS_OTHERS && b->waiting > b->world.limits.queue) {
         baselines_refuse(b, &b->entries[b->asking & ((1u << SLOT_BITS) - 1)], WP_QUEUE_FULL);
         find_wake(b);
     }

@@ -1,4 +1,4 @@
-/* Claims: finding a block by its address, and claiming it for a free or a resize, the same for all bases (or a
+/* Acquiring: finding a block by its address, and the right to it for a free or a resize, the same for all bases (or a
  * refusal, as of a double free); and reuse of blocks that capture pools keep. */
 #include "memory/adaptors/adaptors.h"
 #include "memory/resource.h"
@@ -44,23 +44,23 @@ wi_block wi_block_make(const wi_placement *placement, void *start, uint64_t prev
     return block;
 }
 
-static weir_status claim_no_block(const void *pointer, bool freed)
+static weir_status acquire_no_block(const void *pointer, bool freed)
 {
     if (freed)
         return weir_fail(WEIR_ERR_DOUBLE_FREE, "the block at %p was freed before; free a block once", pointer);
     return weir_fail(WEIR_ERR_FOREIGN, "%p lies in weir's memory, but no block begins there", pointer);
 }
 
-static weir_status claim_lost(const void *pointer)
+static weir_status acquire_lost(const void *pointer)
 {
     return weir_fail(WEIR_ERR_BUSY, "the block at %p is being freed or resized by another thread", pointer);
 }
 
-static weir_status claim_check(const wi_block *block, const wi_account *account, const void *pointer, bool freed,
-                               uint64_t generation)
+static weir_status acquire_check(const wi_block *block, const wi_account *account, const void *pointer, bool freed,
+                                 uint64_t generation)
 {
     if (!block || !wi_block_is_live(block))
-        return claim_no_block(pointer, freed || (block && block->pointer == pointer));
+        return acquire_no_block(pointer, freed || (block && block->pointer == pointer));
     if (block->pointer != pointer)
         return weir_fail(WEIR_ERR_INTERIOR,
                          "%p points %lld bytes into the block of %llu bytes at %p (%s); pass its start", pointer,
@@ -75,69 +75,69 @@ static weir_status claim_check(const wi_block *block, const wi_account *account,
     if (account && block->account != account)
         return weir_fail(WEIR_ERR_FOREIGN, "the block of %llu bytes at %p belongs to %s, not to %s",
                          (unsigned long long)wi_load(block->bytes), pointer, block->account->name, account->name);
-    if (wi_block_phase_of(block) == WI_CLAIMED)
-        return claim_lost(pointer);
+    if (wi_block_phase_of(block) == WI_ACQUIRED)
+        return acquire_lost(pointer);
     return WEIR_OK;
 }
 
 /* Finds a live block. Refusals are about the block whose word is *word. The lock is held. */
-static weir_status claim_find(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
-                              wi_block **out, uint64_t *word)
+static weir_status acquire_find(wi_base *base, const wi_account *account, void *pointer, uint64_t generation,
+                                wi_block **out, uint64_t *word)
 {
     if (!base->table->owns(base, pointer) && base->table->was_freed && base->table->was_freed(base, pointer))
-        return claim_no_block(pointer, true);
+        return acquire_no_block(pointer, true);
     if (!base->table->owns(base, pointer))
         return weir_fail(WEIR_ERR_FOREIGN, "%p is no memory of this runtime's; free it where it was allocated",
                          pointer);
     bool freed = false;
     *out = base->table->find(base, pointer, &freed);
     *word = *out ? atomic_load_explicit(&(*out)->word, memory_order_acquire) : WI_BLANK;
-    return claim_check(*out, account, pointer, freed, generation);
+    return acquire_check(*out, account, pointer, freed, generation);
 }
 
-/* The fast path without a lock: claims a live block that is not tracked. NULL: the caller takes the lock. */
-static wi_block *claim_fast(wi_base *base, const wi_account *account, const void *pointer, uint64_t generation)
+/* The fast path without a lock: acquires a live block that is not tracked. NULL: the caller takes the lock. */
+static wi_block *acquire_fast(wi_base *base, const wi_account *account, const void *pointer, uint64_t generation)
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
     bool good = (word & (WI_TRACKED | 7)) == WI_LIVE && wi_load(block->pointer) == pointer &&
                 (!account || wi_load(block->account) == account) &&
                 (generation == 0 || generation == word >> WI_GENERATION_SHIFT);
-    return good && wi_block_claim(block, word, WI_CLAIMED) ? block : NULL;
+    return good && wi_block_acquire(block, word, WI_ACQUIRED) ? block : NULL;
 }
 
-/* Says why a block is not claimed, or claims one that is tracked. Apart, as most claims need no lock. */
-static __attribute__((noinline)) weir_status claim_locked(wi_base *base, const wi_account *account, void *pointer,
-                                                          uint64_t generation, wi_block **out)
+/* Says why a block is not acquired, or acquires one that is tracked. Apart, as most blocks need no lock. */
+static __attribute__((noinline)) weir_status acquire_locked(wi_base *base, const wi_account *account, void *pointer,
+                                                            uint64_t generation, wi_block **out)
 {
     wi_block *block = NULL;
     uint64_t word;
     wi_base_lock(base);
-    weir_status status = claim_find(base, account, pointer, generation, &block, &word);
+    weir_status status = acquire_find(base, account, pointer, generation, &block, &word);
     if (status == WEIR_OK && wi_stream_uses_held(block->stream_uses))
         status = weir_fail(WEIR_ERR_BUSY, "the block at %p is used by %s", pointer,
                            wi_stream_uses_holder(block->stream_uses));
-    if (status == WEIR_OK && !wi_block_claim(block, word, WI_CLAIMED))
-        status = claim_lost(pointer);
+    if (status == WEIR_OK && !wi_block_acquire(block, word, WI_ACQUIRED))
+        status = acquire_lost(pointer);
     if (status == WEIR_OK)
         *out = block;
     wi_base_unlock(base);
     return status;
 }
 
-weir_status wi_claim(wi_base *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
+weir_status wi_acquire(wi_base *base, const wi_account *account, void *pointer, uint64_t generation, wi_block **out)
 {
-    wi_block *block = claim_fast(base, account, pointer, generation);
+    wi_block *block = acquire_fast(base, account, pointer, generation);
     if (wi_unlikely(!block))
-        return claim_locked(base, account, pointer, generation, out);
+        return acquire_locked(base, account, pointer, generation, out);
     *out = block;
     return WEIR_OK;
 }
 
-void wi_unclaim(wi_base *base, wi_block *block)
+void wi_let_go(wi_base *base, wi_block *block)
 {
     wi_base_lock(base);
-    wi_block_turn(block, WI_LIVE);
+    wi_block_set_phase(block, WI_LIVE);
     wi_base_unlock(base);
 }
 
@@ -147,9 +147,9 @@ weir_status wi_visit(wi_base *base, void *pointer, uint64_t generation, weir_sta
     wi_block *block = NULL;
     uint64_t word;
     wi_base_lock(base);
-    weir_status status = claim_find(base, NULL, pointer, generation, &block, &word);
-    if (status == WEIR_OK && !wi_block_track(block, word)) /* a tracked block is claimed only under this lock */
-        status = claim_lost(pointer);
+    weir_status status = acquire_find(base, NULL, pointer, generation, &block, &word);
+    if (status == WEIR_OK && !wi_block_track(block, word)) /* a tracked block is acquired only under this lock */
+        status = acquire_lost(pointer);
     if (status == WEIR_OK)
         status = fn(block, user);
     wi_base_unlock(base);
@@ -160,13 +160,13 @@ weir_status wi_visit(wi_base *base, void *pointer, uint64_t generation, weir_sta
 
 /* What is stored for a tag. It includes the generation, so that a later block in the same record does not have the
  * tag. */
-static uint64_t claim_tag_word(uint64_t word, uint64_t owner_tag)
+static uint64_t acquire_tag(uint64_t word, uint64_t owner_tag)
 {
     return word >> WI_GENERATION_SHIFT ^ owner_tag * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 /* Finds the block; *locked: this took the base's lock, which is still held. */
-static wi_block *claim_find_to_tag(wi_base *base, const void *pointer, bool *locked)
+static wi_block *acquire_find_to_tag(wi_base *base, const void *pointer, bool *locked)
 {
     wi_block *block = base->table->peek ? base->table->peek(base, pointer) : NULL;
     bool freed;
@@ -180,9 +180,9 @@ static wi_block *claim_find_to_tag(wi_base *base, const void *pointer, bool *loc
 void wi_owner_tag(wi_base *base, const void *pointer, uint64_t owner_tag)
 {
     bool locked;
-    wi_block *block = claim_find_to_tag(base, pointer, &locked);
+    wi_block *block = acquire_find_to_tag(base, pointer, &locked);
     if (block)
-        wi_store(block->owner_tag, claim_tag_word(atomic_load_explicit(&block->word, memory_order_relaxed), owner_tag));
+        wi_store(block->owner_tag, acquire_tag(atomic_load_explicit(&block->word, memory_order_relaxed), owner_tag));
     if (locked)
         wi_base_unlock(base);
 }
@@ -190,10 +190,9 @@ void wi_owner_tag(wi_base *base, const void *pointer, uint64_t owner_tag)
 bool wi_owner_tag_is(wi_base *base, const void *pointer, uint64_t owner_tag)
 {
     bool locked;
-    const wi_block *block = claim_find_to_tag(base, pointer, &locked);
+    const wi_block *block = acquire_find_to_tag(base, pointer, &locked);
     uint64_t word = block ? atomic_load_explicit(&block->word, memory_order_acquire) : WI_BLANK;
-    bool is =
-        block && wi_load(block->pointer) == pointer && wi_load(block->owner_tag) == claim_tag_word(word, owner_tag);
+    bool is = block && wi_load(block->pointer) == pointer && wi_load(block->owner_tag) == acquire_tag(word, owner_tag);
     if (locked)
         wi_base_unlock(base);
     return is;
@@ -217,7 +216,7 @@ wi_block wi_look_at(const wi_block *block)
     return seen;
 }
 
-static void claim_add_point(const wi_base *base, wi_event event, wi_points *points)
+static void acquire_add_point(const wi_base *base, wi_event event, wi_points *points)
 {
     uint32_t i = 0;
     if (!event.stream || base->resource.driver->passed(base->resource.device, event))
@@ -231,9 +230,9 @@ static void claim_add_point(const wi_base *base, wi_event event, wi_points *poin
     points->events[i].sequence = wi_max(points->events[i].sequence, event.sequence);
 }
 
-/* Adds the points that a write to the block would wait for. Skips claimed blocks, and blocks that a capture pool
- * keeps, as other threads may change the uses. A tracked live block cannot be claimed while the lock is held. */
-static void claim_add_points(const wi_base *base, const wi_block *block, wi_points *points)
+/* Adds the points that a write to the block would wait for. Skips acquired blocks, and blocks that a capture pool
+ * keeps, as other threads may change the uses. A tracked live block cannot be acquired while the lock is held. */
+static void acquire_add_points(const wi_base *base, const wi_block *block, wi_points *points)
 {
     wi_event event;
     uint64_t state = atomic_load_explicit(&block->word, memory_order_acquire) & (WI_TRACKED | 7);
@@ -241,10 +240,10 @@ static void claim_add_points(const wi_base *base, const wi_block *block, wi_poin
     if (!pending && state != (WI_LIVE | WI_TRACKED))
         return;
     if (pending)
-        claim_add_point(base, block->freed, points);
+        acquire_add_point(base, block->freed, points);
     for (uint32_t i = 0; block->stream_uses && wi_stream_uses_point(block->stream_uses, WEIR_ACCESS_WRITE, i, &event);
          i++)
-        claim_add_point(base, event, points);
+        acquire_add_point(base, event, points);
 }
 
 void wi_inspect(wi_base *base, const void *pointer, weir_block_details *out, wi_points *waits)
@@ -265,7 +264,7 @@ void wi_inspect(wi_base *base, const void *pointer, weir_block_details *out, wi_
         out->state = wi_block_is_live(&block) ? WEIR_BLOCK_LIVE : WEIR_BLOCK_PENDING;
         out->stream = block.stream;
         memcpy(out->tag, block.tag, strlen(block.tag) + 1);
-        claim_add_points(base, found, waits);
+        acquire_add_points(base, found, waits);
     }
     wi_base_unlock(base);
 }
@@ -275,7 +274,7 @@ typedef struct search {
     wi_block *largest;
 } search;
 
-static void claim_compare(wi_block *block, void *user)
+static void acquire_compare(wi_block *block, void *user)
 {
     search *s = user;
     if (block->account != s->account || block->charged <= s->largest->charged)
@@ -289,7 +288,7 @@ void wi_largest_block(wi_base *base, const wi_account *account, wi_block *out)
 {
     *out = (wi_block){.tag = ""};
     wi_base_lock(base);
-    base->table->each(base, claim_compare, &(search){account, out});
+    base->table->each(base, acquire_compare, &(search){account, out});
     wi_base_unlock(base);
 }
 

@@ -1,10 +1,10 @@
-/* Room for a model or a request: free bytes, the bytes that victims free, and the claims that keep them meanwhile.
+/* Room for a model or a request: free bytes, the bytes that victims free, and the earmarks that keep them meanwhile.
  *
  * A plan is made as a whole: for each variant of the model in order, free bytes, or a set of idle models that frees the
- * rest. A model with a plan has a claim from then on: the claim keeps the needed free bytes, the victims get no more
- * requests and leave, and the bytes that they free go to the claim until it is complete. Then the model starts.
+ * rest. A model with a plan has an earmark from then on: the earmark keeps the needed free bytes, the victims get no more
+ * requests and leave, and the bytes that they free go to the earmark until it is complete. Then the model starts.
  *
- * If idle models are not enough, and the request need not wait for the busy models any longer, the claim drains: it
+ * If idle models are not enough, and the request need not wait for the busy models any longer, the earmark drains: it
  * keeps the bytes that are free or come free, and victims are chosen among busy models, too, which then get no more
  * requests. When idle models are enough, they are chosen, and the busy models are let go. */
 #include "pool/table.h"
@@ -25,11 +25,11 @@ void wp_set_state(wp_admission *it, wp_row *row, wp_state state)
     row->since = it->now;
 }
 
-static void claim_set(wp_admission *it, wp_row *row, uint64_t has)
+static void earmark_set(wp_admission *it, wp_row *row, uint64_t has)
 {
-    wp_device *device = wp_claimed_on(it, row);
-    device->claimed = device->claimed - row->claim.has + has;
-    row->claim.has = has;
+    wp_device *device = wp_earmarked_on(it, row);
+    device->earmarked = device->earmarked - row->earmark.has + has;
+    row->earmark.has = has;
 }
 
 static bool can_suspend(const wp_admission *it, const wp_row *row)
@@ -54,7 +54,7 @@ bool wp_still(const wp_row *row)
 }
 
 /* Whether the asker goes before that model's requests. Without a request of its own it goes before none. */
-static bool claims_goes_before(const wp_admission *it, const wp_asker *asker, const wp_row *row)
+static bool earmarks_goes_before(const wp_admission *it, const wp_asker *asker, const wp_row *row)
 {
     uint32_t first = row->first;
     if (!asker->job)
@@ -70,7 +70,7 @@ static bool may_leave(const wp_admission *it, const wp_asker *asker, const wp_ro
 {
     bool mine =
         row->victim_of == WP_NONE || row->victim_of == wp_number(it, asker->row) || row->victim_of == asker->over;
-    if (!row->there || row == asker->row || row->device != asker->device || !mine || row->claim.state)
+    if (!row->there || row == asker->row || row->device != asker->device || !mine || row->earmark.state)
         return false;
     if ((row->state != WP_LOADED && row->state != WP_SUSPENDED) || (row->spec.pinned && !row->removed))
         return false;
@@ -78,8 +78,8 @@ static bool may_leave(const wp_admission *it, const wp_asker *asker, const wp_ro
     if (stays && asker->row->spec.priority <= row->spec.priority && !row->removed)
         return false;
     if (row->running > 0)
-        return asker->drains && (row->removed || claims_goes_before(it, asker, row));
-    return !row->tree || claims_goes_before(it, asker, row);
+        return asker->drains && (row->removed || earmarks_goes_before(it, asker, row));
+    return !row->tree || earmarks_goes_before(it, asker, row);
 }
 
 enum { MOST_COST = 52 }; /* bits */
@@ -93,7 +93,7 @@ static uint64_t cost_of(uint64_t time, uint64_t chance, uint64_t sure)
  * plus the certain cost, plus one, so that no set has a needless victim. The time of a suspend counts as part of coming
  * back. If it were a certain cost, models that are not wanted soon would be evicted instead, and need a whole load
  * later, although host memory for their copies was free. */
-static bool claims_candidate_of(const wp_admission *it, const wp_row *row, bool suspended_only, wp_candidate *out)
+static bool earmarks_candidate_of(const wp_admission *it, const wp_row *row, bool suspended_only, wp_candidate *out)
 {
     const wp_spec *spec = &row->spec;
     uint64_t chance = wp_chance(&row->arrivals, it->now);
@@ -111,14 +111,14 @@ static bool claims_candidate_of(const wp_admission *it, const wp_row *row, bool 
 }
 
 /* Fills it->candidates. Returns the most bytes that the candidates free together. */
-static uint64_t claims_collect(wp_admission *it, const wp_asker *asker, uint32_t *count)
+static uint64_t earmarks_collect(wp_admission *it, const wp_asker *asker, uint32_t *count)
 {
     uint64_t most = 0;
     bool only = !(asker->steps >> WP_STEP_EVICT & 1);
     *count = 0;
     for (uint32_t i = 0; i < it->count; i++) {
         wp_candidate *c = &it->candidates[*count];
-        if (!may_leave(it, asker, &it->rows[i]) || !claims_candidate_of(it, &it->rows[i], only, c))
+        if (!may_leave(it, asker, &it->rows[i]) || !earmarks_candidate_of(it, &it->rows[i], only, c))
             continue;
         most = wp_sum(most, c->count > 1 ? wi_max(c->ways[0].frees, c->ways[1].frees) : c->ways[0].frees);
         ++*count;
@@ -169,7 +169,7 @@ bool wp_suspend(wp_admission *it, wp_row *row, wp_ticket why)
     return true;
 }
 
-static void claims_let_go(wp_admission *it, wp_model by)
+static void earmarks_let_go(wp_admission *it, wp_model by)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         wp_row *row = &it->rows[i];
@@ -179,7 +179,7 @@ static void claims_let_go(wp_admission *it, wp_model by)
 }
 
 /* Sends away the victims that are idle: evicts, or suspends as far as the host has room. */
-static void claims_send(wp_admission *it, wp_model by, uint32_t device, wp_ticket why)
+static void earmarks_send(wp_admission *it, wp_model by, uint32_t device, wp_ticket why)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         wp_row *row = &it->rows[i];
@@ -193,7 +193,7 @@ static void claims_send(wp_admission *it, wp_model by, uint32_t device, wp_ticke
 }
 
 /* Marks the chosen candidates as victims of `by`. */
-static void claims_mark(wp_admission *it, uint32_t count, wp_model by)
+static void earmarks_mark(wp_admission *it, uint32_t count, wp_model by)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (it->chosen[i] == 0)
@@ -211,35 +211,35 @@ void wp_freed(wp_admission *it, wp_row *victim, uint64_t bytes)
     if (by == WP_NONE || by == WP_CEILING_OF)
         return;
     wp_row *row = &it->rows[by];
-    const wp_device *device = wp_claimed_on(it, row);
-    if (row->claim.state) {
+    const wp_device *device = wp_earmarked_on(it, row);
+    if (row->earmark.state) {
         uint64_t spare = wi_min(bytes, wp_spare(device));
-        claim_set(it, row, row->claim.has + wi_min(spare, row->claim.need - row->claim.has));
+        earmark_set(it, row, row->earmark.has + wi_min(spare, row->earmark.need - row->earmark.has));
     }
 }
 
 /* Starts ----------------------------------------------------------------------------------------------------------- */
 
-static void claim_end(wp_admission *it, wp_row *row)
+static void earmark_end(wp_admission *it, wp_row *row)
 {
-    wp_device *device = wp_claimed_on(it, row);
-    claim_set(it, row, 0);
+    wp_device *device = wp_earmarked_on(it, row);
+    earmark_set(it, row, 0);
     for (uint32_t i = 0; i < it->count; i++)
         if (it->rows[i].victim_of == wp_number(it, row))
             it->rows[i].victim_of = WP_NONE;
-    row->claim = (wp_claim){0};
-    device->claims--;
+    row->earmark = (wp_earmark){0};
+    device->earmarks--;
     device->dirty = true;
 }
 
 void wp_dissolve(wp_admission *it, wp_row *row)
 {
-    if (row->claim.state)
-        claim_end(it, row);
+    if (row->earmark.state)
+        earmark_end(it, row);
 }
 
 /* The bytes are there: a load, a resume, or the request itself. */
-static void claims_start(wp_admission *it, wp_row *row, uint32_t variant, uint64_t need, wp_ticket why)
+static void earmarks_start(wp_admission *it, wp_row *row, uint32_t variant, uint64_t need, wp_ticket why)
 {
     wi_assert(need <= wp_spare(wp_device_of(it, row)));
     if (row->state == WP_LOADED) {
@@ -252,25 +252,25 @@ static void claims_start(wp_admission *it, wp_row *row, uint32_t variant, uint64
     wi_assert(row->device == wp_way_device(row, row->variant));
     wp_set_bytes(it, row, row->bytes + need);
     wp_set_state(it, row, suspended ? WP_RESUMING : WP_LOADING);
-    row->kept = why == 0;
+    row->by_hand = why == 0;
     row->stopped = false;
     push_move(it, row, suspended ? WP_RESUME : WP_LOAD, suspended ? row->resident : row->spec.variants[variant].peak,
               why);
 }
 
-static void claim_begin(wp_admission *it, const wp_asker *asker, wp_claim_state state, uint32_t variant, uint64_t need)
+static void earmark_on(wp_admission *it, const wp_asker *asker, wp_earmark_state state, uint32_t variant, uint64_t need)
 {
     wp_row *row = asker->row;
-    wi_assert(!row->claim.state);
+    wi_assert(!row->earmark.state);
     wp_device *device = &it->devices[asker->device];
-    row->claim = (wp_claim){.state = state,
-                            .why = asker->job ? it->jobs[asker->job].ticket : 0,
-                            .order = it->claim_order++,
-                            .need = need,
-                            .device = asker->device,
-                            .variant = variant};
-    device->claims++;
-    claim_set(it, row, wi_min(need, wp_spare(device)));
+    row->earmark = (wp_earmark){.state = state,
+                                .why = asker->job ? it->jobs[asker->job].ticket : 0,
+                                .order = it->earmark_order++,
+                                .need = need,
+                                .device = asker->device,
+                                .variant = variant};
+    device->earmarks++;
+    earmark_set(it, row, wi_min(need, wp_spare(device)));
 }
 
 static wp_ticket ticket_of(const wp_admission *it, const wp_asker *asker)
@@ -278,7 +278,7 @@ static wp_ticket ticket_of(const wp_admission *it, const wp_asker *asker)
     return asker->job ? it->jobs[asker->job].ticket : 0;
 }
 
-static uint64_t claims_need_of(const wp_admission *it, const wp_asker *asker, uint32_t variant)
+static uint64_t earmarks_need_of(const wp_admission *it, const wp_asker *asker, uint32_t variant)
 {
     return wp_need(asker->row, variant, asker->job ? it->jobs[asker->job].bytes : 0);
 }
@@ -292,11 +292,11 @@ static bool barred(const wp_admission *it, const wp_asker *asker)
 static bool plan_free(wp_admission *it, wp_asker *asker, uint32_t variant)
 {
     asker->device = wp_way_device(asker->row, variant);
-    uint64_t need = claims_need_of(it, asker, variant);
+    uint64_t need = earmarks_need_of(it, asker, variant);
     if (barred(it, asker) || need > wp_spare(&it->devices[asker->device]))
         return false;
     asker->row->device = asker->device;
-    claims_start(it, asker->row, variant, need, ticket_of(it, asker));
+    earmarks_start(it, asker->row, variant, need, ticket_of(it, asker));
     return true;
 }
 
@@ -306,9 +306,9 @@ static bool find_victims(wp_admission *it, wp_asker *asker, uint32_t variant, ui
 {
     asker->device = wp_way_device(asker->row, variant);
     const wp_device *device = &it->devices[asker->device];
-    uint64_t need = claims_need_of(it, asker, variant), spare = wp_spare(device);
+    uint64_t need = earmarks_need_of(it, asker, variant), spare = wp_spare(device);
     if (barred(it, asker) || device->taken > device->ceiling ||
-        claims_collect(it, asker, count) < wp_less(need, spare) || need <= spare)
+        earmarks_collect(it, asker, count) < wp_less(need, spare) || need <= spare)
         return false;
     wp_set set = wp_victims(it->solver, it->candidates, *count, need - spare, wp_host_spare(it), it->chosen);
     *cost = set.cost;
@@ -318,9 +318,9 @@ static bool find_victims(wp_admission *it, wp_asker *asker, uint32_t variant, ui
 static void take_victims(wp_admission *it, const wp_asker *asker, uint32_t variant, uint32_t count)
 {
     wp_row *row = asker->row;
-    claim_begin(it, asker, WP_CLAIM_LEAVES, variant, claims_need_of(it, asker, variant));
-    claims_mark(it, count, wp_number(it, row));
-    claims_send(it, wp_number(it, row), asker->device, ticket_of(it, asker));
+    earmark_on(it, asker, WP_EARMARK_LEAVES, variant, earmarks_need_of(it, asker, variant));
+    earmarks_mark(it, count, wp_number(it, row));
+    earmarks_send(it, wp_number(it, row), asker->device, ticket_of(it, asker));
 }
 
 /* Variants from `first` on that give up the same, on several devices. */
@@ -362,7 +362,7 @@ static bool plan_all(wp_admission *it, wp_asker *asker)
 }
 
 /* Whether a step can change anything: most models have one device, and no variants. */
-static bool claims_counts(const wp_row *row, wp_step step)
+static bool earmarks_counts(const wp_row *row, wp_step step)
 {
     if (step == WP_STEP_SUSPEND || step == WP_STEP_EVICT)
         return true;
@@ -382,7 +382,7 @@ bool wp_plan(wp_admission *it, wp_row *row, uint32_t job)
         return true;
     for (uint32_t i = 0; i < count; i++) {
         asker.steps |= UINT32_C(1) << steps[i];
-        if (claims_counts(row, steps[i]) && plan_all(it, &asker))
+        if (earmarks_counts(row, steps[i]) && plan_all(it, &asker))
             return true;
     }
     return false;
@@ -390,7 +390,7 @@ bool wp_plan(wp_admission *it, wp_row *row, uint32_t job)
 
 /* Draining --------------------------------------------------------------------------------------------------------- */
 
-/* Bytes that come by themselves: of running requests, and of models that leave for no claim. */
+/* Bytes that come by themselves: of running requests, and of models that leave for no earmark. */
 static uint64_t coming(const wp_admission *it, uint32_t device)
 {
     uint64_t bytes = 0;
@@ -407,19 +407,19 @@ static uint64_t coming(const wp_admission *it, uint32_t device)
     return bytes;
 }
 
-/* Returns the draining claim of a device. Only one claim of a device drains at a time, so that no two claims count on
+/* Returns the draining earmark of a device. Only one earmark of a device drains at a time, so that no two earmarks count on
  * the same bytes. */
 static wp_row *draining(wp_admission *it, uint32_t device)
 {
-    for (uint32_t i = 0; i < it->count && it->devices[device].claims > 0; i++)
-        if (it->rows[i].there && it->rows[i].claim.device == device && it->rows[i].claim.state == WP_CLAIM_DRAINS)
+    for (uint32_t i = 0; i < it->count && it->devices[device].earmarks > 0; i++)
+        if (it->rows[i].there && it->rows[i].earmark.device == device && it->rows[i].earmark.state == WP_EARMARK_DRAINS)
             return &it->rows[i];
     return NULL;
 }
 
 static bool outranks(const wp_admission *it, const wp_row *row, uint32_t job, const wp_row *other)
 {
-    return wp_rank(row, &it->jobs[job]) > wp_rank(other, &it->jobs[wp_job_find(it, other->claim.why)]);
+    return wp_rank(row, &it->jobs[job]) > wp_rank(other, &it->jobs[wp_job_find(it, other->earmark.why)]);
 }
 
 bool wp_waits_for_drain(wp_admission *it, const wp_row *row, uint32_t job, uint32_t device)
@@ -436,7 +436,7 @@ static bool find_busy(wp_admission *it, const wp_asker *asker, uint64_t lack, ui
     if (lack == 0)
         return true;
     return asker->steps & (UINT32_C(1) << WP_STEP_SUSPEND | UINT32_C(1) << WP_STEP_EVICT) &&
-           claims_collect(it, asker, count) >= lack &&
+           earmarks_collect(it, asker, count) >= lack &&
            wp_victims(it->solver, it->candidates, *count, lack, wp_host_spare(it), it->chosen).found;
 }
 
@@ -451,13 +451,13 @@ bool wp_drain(wp_admission *it, wp_row *row, uint32_t job)
         if (!wp_way_allowed(row, v, steps) || barred(it, &asker) || device->taken > device->ceiling ||
             wp_waits_for_drain(it, row, job, d))
             continue;
-        uint64_t need = claims_need_of(it, &asker, v);
-        uint64_t most = wp_sum(wp_spare(device) + (other ? other->claim.has : 0), coming(it, d));
+        uint64_t need = earmarks_need_of(it, &asker, v);
+        uint64_t most = wp_sum(wp_spare(device) + (other ? other->earmark.has : 0), coming(it, d));
         if (!find_busy(it, &asker, wp_less(need, most), &count))
             continue;
         if (other)
-            claim_end(it, other);
-        claim_begin(it, &asker, WP_CLAIM_DRAINS, v, need);
+            earmark_end(it, other);
+        earmark_on(it, &asker, WP_EARMARK_DRAINS, v, need);
         /* How they leave is decided when they can. */
         for (uint32_t i = 0; i < count; i++) {
             if (!it->chosen[i])
@@ -471,7 +471,7 @@ bool wp_drain(wp_admission *it, wp_row *row, uint32_t job)
 }
 
 /* Whether that model will be out of the way before the deadline, if nothing new comes. */
-static bool claims_may_go(const wp_admission *it, const wp_asker *asker, const wp_row *row)
+static bool earmarks_may_go(const wp_admission *it, const wp_asker *asker, const wp_row *row)
 {
     const wp_job *job = &it->jobs[asker->job];
     if (row->spec.pinned && !row->removed)
@@ -496,7 +496,7 @@ bool wp_hopes(const wp_admission *it, const wp_row *row, uint32_t job, uint32_t 
         if (other == row)
             stays += other->bytes;
         else
-            stays += claims_may_go(it, &asker, other) ? wp_stays(it, other) : other->bytes;
+            stays += earmarks_may_go(it, &asker, other) ? wp_stays(it, other) : other->bytes;
     }
     return need != UINT64_MAX && wp_sum(need, stays) <= it->devices[device].ceiling;
 }
@@ -512,63 +512,63 @@ static uint32_t on_their_way(const wp_admission *it, wp_model by)
     return left;
 }
 
-static bool start_claimed(wp_admission *it, wp_row *row)
+static bool start_earmarked(wp_admission *it, wp_row *row)
 {
-    wp_claim claim = row->claim;
-    if (claim.has < claim.need)
+    wp_earmark earmark = row->earmark;
+    if (earmark.has < earmark.need)
         return false;
-    claim_end(it, row);
-    row->device = claim.device;
-    claims_start(it, row, claim.variant, claim.need, claim.why);
+    earmark_end(it, row);
+    row->device = earmark.device;
+    earmarks_start(it, row, earmark.variant, earmark.need, earmark.why);
     return true;
 }
 
 /* Idle ones may be enough now. If all have ended and they are not, something has changed: then it waits like others. */
 static bool advance_draining(wp_admission *it, wp_row *row)
 {
-    wp_asker asker = {row, wp_job_find(it, row->claim.why), row->claim.device, wp_all_steps(row), false, WP_NONE};
-    wp_claim claim = row->claim;
+    wp_asker asker = {row, wp_job_find(it, row->earmark.why), row->earmark.device, wp_all_steps(row), false, WP_NONE};
+    wp_earmark earmark = row->earmark;
     uint32_t count;
-    if (start_claimed(it, row))
+    if (start_earmarked(it, row))
         return true;
-    uint64_t lack = claim.need - claim.has, most = claims_collect(it, &asker, &count);
+    uint64_t lack = earmark.need - earmark.has, most = earmarks_collect(it, &asker, &count);
     if (most >= lack && wp_victims(it->solver, it->candidates, count, lack, wp_host_spare(it), it->chosen).found) {
-        claims_let_go(it, wp_number(it, row));
-        row->claim.state = WP_CLAIM_LEAVES;
-        claims_mark(it, count, wp_number(it, row));
-        claims_send(it, wp_number(it, row), claim.device, claim.why);
+        earmarks_let_go(it, wp_number(it, row));
+        row->earmark.state = WP_EARMARK_LEAVES;
+        earmarks_mark(it, count, wp_number(it, row));
+        earmarks_send(it, wp_number(it, row), earmark.device, earmark.why);
         return true;
     }
     for (uint32_t i = 0; i < it->count; i++)
         if (it->rows[i].there && it->rows[i].victim_of == wp_number(it, row) && it->rows[i].running > 0)
             return false;
-    if (coming(it, claim.device) > 0)
+    if (coming(it, earmark.device) > 0)
         return false;
-    claim_end(it, row);
+    earmark_end(it, row);
     return true;
 }
 
-/* The victims may have freed less than expected: then free bytes complete the claim, or the claim ends and a new plan
+/* The victims may have freed less than expected: then free bytes complete the earmark, or the earmark ends and a new plan
  * is made. */
 static bool advance_leaving(wp_admission *it, wp_row *row)
 {
-    claims_send(it, wp_number(it, row), row->claim.device, row->claim.why);
-    if (start_claimed(it, row))
+    earmarks_send(it, wp_number(it, row), row->earmark.device, row->earmark.why);
+    if (start_earmarked(it, row))
         return true;
     if (on_their_way(it, wp_number(it, row)) > 0)
         return false;
-    claim_end(it, row);
+    earmark_end(it, row);
     return true;
 }
 
-/* The oldest claim that has not been looked at. */
-static wp_row *next_claim(wp_admission *it, const wp_device *device, uint64_t from)
+/* The oldest earmark that has not been looked at. */
+static wp_row *next_earmark(wp_admission *it, const wp_device *device, uint64_t from)
 {
     wp_row *next = NULL;
     for (uint32_t i = 0; i < it->count; i++) {
         wp_row *row = &it->rows[i];
-        if (row->there && row->claim.state && wp_claimed_on(it, row) == device && row->claim.order >= from &&
-            (!next || row->claim.order < next->claim.order))
+        if (row->there && row->earmark.state && wp_earmarked_on(it, row) == device && row->earmark.order >= from &&
+            (!next || row->earmark.order < next->earmark.order))
             next = row;
     }
     return next;
@@ -578,13 +578,13 @@ bool wp_advance(wp_admission *it, wp_device *device)
 {
     bool changed = false;
     uint64_t from = 0;
-    while (device->claims > 0) {
-        wp_row *row = next_claim(it, device, from);
+    while (device->earmarks > 0) {
+        wp_row *row = next_earmark(it, device, from);
         if (!row)
             break;
-        from = row->claim.order + 1;
-        claim_set(it, row, row->claim.has + wi_min(wp_spare(device), row->claim.need - row->claim.has));
-        changed |= row->claim.state == WP_CLAIM_DRAINS ? advance_draining(it, row) : advance_leaving(it, row);
+        from = row->earmark.order + 1;
+        earmark_set(it, row, row->earmark.has + wi_min(wp_spare(device), row->earmark.need - row->earmark.has));
+        changed |= row->earmark.state == WP_EARMARK_DRAINS ? advance_draining(it, row) : advance_leaving(it, row);
     }
     return changed;
 }
@@ -592,12 +592,12 @@ bool wp_advance(wp_admission *it, wp_device *device)
 /* It waits for busy ones on another device, and could be had here at once. */
 static bool could_come(wp_admission *it, wp_row *row, uint32_t device)
 {
-    wp_asker asker = {row, wp_job_find(it, row->claim.why), device, wp_all_steps(row), false, WP_NONE};
+    wp_asker asker = {row, wp_job_find(it, row->earmark.why), device, wp_all_steps(row), false, WP_NONE};
     uint64_t cost;
     for (uint32_t v = 0, count; v < row->spec.variant_count && asker.job && row->residue == 0; v++) {
         if (wp_way_device(row, v) != device || !wp_way_listed(row, v, asker.steps))
             continue;
-        bool room = !barred(it, &asker) && claims_need_of(it, &asker, v) <= wp_spare(&it->devices[device]);
+        bool room = !barred(it, &asker) && earmarks_need_of(it, &asker, v) <= wp_spare(&it->devices[device]);
         if (room || find_victims(it, &asker, v, &count, &cost))
             return true;
     }
@@ -608,33 +608,33 @@ void wp_free_drains(wp_admission *it, uint32_t device)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         wp_row *row = &it->rows[i];
-        if (row->there && row->claim.state == WP_CLAIM_DRAINS && row->claim.device != device && !wp_fixed(row) &&
+        if (row->there && row->earmark.state == WP_EARMARK_DRAINS && row->earmark.device != device && !wp_fixed(row) &&
             could_come(it, row, device))
-            claim_end(it, row);
+            earmark_end(it, row);
     }
 }
 
-/* Another request of the model's takes its place, if the claim is enough for it. */
-void wp_claim_lost(wp_admission *it, wp_row *row, wp_ticket ticket)
+/* Another request of the model's takes its place, if the earmark is enough for it. */
+void wp_earmark_lost(wp_admission *it, wp_row *row, wp_ticket ticket)
 {
-    if (!row->claim.state || row->claim.why != ticket)
+    if (!row->earmark.state || row->earmark.why != ticket)
         return;
     uint32_t first = row->first;
-    if (first && wp_need(row, row->claim.variant, it->jobs[first].bytes) <= row->claim.need)
-        row->claim.why = it->jobs[first].ticket;
+    if (first && wp_need(row, row->earmark.variant, it->jobs[first].bytes) <= row->earmark.need)
+        row->earmark.why = it->jobs[first].ticket;
     else
         wp_dissolve(it, row);
 }
 
 /* The ceiling ------------------------------------------------------------------------------------------------------ */
 
-static wp_row *youngest_claim(wp_admission *it, const wp_device *device)
+static wp_row *youngest_earmark(wp_admission *it, const wp_device *device)
 {
     wp_row *last = NULL;
     for (uint32_t i = 0; i < it->count; i++) {
         wp_row *row = &it->rows[i];
-        if (row->there && row->claim.state && wp_claimed_on(it, row) == device &&
-            (!last || row->claim.order > last->claim.order))
+        if (row->there && row->earmark.state && wp_earmarked_on(it, row) == device &&
+            (!last || row->earmark.order > last->earmark.order))
             last = row;
     }
     return last;
@@ -665,22 +665,22 @@ static bool choose_for_ceiling(wp_admission *it, const wp_device *device, uint64
         const wp_row *row = &it->rows[i];
         bool here = row->there && (row->state == WP_LOADED || row->state == WP_SUSPENDED) && row->victim_of == WP_NONE;
         if (here && &it->devices[row->device] == device && (busy || row->running == 0) &&
-            (!row->spec.pinned || row->removed) && claims_candidate_of(it, row, false, &it->candidates[count]))
+            (!row->spec.pinned || row->removed) && earmarks_candidate_of(it, row, false, &it->candidates[count]))
             count++;
     }
     bool found = wp_victims(it->solver, it->candidates, count, lack, wp_host_spare(it), it->chosen).found;
     for (uint32_t i = 0; i < count && !found && busy; i++)
         it->chosen[i] = (uint8_t)it->candidates[i].count;
     if (found || busy)
-        claims_mark(it, count, WP_CEILING_OF);
+        earmarks_mark(it, count, WP_CEILING_OF);
     return found;
 }
 
 void wp_relieve(wp_admission *it, wp_device *device)
 {
     uint32_t number = (uint32_t)(device - it->devices);
-    while (device->claims > 0 && wp_sum(device->taken, device->claimed) > device->ceiling)
-        wp_dissolve(it, youngest_claim(it, device));
+    while (device->earmarks > 0 && wp_sum(device->taken, device->earmarked) > device->ceiling)
+        wp_dissolve(it, youngest_earmark(it, device));
     if (device->taken <= device->ceiling) {
         for (uint32_t i = 0; i < it->count; i++) {
             wp_row *row = &it->rows[i];
@@ -693,5 +693,5 @@ void wp_relieve(wp_admission *it, wp_device *device)
     uint64_t over = device->taken - device->ceiling, going = leaving(it, device);
     if (over > going && !choose_for_ceiling(it, device, over - going, false))
         (void)choose_for_ceiling(it, device, over - going, true);
-    claims_send(it, WP_CEILING_OF, number, 0);
+    earmarks_send(it, WP_CEILING_OF, number, 0);
 }

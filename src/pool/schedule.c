@@ -1,4 +1,4 @@
-/* Whose turn it is.
+/* Which request goes first.
  *
  * Models with waiting requests are looked at in the order of their first ones: by priority, then by what each model has
  * had for its weight (start-time fair queueing: a grant costs 1 / weight of virtual time, and a model that has been
@@ -52,7 +52,7 @@ void wp_refuse(wp_admission *it, uint32_t job, const wp_answer *answer)
     wp_job_leave(it, job);
     answer_job(it, job, &with, WP_REFUSE);
     wp_job_forget(it, job);
-    wp_claim_lost(it, row, with.ticket);
+    wp_earmark_lost(it, row, with.ticket);
     wp_touch(it, row);
 }
 
@@ -92,19 +92,19 @@ static wp_cause own_cause(const wp_row *row)
         row->state == WP_UNLOADING)
         return WP_WAITS_LOADING;
     if (row->victim_of != WP_NONE)
-        return WP_WAITS_TURN;
-    if (row->claim.state)
+        return WP_WAITS_OTHERS;
+    if (row->earmark.state)
         return WP_WAITS_ROOM;
     return row->state == WP_LOADED && row->running >= row->spec.slots ? WP_WAITS_BUSY : WP_GRANTED;
 }
 
-/* Whether the request outranks a model that is loaded or has a claim: then it need not wait for `passing`. */
+/* Whether the request outranks a model that is loaded or has an earmark: then it need not wait for `passing`. */
 static bool outranks_one(const wp_admission *it, const wp_row *row, const wp_job *job)
 {
     for (uint32_t i = 0; i < it->count; i++) {
         const wp_row *other = &it->rows[i];
         if (other->there && other != row && wp_may_be_on(row, other->device) &&
-            (other->state == WP_LOADED || other->claim.state) && other->spec.priority < wp_rank(row, job))
+            (other->state == WP_LOADED || other->earmark.state) && other->spec.priority < wp_rank(row, job))
             return true;
     }
     return false;
@@ -162,7 +162,7 @@ bool wp_serve(wp_admission *it, wp_row *row)
         return true;
     }
     bool barred = all_barred(it, row);
-    row->cause = barred ? WP_WAITS_TURN : WP_WAITS_ROOM;
+    row->cause = barred ? WP_WAITS_OTHERS : WP_WAITS_ROOM;
     if (!barred && wp_plan(it, row, first))
         return true;
     if (!may_wait(row)) {
@@ -179,7 +179,7 @@ bool wp_serve(wp_admission *it, wp_row *row)
     return false;
 }
 
-static bool turns_goes_first(const wp_admission *it, const wp_row *a, const wp_row *b)
+static bool schedule_goes_first(const wp_admission *it, const wp_row *a, const wp_row *b)
 {
     const wp_job *x = &it->jobs[a->first], *y = &it->jobs[b->first];
     if (wp_rank(a, x) != wp_rank(b, y))
@@ -189,7 +189,7 @@ static bool turns_goes_first(const wp_admission *it, const wp_row *a, const wp_r
     return x->ticket < y->ticket;
 }
 
-static void turns_take_turns(wp_admission *it, uint32_t device)
+static void schedule_serve(wp_admission *it, uint32_t device)
 {
     it->devices[device].barrier = false;
     for (uint32_t i = 0; i < it->count; i++) {
@@ -204,7 +204,7 @@ static void turns_take_turns(wp_admission *it, uint32_t device)
         for (uint32_t i = 0; i < it->count; i++) {
             wp_row *row = &it->rows[i];
             if (row->there && row->tree && !row->blocked && wp_may_be_on(row, device) &&
-                (!next || turns_goes_first(it, row, next)))
+                (!next || schedule_goes_first(it, row, next)))
                 next = row;
         }
         if (!next)
@@ -238,7 +238,7 @@ static bool decide_on(wp_admission *it, uint32_t number)
     if (it->device_count > 1)
         wp_free_drains(it, number);
     if (!wp_advance(it, device) || !device->dirty)
-        turns_take_turns(it, number);
+        schedule_serve(it, number);
     return true;
 }
 
@@ -257,7 +257,7 @@ void wp_decide(wp_admission *it)
 
 /* Time ------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t turns_after(uint64_t time, uint64_t wait)
+static uint64_t schedule_after(uint64_t time, uint64_t wait)
 {
     return wait == WP_FOREVER ? WP_FOREVER : wp_sum(time, wait);
 }
@@ -266,15 +266,15 @@ static uint64_t suspend_due(const wp_admission *it, const wp_row *row)
 {
     if (row->state != WP_LOADED || !row->spec.can_suspend || row->spec.host > wp_host_spare(it))
         return WP_FOREVER;
-    uint64_t due = turns_after(row->used, row->spec.suspend_after);
+    uint64_t due = schedule_after(row->used, row->spec.suspend_after);
     return due == WP_FOREVER ? due : wi_max(due, row->no_suspend);
 }
 
 uint64_t wp_idle_due(const wp_admission *it, const wp_row *row)
 {
-    if (!wp_still(row) || row->tree || row->claim.state || row->victim_of != WP_NONE || row->spec.pinned)
+    if (!wp_still(row) || row->tree || row->earmark.state || row->victim_of != WP_NONE || row->spec.pinned)
         return WP_FOREVER;
-    return wi_min(suspend_due(it, row), turns_after(row->used, row->spec.keep_alive));
+    return wi_min(suspend_due(it, row), schedule_after(row->used, row->spec.keep_alive));
 }
 
 void wp_idle_times(wp_admission *it)
@@ -283,7 +283,7 @@ void wp_idle_times(wp_admission *it)
         wp_row *row = &it->rows[i];
         if (wp_idle_due(it, row) > it->now)
             continue;
-        if (turns_after(row->used, row->spec.keep_alive) <= it->now)
+        if (schedule_after(row->used, row->spec.keep_alive) <= it->now)
             wp_leave(it, row, 0);
         else
             (void)wp_suspend(it, row, 0);
@@ -293,7 +293,7 @@ void wp_idle_times(wp_admission *it)
 /* Telling ---------------------------------------------------------------------------------------------------------- */
 
 /* Returns the remaining time of a move that takes `takes`. */
-static uint64_t turns_rest(const wp_admission *it, const wp_row *row, uint64_t takes)
+static uint64_t schedule_rest(const wp_admission *it, const wp_row *row, uint64_t takes)
 {
     return wp_less(wp_sum(row->since, takes), it->now);
 }
@@ -303,24 +303,24 @@ static uint64_t victims_take(const wp_admission *it, wp_model by)
     uint64_t longest = 0;
     for (uint32_t i = 0; i < it->count; i++)
         if (it->rows[i].victim_of == by && it->rows[i].state == WP_SUSPENDING)
-            longest = wi_max(longest, turns_rest(it, &it->rows[i], it->rows[i].spec.suspend_time));
+            longest = wi_max(longest, schedule_rest(it, &it->rows[i], it->rows[i].spec.suspend_time));
     return longest;
 }
 
 /* Returns the time until the model is here and the requests before this request have run. Does not foresee the needs of
  * other models. */
-static uint64_t turns_expected(const wp_admission *it, const wp_row *row, const wp_job *job)
+static uint64_t schedule_expected(const wp_admission *it, const wp_row *row, const wp_job *job)
 {
-    uint64_t here = 0, turns = wp_job_before(it, row, wp_rank(row, job), job->ticket) / row->spec.slots;
+    uint64_t here = 0, rounds = wp_job_before(it, row, wp_rank(row, job), job->ticket) / row->spec.slots;
     switch (row->state) {
     case WP_LOADING:
-        here = turns_rest(it, row, row->spec.load_time);
+        here = schedule_rest(it, row, row->spec.load_time);
         break;
     case WP_RESUMING:
-        here = turns_rest(it, row, row->spec.resume_time);
+        here = schedule_rest(it, row, row->spec.resume_time);
         break;
     case WP_LOADED:
-        turns += row->running >= row->spec.slots;
+        rounds += row->running >= row->spec.slots;
         break;
     case WP_SUSPENDED:
     case WP_SUSPENDING:
@@ -329,11 +329,11 @@ static uint64_t turns_expected(const wp_admission *it, const wp_row *row, const 
     default:
         here = row->spec.load_time;
     }
-    if (row->claim.state)
+    if (row->earmark.state)
         here += victims_take(it, wp_number(it, row));
     else if (row->cause == WP_WAITS_ROOM)
         here += wp_less(wp_sum(job->arrived, it->limits.passing), it->now);
-    return here + turns * row->run_time;
+    return here + rounds * row->run_time;
 }
 
 wp_answer wp_answer_of(const wp_admission *it, uint32_t job)
@@ -343,11 +343,11 @@ wp_answer wp_answer_of(const wp_admission *it, uint32_t job)
     wp_answer answer = {.ticket = one->ticket, .cause = row->cause, .position = wp_job_position(it, job)};
     wp_cause own = own_cause(row);
     if (row->first != job)
-        answer.cause = own == WP_GRANTED ? WP_WAITS_TURN : own;
-    answer.expected = turns_expected(it, row, one);
+        answer.cause = own == WP_GRANTED ? WP_WAITS_OTHERS : own;
+    answer.expected = schedule_expected(it, row, one);
     answer.until = one->deadline;
     answer.limit = it->devices[row->device].ceiling;
     if (row->state == WP_LOADED || row->state == WP_SUSPENDED || !wp_fixed(row))
-        answer.need = wp_need(row, row->claim.variant, one->bytes);
+        answer.need = wp_need(row, row->earmark.variant, one->bytes);
     return answer;
 }
