@@ -197,6 +197,7 @@ static void what_is_not_served_is_not_kept(void **state)
                 ok(weir_reservation_create(f->client, 1024, 0, &reservation));
             request.reservation = reservation;
             ok(weir_alloc_with(f->client, &request, &block));
+            assert_int_equal(take_snapshot(f->runtime).device.promised, 0); /* it is of the reservation's bytes */
             if (way == 3)
                 ok(weir_resize(f->client, block.pointer, 600, WEIR_STREAM_HOST));
             ok(weir_free_block(f->client, block, WEIR_STREAM_HOST));

@@ -226,7 +226,9 @@ static void the_system_is_asked_for_the_crowd_alone(void **state)
     does(alone, TAKE);
     set_cores("4");
     actor *other = begin_line(3, 1, 0);
-    does(alone, GIVE); /* began without a sample */
+    pass(UINT64_C(1000000000));
+    does(alone, RENEW); /* began without a sample */
+    does(alone, GIVE);
     assert_int_equal(atomic_load(&samples), 2);
     does(other, TAKE);
     does(other, GIVE);
@@ -357,6 +359,20 @@ static void a_line_that_needs_all_takes_turns(void **state)
 }
 
 /* Threads of a line are within one lease, and a line with many of them is one among others. */
+/* A lease becomes no smaller for a line that needs more than would be free then. */
+static void nobody_gives_what_is_too_little(void **state)
+{
+    (void)state;
+    set_cores("8");
+    actor *a = begin_line(0, 1, 0), *b = begin_line(1, 6, 0);
+    assert_int_equal(does(a, TAKE), 8);
+    waits(b, TAKE, 1);
+    assert_int_equal(does(a, RENEW), 8);
+    does(a, GIVE);
+    assert_int_equal(gets(b), 8);
+    does(b, GIVE);
+}
+
 static void threads_of_a_line_share_its_lease(void **state)
 {
     (void)state;
@@ -455,7 +471,9 @@ static void a_lease_inside_a_lease_waits_for_nobody(void **state)
     ok(weir_cores_renew(lines[2], NULL, NULL, &cores)); /* the outer one's turn is none of its business */
     assert_int_equal(cores, 2);
     weir_cores_give(lines[2]);
+    assert_int_equal(totals().waiting, 1); /* the lease is the outer one's still */
     weir_cores_give(lines[1]);
+    assert_int_equal(totals().waiting, 1);
     assert_int_equal(totals().leased, 4);
     weir_cores_give(lines[4]);
     assert_int_equal(gets(a), 4);
@@ -596,6 +614,7 @@ int main(void)
         cmocka_unit_test_teardown(a_wait_is_counted_with_its_lease, end),
         cmocka_unit_test_teardown(more_models_than_cores_take_turns, end),
         cmocka_unit_test_teardown(a_line_that_needs_all_takes_turns, end),
+        cmocka_unit_test_teardown(nobody_gives_what_is_too_little, end),
         cmocka_unit_test_teardown(threads_of_a_line_share_its_lease, end),
         cmocka_unit_test_teardown(a_wait_can_be_stopped, end),
         cmocka_unit_test_teardown(a_lease_inside_a_lease_waits_for_nobody, end),

@@ -153,6 +153,25 @@ static void test_cover_by_parts(void **state)
     drop_range(&range);
 }
 
+/* Other ranges stay as they are when one ends. */
+static void test_the_end_of_a_range_is_its_own(void **state)
+{
+    (void)state;
+    skip_unless(driver->cover && driver->written);
+    mapped_range ranges[2];
+    uint8_t mark = 7;
+    make_covered(&ranges[0]);
+    make_covered(&ranges[1]);
+    int low = ranges[0].address < ranges[1].address ? 0 : 1;
+    char *other = ranges[1 - low].address;
+    ok(D(copy(device, other, &mark, 1, NULL)));
+    drop_covered(&ranges[low]);
+    ok(D(uncover(device, other, granule)));
+    ok(D(cover(device, other, granule)));
+    expect_granule(other, 0);
+    drop_covered(&ranges[1 - low]);
+}
+
 static void test_handles_come_and_go_among_covered_addresses(void **state)
 {
     (void)state;
@@ -294,6 +313,7 @@ int run_cover_tests(void)
         cmocka_unit_test_setup_teardown(test_what_is_written_to_covered_addresses_is_found, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_a_drop_unmaps_and_destroys, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_cover_by_parts, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_the_end_of_a_range_is_its_own, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_handles_come_and_go_among_covered_addresses, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_cover_leaves_as_many_areas_as_before, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_a_failure_leaves_nothing_covered, open_device, close_device),

@@ -58,6 +58,8 @@ static const wrong configs[] = {
     {"\"present.%d.key\"", "\"present.%2147483647d.key\"", BAD, "present_key_names\" is no name with one %d"},
     {"\"input_ids\": \"input_ids\"", "\"input_ids\": \"%s\"", BAD, "input_ids\" is no name without a '%'"},
     {"\"input_ids\": \"input_ids\"", "\"input_ids\": 7", BAD, "input_ids\" is no name"},
+    {"\"input_ids\": \"input_ids\"", "\"input.ids\": \"/red\"", NOT,
+     "does not know \"model.decoder.inputs.input.ids\""},
     {"\"logits\": \"logits\"", "\"logits\": [\"logits\"]", BAD, "outputs.logits\" is no name"},
     {OPTIONS, OPTIONS "\"custom_ops_library\": \"a.so\", ", NOT, "a library to be loaded"},
     {OPTIONS, OPTIONS "\"enable_profiling\": \"x\", ", NOT, "a file to be written"},

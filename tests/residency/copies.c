@@ -331,6 +331,7 @@ static void a_file_has_what_is_needed(void **state)
         struct stat about;
         assert_int_equal(fstat(file, &about), 0);
         assert_true((uint64_t)about.st_blocks * 512 <= residency(client).stored + 64 * 4096);
+        assert_true(residency(client).stored <= 13 * MIB);
         close(file);
         ok(weir_client_resume(client, WEIR_STREAM_HOST));
         block_holds(runtime, block, bytes, (uint64_t)i);

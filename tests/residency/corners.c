@@ -378,6 +378,27 @@ static void a_copy_made_anew_is_trusted(void **state)
     }
 }
 
+/* What a block has grown into is not what its copy has there, which may be another client's. */
+static void a_copy_of_a_block_that_grew_is_not_trusted(void **state)
+{
+    fixture *f = *state;
+    const weir_suspend_options unwritten = {.unwritten = WEIR_CLASS_BIT(WEIR_CLASS_WEIGHTS)};
+    char *first = allocate(f->model, 1024, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    char *between = allocate(f->other, 1024, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    char *last = allocate(f->model, 1024, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    assert_true(between == first + 1024 && last == between + 1024);
+    ok(weir_free(f->other, between, WEIR_STREAM_HOST));
+    assert_int_equal(suspend_with(f->model, unwritten).copied, 3 * 1024);
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    ok(weir_resize(f->model, first, 2048, WEIR_STREAM_HOST));
+    weir_residency r = suspend_with(f->model, unwritten);
+    assert_int_equal(r.copied, 3 * 1024);
+    assert_int_equal(r.trusted, 0);
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    ok(weir_free(f->model, first, WEIR_STREAM_HOST));
+    ok(weir_free(f->model, last, WEIR_STREAM_HOST));
+}
+
 /* Chunks that are longer than what goes to a file, or is compared, at once. On the host, where the addresses cost
  * nothing. */
 static void long_chunks(void **state)
@@ -478,6 +499,31 @@ static void graphs_and_stable_blocks_stay(void **state)
     ok(weir_stream_synchronize(f->stream));
 }
 
+/* What a capture pool keeps stays as well, and what lies on the chunk with it. */
+static void what_lies_beside_kept_blocks_of_graphs_stays(void **state)
+{
+    fixture *f = *state;
+    weir_capture_pool *pool;
+    weir_block graph;
+    ok(weir_capture_pool_create(f->model, &pool));
+    void *mine = allocate(f->model, 1000, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    weir_request request = {.struct_size = sizeof request,
+                            .bytes = 1000,
+                            .stream = f->stream,
+                            .memory_class = WEIR_CLASS_WEIGHTS,
+                            .pool = pool};
+    ok(weir_alloc_with(f->model, &request, &graph));
+    assert_ptr_equal(graph.pointer, (char *)mine + 1024);
+    ok(weir_free_block(f->model, graph, f->stream));
+    weir_residency r = suspend(f->model);
+    assert_int_equal(r.away, 0);
+    assert_true(stays(&r, mine, WEIR_STAY_SHARED));
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    ok(weir_free(f->model, mine, WEIR_STREAM_HOST));
+    ok(weir_capture_pool_destroy(pool, f->stream));
+    ok(weir_stream_synchronize(f->stream));
+}
+
 /* Memory beside a block that is free in the order of a stream alone: it stays, and nobody waits for the stream. */
 static void what_is_in_the_order_of_a_stream_stays(void **state)
 {
@@ -501,25 +547,31 @@ static void what_is_in_the_order_of_a_stream_stays(void **state)
     ok(weir_free(f->model, mine, WEIR_STREAM_HOST));
 }
 
-/* Blocks side by side on one chunk, of which every second one is dropped. */
+/* Blocks side by side on one chunk, of which some are dropped, and gaps between some. */
 static void kept_beside_dropped(void **state)
 {
     fixture *f = *state;
-    enum { SMALL = 6 };
+    enum { SMALL = 10, DROPPED = 4, GAPS = 2 };
+    const char kinds[] = "kdk kdkd d"; /* kept, dropped; a blank is freed before */
     void *blocks[SMALL];
     for (int i = 0; i < SMALL; i++) {
-        blocks[i] = allocate(f->model, 1024, WEIR_STREAM_HOST, i % 2 ? WEIR_CLASS_SCRATCH : WEIR_CLASS_KV);
+        blocks[i] = allocate(f->model, 1024, WEIR_STREAM_HOST, kinds[i] == 'd' ? WEIR_CLASS_SCRATCH : WEIR_CLASS_KV);
         write_block(f->runtime, blocks[i], 1024, (uint64_t)i + 1);
     }
+    for (int i = 0; i < SMALL; i++)
+        if (kinds[i] == ' ')
+            ok(weir_free(f->model, blocks[i], WEIR_STREAM_HOST));
     weir_residency r = suspend_with(f->model, (weir_suspend_options){.drop = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH)});
-    assert_int_equal(r.away, SMALL * 1024);
-    assert_int_equal(r.dropped, SMALL / 2 * 1024);
+    assert_int_equal(r.away, (SMALL - GAPS) * 1024);
+    assert_int_equal(r.dropped, DROPPED * 1024);
     void *all = allocate(f->other, BUDGET - 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH);
     ok(weir_fill(f->runtime, all, 0xee, BUDGET - 4 * MIB, WEIR_STREAM_HOST));
     ok(weir_free(f->other, all, WEIR_STREAM_HOST));
     ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
     for (int i = 0; i < SMALL; i++) {
-        if (i % 2)
+        if (kinds[i] == ' ')
+            continue;
+        if (kinds[i] == 'd')
             block_holds_zeros(f->runtime, blocks[i], 1024);
         else
             block_holds(f->runtime, blocks[i], 1024, (uint64_t)i + 1);
@@ -545,6 +597,7 @@ static void a_page_that_is_used(void **state)
     fails(WEIR_ERR_BUSY, weir_client_suspend(f->model, NULL, NULL));
     unchanged(f->runtime, before);
     assert_int_equal(residency(f->model).state, WEIR_RESIDENT);
+    assert_int_equal(residency(f->model).released, 0);
     ok(weir_launch_end(launch));
     assert_int_equal(suspend(f->model).away, 4 * MIB);
     ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
@@ -594,9 +647,11 @@ int main(void)
         cmocka_unit_test(a_copy_serves_all_its_pieces_or_none),
         CASE(nothing_falls_to_pieces),
         CASE(a_copy_made_anew_is_trusted),
+        CASE(a_copy_of_a_block_that_grew_is_not_trusted),
         cmocka_unit_test(long_chunks),
         CASE(a_refused_suspend_keeps_good_copies),
         CASE(graphs_and_stable_blocks_stay),
+        CASE(what_lies_beside_kept_blocks_of_graphs_stays),
         CASE(what_is_in_the_order_of_a_stream_stays),
         CASE(kept_beside_dropped),
         CASE(a_page_that_is_used),

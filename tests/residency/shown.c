@@ -191,6 +191,27 @@ static void declared_uses_are_waited_for(void **state)
     free_blocks(f, blocks);
 }
 
+/* Nor under work on the stream of a block that stayed, which may use the others as well. */
+static void work_on_streams_of_what_stayed_is_waited_for(void **state)
+{
+    fixture *f = *state;
+    char *blocks[BLOCKS];
+    uint64_t came;
+    fill_blocks(f, blocks);
+    void *stayed = allocate(f->model, 4 * MIB, f->stream, WEIR_CLASS_SCRATCH);
+    weir_residency r =
+        suspend_with(f->model, (weir_suspend_options){.show = true, .stay = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH)});
+    assert_true(r.shown > 0 && r.stayed >= 4 * MIB);
+    ok(weir_call(f->runtime, pass_gate, &f->gate, f->stream));
+    fails(WEIR_ERR_BUSY, resume_some(f->model, (weir_resume_options){.wait = 1000000}, &came));
+    open_gate(&f->gate);
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    blocks_hold(f, blocks);
+    ok(weir_free(f->model, stayed, f->stream));
+    ok(weir_stream_synchronize(f->stream));
+    free_blocks(f, blocks);
+}
+
 static void blocks_come_and_go_meanwhile(void **state)
 {
     const fixture *f = *state;
@@ -433,6 +454,7 @@ int main(void)
                                        SHOWN(a_block_or_a_class_comes_first),
                                        SHOWN(running_work_is_waited_for),
                                        SHOWN(declared_uses_are_waited_for),
+                                       SHOWN(work_on_streams_of_what_stayed_is_waited_for),
                                        SHOWN(blocks_come_and_go_meanwhile),
                                        SHOWN(all_of_it_is_freed_meanwhile),
                                        SHOWN(it_is_closed_as_it_is),

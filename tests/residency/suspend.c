@@ -125,6 +125,24 @@ static void what_shares_a_chunk_stays(void **state)
     ok(weir_free(f->model, large, WEIR_STREAM_HOST));
 }
 
+/* The receipt has room for some of them. */
+static void of_many_that_stay_some_are_told(void **state)
+{
+    fixture *f = *state;
+    enum { MANY = WEIR_STAYS + 3 };
+    void *mine[MANY], *its = allocate(f->other, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    for (int i = 0; i < MANY; i++)
+        mine[i] = allocate(f->model, 1000, WEIR_STREAM_HOST, WEIR_CLASS_KV);
+    weir_residency r = suspend(f->model);
+    assert_int_equal(r.stayed, MANY * 1024);
+    assert_int_equal(r.stays, WEIR_STAYS);
+    assert_int_equal(r.shown, 0);
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    for (int i = 0; i < MANY; i++)
+        ok(weir_free(f->model, mine[i], WEIR_STREAM_HOST));
+    ok(weir_free(f->other, its, WEIR_STREAM_HOST));
+}
+
 static void blocks_that_must_stay_are_named(void **state)
 {
     fixture *f = *state;
@@ -434,6 +452,10 @@ static void allocations_are_refused_or_resume(void **state)
     void *kept = allocate(f->model, 500, f->stream, WEIR_CLASS_SCRATCH); /* a thread cache gets it */
     ok(weir_free(f->model, kept, f->stream));
     (void)suspend(f->model);
+    weir_request on_host = {.struct_size = sizeof on_host, .bytes = 500, .kind = WEIR_KIND_PINNED};
+    weir_block pinned = {0};
+    if (!host_writes()) /* that memory is not the device's */
+        ok(weir_alloc_with(f->model, &on_host, &pinned));
     snapshot before = take_snapshot(f->runtime);
     fails(WEIR_ERR_BUSY, weir_alloc(f->model, 500, f->stream, WEIR_CLASS_SCRATCH, &more));
     detail_names("suspended");
@@ -442,6 +464,7 @@ static void allocations_are_refused_or_resume(void **state)
     fails(WEIR_ERR_BUSY, weir_client_set_limits(f->model, 0, 50 * MIB));
     fails(WEIR_ERR_BUSY, weir_client_destroy(f->model));
     unchanged(f->runtime, before);
+    ok(weir_free_block(f->model, pinned, WEIR_STREAM_HOST));
     ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
     ok(weir_client_resume(f->model, WEIR_STREAM_HOST)); /* nothing to do */
     (void)suspend_with(f->model, (weir_suspend_options){.resume_on_alloc = true});
@@ -486,11 +509,12 @@ static void blocks_are_freed_while_away(void **state)
     (void)suspend(f->model);
     for (int i = 0; i < MANY; i++)
         if (i % 3 != 1)
-            ok(weir_free(f->model, blocks[i], WEIR_STREAM_HOST));
+            ok(weir_free(f->model, blocks[i], i % 3 ? WEIR_STREAM_ALL : WEIR_STREAM_HOST));
     fails(WEIR_ERR_DOUBLE_FREE, weir_free(f->model, blocks[0], WEIR_STREAM_HOST));
     snapshot s = take_snapshot(f->runtime);
     check_sums(&s);
     assert_int_equal(s.device.away, MANY / 3 * bytes);
+    assert_int_equal(s.device.pending, 0);
     assert_int_equal(s.clients[0].blocks, MANY / 3);
     void *other = allocate(f->other, 50 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
     write_block(f->runtime, other, 50 * MIB, 99);
@@ -563,6 +587,10 @@ static void a_guarantee_steps_aside(void **state)
     ok(weir_free(f->other, block, WEIR_STREAM_HOST));
     ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
     assert_int_equal(take_snapshot(f->runtime).device.guaranteed, 40 * MIB);
+    ok(weir_client_set_limits(f->model, 20 * MIB, 0));
+    (void)suspend_with(f->model, (weir_suspend_options){.keep_guarantee = true});
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    assert_int_equal(take_snapshot(f->runtime).device.guaranteed, 20 * MIB); /* and not what was given up before */
     ok(weir_free(f->model, weights, WEIR_STREAM_HOST));
 }
 
@@ -755,6 +783,7 @@ int main(void)
         CASE(what_left_is_everybodys),
         CASE(a_resume_without_room_is_refused_and_changes_nothing),
         CASE(what_shares_a_chunk_stays),
+        CASE(of_many_that_stay_some_are_told),
         CASE(blocks_that_must_stay_are_named),
         CASE(dropped_contents_are_zeros),
         CASE(a_copy_that_is_still_good_is_not_made_again),

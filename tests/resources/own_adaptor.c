@@ -312,6 +312,9 @@ static void a_resize_is_asked_for_where_it_grows_and_told_of(void **state)
     before = m.count;
     ok(weir_resize(client, p, 32 * KIB, WEIR_STREAM_HOST)); /* within what it is charged */
     assert_string_equal(story() + before, "a~");
+    before = m.count;
+    ok(weir_resize(client, p, 32 * KIB, WEIR_STREAM_HOST)); /* as long as it is */
+    assert_string_equal(story() + before, "~");
     ok(weir_free(client, p, WEIR_STREAM_HOST));
     assert_int_equal(m.has, 0);
     end(runtime, client);
