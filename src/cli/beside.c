@@ -83,9 +83,10 @@ int beside_become_engines(char **argv)
     char *path = beside_find_engines(), **script = beside_command_of(path, (const char *const *)argv);
     char bytecode[] = "-B", **command = beside_command_of(bytecode, (const char *const *)script);
     char python[] = "python3", **words = beside_command_of(python, (const char *const *)command);
-    int status = access(path, R_OK) == 0 ? execvp(python, words) : -1;
-    status = cli_fail("weir engines get is the script " WEIR_ENGINES_COMMAND " and needs python3; %s: %s", path,
-                      strerror(errno));
+    if (access(path, R_OK) == 0)
+        execvp(python, words);
+    int status = cli_fail("weir engines get is the script " WEIR_ENGINES_COMMAND " and needs python3; %s: %s", path,
+                          strerror(errno));
     free(words);
     free(command);
     free(script);

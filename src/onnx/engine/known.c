@@ -293,7 +293,7 @@ static rule *onnx_known_rule(knowing *k)
     onnx_text op = k->node->op;
     if (op.size == 0)
         return NULL;
-    met_rule *met = &k->met[(op.size * 7 + (uint8_t)op.text[0] + (uint8_t)op.text[op.size - 1] * 3u) % MET];
+    met_rule *met = &k->met[(op.size * 7 + (uint8_t)op.text[0] + (uint8_t)op.text[op.size - 1] * (size_t)3) % MET];
     if (!onnx_text_same(met->op, op))
         *met = (met_rule){op, onnx_known_rule_of(k->node)};
     return met->its;

@@ -55,8 +55,8 @@ static bool rewrite_copy(const graph *g, rewrite *r)
     r->value_room = g->value_count + g->node_count;
     r->first_added = (uint32_t)g->value_count;
     r->room = 6 * edges + 1;
-    r->g.nodes = malloc(r->node_room * sizeof *r->g.nodes); /* an added node is written as a whole */
-    r->g.values = malloc((r->value_room + 1) * sizeof *r->g.values);
+    r->g.nodes = calloc(r->node_room, sizeof *r->g.nodes);
+    r->g.values = calloc(r->value_room + 1, sizeof *r->g.values);
     r->readers = calloc(r->value_room + 1, sizeof *r->readers);
     r->reader = calloc(r->value_room + 1, sizeof *r->reader);
     r->ids = calloc(r->room, sizeof *r->ids);
