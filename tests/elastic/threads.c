@@ -108,6 +108,39 @@ static void four_threads_commit_and_release_at_once(void **state)
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
 }
 
+static void *turn_the_last_page(void *user)
+{
+    worker *w = user;
+    for (int round = 0; round < ROUNDS; round++) {
+        ok(try_commit(w->f, w->e, 0, 1, w->stream));
+        release(w->f, w->e, 0, 1, WEIR_STREAM_HOST);
+    }
+    return NULL;
+}
+
+/* The promise has bytes for a single page: a thread finds the page unused and no bytes left, as another thread has just taken
+ * them, and must not be refused. */
+static void threads_that_want_the_last_promised_page_are_not_refused(void **state)
+{
+    fixture *f = *state;
+    weir_elastic *e = create(f, 1, true);
+    worker workers[THREADS];
+    pthread_t threads[THREADS];
+    ok(weir_option_set("wait", "20s"));
+    for (size_t i = 0; i < THREADS; i++) {
+        workers[i] = (worker){.f = f, .e = e, .stream = WEIR_STREAM_HOST};
+        assert_int_equal(pthread_create(&threads[i], NULL, turn_the_last_page, &workers[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    ok(weir_option_set("wait", NULL));
+    weir_elastic_stats s = stats_of(e);
+    assert_int_equal(s.refused, 0);
+    assert_int_equal(s.commits, s.releases);
+    assert_int_equal(s.promised, f->page);
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+}
+
 /* Ahead ------------------------------------------------------------------------------------------------------------ */
 
 enum { AHEAD = 12 };
@@ -314,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(four_threads_commit_and_release_at_once),
+        CASE(threads_that_want_the_last_promised_page_are_not_refused),
         CASE(a_block_grows_while_its_stream_works),
         CASE(a_pressure_callback_releases_pages_of_another_block),
         CASE(a_capture_begins_while_a_commit_waits_for_room),

@@ -271,7 +271,9 @@ static weir_status budget_claim(ladder *l, uint64_t alignment)
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
-/* Takes the bytes from the placement's reservation, or claims them. A placement that must not grow climbs no rung. */
+/* Takes the bytes from the placement's reservation, or claims them. A placement that must not grow climbs no rung.
+ * WEIR_ERR_NO_ROOM for a promised page: a promise has bytes for every page, so that another thread has just taken the bytes
+ * of this page, or gives them back. */
 static weir_status budget_obtain(ladder *l, const wi_placement *p)
 {
     bool could;
@@ -282,6 +284,9 @@ static weir_status budget_obtain(ladder *l, const wi_placement *p)
     uint64_t left = atomic_load(&p->reservation->left);
     do
         if (left < p->charged) {
+            if (p->page && p->page->range->promised)
+                return weir_fail(WEIR_ERR_NO_ROOM, "page %llu of %s is another thread's",
+                                 (unsigned long long)p->page->index, p->page->range->tag);
             wi_shortage shortage = {.cause = WEIR_CAUSE_RESERVATION, .largest = left, .held = p->reservation->total};
             return budget_refuse(l, &shortage);
         }

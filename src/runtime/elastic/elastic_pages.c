@@ -35,6 +35,7 @@ typedef struct commit {
     uint64_t asked;           /* bytes of the missing pages, and of the pages made meanwhile */
     wi_reservation claim;     /* bytes claimed for unused pages, unless promised already */
     uint64_t deadline;        /* 0: nothing was waited for yet */
+    unsigned lost;            /* pages that other threads made meanwhile */
     wi_block *first, *last;
 } commit;
 
@@ -274,7 +275,10 @@ static weir_status commit_get(commit *c, uint64_t index)
     if (!c->range->promised && atomic_load(&c->claim.left) < c->range->page)
         return WEIR_OK;
     weir_status status = commit_make(c, index);
-    return status == WEIR_ERR_NO_ROOM ? WEIR_OK : status; /* another thread was faster */
+    if (status != WEIR_ERR_NO_ROOM)
+        return status;
+    wi_pause(c->lost++); /* another thread was faster, or has given the page up and not yet its bytes */
+    return WEIR_OK;
 }
 
 /* Gets all pages of the range. Other threads and pressure callbacks may release pages meanwhile, so that a pass over
