@@ -2,9 +2,10 @@
 #include "core/core.h"
 
 #include "runtime/runtime.h"
+#include <weir/block_pool.h>
 #include <weir/pressure.h>
 
-static void (*at_record)(void), (*behind_record)(void), (*at_fill)(void); /* once */
+static void (*at_record)(void), (*behind_record)(void), (*at_fill)(void), (*at_wait)(void); /* once */
 static bool refuse_record;
 
 static void once(void (**place)(void))
@@ -33,6 +34,12 @@ static weir_status fill(wi_device *device, void *to, uint8_t value, size_t bytes
     return wi_host_driver.fill(device, to, value, bytes, stream);
 }
 
+static weir_status wait_for(wi_device *device, wi_event event, uint64_t deadline)
+{
+    once(&at_wait);
+    return wi_host_driver.wait(device, event, deadline);
+}
+
 static weir_runtime *runtime;
 static weir_client *client;
 static weir_stream first, second;
@@ -54,6 +61,7 @@ static int set_up(void **state)
     driver = wi_host_driver;
     driver.record = record;
     driver.fill = fill;
+    driver.wait = wait_for;
     weir_runtime_options options = {.struct_size = sizeof options, .budget = MIB};
     ok(wi_runtime_create_over(&driver, 0, &options, &runtime));
     client = open_client(runtime, "one", 0, 0);
@@ -141,6 +149,44 @@ static void a_capture_that_begins_while_zeros_wait_for_room(void **state)
     assert_int_equal(take_snapshot(runtime).device.live, 0);
 }
 
+static void begin_and_open(void)
+{
+    ok(weir_capture_begin(first, NULL));
+    open_gate(&held);
+}
+
+static void a_capture_that_begins_while_a_pools_block_is_waited_for(void **state)
+{
+    (void)state;
+    enum { BYTES = 4096 };
+    weir_block_pool_options options = {
+        .struct_size = sizeof options, .bytes = BYTES, .count = 1, .tag = "kv", .flags = WEIR_BLOCK_POOL_CLEAR};
+    weir_block_pool *pool;
+    weir_block_pool_member *one, *other;
+    weir_block_pool_stats stats = WEIR_INIT(weir_block_pool_stats);
+    uint32_t index;
+    ok(weir_block_pool_create(client, &options, &pool));
+    ok(weir_block_pool_member_create(pool, client, 0, &one));
+    ok(weir_block_pool_member_create(pool, client, 0, &other));
+    ok(weir_block_pool_alloc(other, 1, 0, second, &index));
+    held = (gate)GATE;
+    ok(weir_call(runtime, pass_gate, &held, second));
+    ok(weir_block_pool_free(other, &index, NULL, 1, 0, second));
+    at_wait = begin_and_open;
+    at_fill = no_zeros_come_here;
+    fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(one, 1, 0, first, &index));
+    detail_names("weir_block_pool_alloc");
+    at_fill = NULL;
+    assert_null(at_wait);
+    ok(weir_capture_end(first, NULL));
+    ok(weir_block_pool_info(pool, &stats, NULL, 0, NULL));
+    assert_int_equal(stats.free, 1);
+    ok(weir_block_pool_alloc(one, 1, 0, first, &index));
+    ok(weir_stream_synchronize(first));
+    ok(weir_block_pool_free(one, &index, NULL, 1, 0, WEIR_STREAM_HOST));
+    ok(weir_block_pool_destroy(pool));
+}
+
 static void begin_before_the_gate(void)
 {
     ok(weir_capture_begin(first, NULL));
@@ -209,6 +255,7 @@ int main(void)
         CASE(a_free_while_a_capture_begins),
         CASE(a_capture_that_begins_while_zeros_are_queued),
         CASE(a_capture_that_begins_while_zeros_wait_for_room),
+        CASE(a_capture_that_begins_while_a_pools_block_is_waited_for),
         CASE(a_capture_that_does_not_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,7 +236,16 @@ static weir_status block_pool_alloc_cleared(request *w)
     if (!w->clearing)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
     weir_status status = block_pool_alloc_slowly(w);
-    if (status == WEIR_OK && (status = block_pool_fill(w)) != WEIR_OK) {
+    bool taken = status == WEIR_OK;
+    if (taken && w->stream.id != 0) { /* a capture may have begun while the request waited */
+        void *native = w->native;
+        w->native = NULL; /* nothing is queued that the next owner would have to come behind */
+        status = wi_streams_resolve_now(pool->runtime, w->stream, "weir_block_pool_alloc", &native);
+        w->native = status == WEIR_OK ? native : NULL;
+    }
+    if (status == WEIR_OK)
+        status = block_pool_fill(w);
+    if (taken && status != WEIR_OK) {
         block_pool_undo_alloc(w);
         return status;
     }
