@@ -35,7 +35,7 @@ typedef struct commit {
     uint64_t asked;           /* bytes of the missing pages, and of the pages made meanwhile */
     wi_reservation claim;     /* bytes claimed for unused pages, unless promised already */
     uint64_t deadline;        /* 0: nothing was waited for yet */
-    unsigned lost;            /* pages that other threads made meanwhile */
+    unsigned lost;            /* races for a page, lost to a faster thread */
     wi_block *first, *last;
 } commit;
 
@@ -277,7 +277,7 @@ static weir_status commit_get(commit *c, uint64_t index)
     weir_status status = commit_make(c, index);
     if (status != WEIR_ERR_NO_ROOM)
         return status;
-    wi_pause(c->lost++); /* another thread was faster, or has given the page up and not yet its bytes */
+    wi_pause(c->lost++); /* a faster thread makes the page, or gives up first the page and then the bytes */
     return WEIR_OK;
 }
 
