@@ -121,7 +121,7 @@ def use(*clients: Client, budget: int | str | None = None, name: str = "torch", 
 def _answer_from_weir(used: Used) -> None:
     own: Any = torch._C
     own._cuda_memoryStats = lambda device: memory_stats(used, device)
-    own._cuda_memorySnapshot = lambda mempool_id=None, *_, **__: snapshot(used, mempool_id)
+    own._cuda_memorySnapshot = lambda mempool_id=None, *_, **__: snapshot(used, _pool_asked_for(mempool_id))
     own._cuda_checkPoolLiveAllocations = _pool_has_exactly
     # torch.accelerator asks these, and not the allocator of CUDA that is current.
     own._accelerator_isAllocatorInitialized = lambda: True
@@ -184,11 +184,17 @@ def _pool_has_exactly(ordinal: int, pool: tuple[int, int], expected: set[int]) -
         room = 2 * count
 
 
+def _pool_asked_for(asked: Any) -> tuple[int, int] | None:
+    """PyTorch gives None, the id of a pool, or the id and whether it wants traces; (0, 0) is all memory, as None."""
+    pool = tuple(asked)[:2] if asked else (0, 0)
+    return None if pool == (0, 0) else pool
+
+
 def snapshot(used: Used, pool: tuple[int, int] | None = None) -> dict[str, Any]:
     """As `torch.cuda.memory._snapshot`: segments of the runtimes that PyTorch uses, with blocks of all their clients and without
     traces, which weir has itself (`runtime.trace()`). `pool` is of a graph or a MemPool: its segments alone."""
     segments = [segment for ordinal, client in sorted(used._clients.opened().items()) for segment in _segments(ordinal, client)
-                if pool is None or segment["segment_pool_id"] == tuple(pool)]
+                if pool is None or segment["segment_pool_id"] == pool]
     traces: list[list[Any]] = [[] for _ in range(torch.cuda.device_count())]
     return {"segments": segments, "device_traces": traces, "external_annotations": [], "allocator_settings":
             {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False,
