@@ -8,13 +8,17 @@ import tempfile
 import unittest
 from pathlib import Path
 
-PACKAGE = Path(os.environ["WEIR_TEST_SOURCE"]) / "python"
-TYPED = PACKAGE.parent / "tests/python/typed"
+from common import PACKAGE, SOURCE, missing
+
+TYPED = SOURCE / "tests/python/typed"
 MYPY = Path(os.environ.get("WEIR_HOME") or "/nonexistent") / "clients/bin/mypy"
 
 
-@unittest.skipUnless(MYPY.exists(), f"not here: {MYPY} (scripts/venv clients)")
 class Types(unittest.TestCase):
+    def setUp(self):
+        if not MYPY.exists():
+            missing(f"{MYPY} (scripts/venv clients)")
+
     def mypy(self, *words):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([MYPY, "--cache-dir", folder, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,

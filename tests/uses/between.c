@@ -149,9 +149,15 @@ static void a_capture_that_begins_while_zeros_wait_for_room(void **state)
     assert_int_equal(take_snapshot(runtime).device.live, 0);
 }
 
+static void nothing_is_recorded(void)
+{
+    fail_msg("an event was recorded on a captured stream");
+}
+
 static void begin_and_open(void)
 {
     ok(weir_capture_begin(first, NULL));
+    at_record = nothing_is_recorded;
     open_gate(&held);
 }
 
@@ -176,7 +182,7 @@ static void a_capture_that_begins_while_a_pools_block_is_waited_for(void **state
     at_fill = no_zeros_come_here;
     fails(WEIR_ERR_STREAM_MISUSE, weir_block_pool_alloc(one, 1, 0, first, &index));
     detail_names("weir_block_pool_alloc");
-    at_fill = NULL;
+    at_fill = at_record = NULL;
     assert_null(at_wait);
     ok(weir_capture_end(first, NULL));
     ok(weir_block_pool_info(pool, &stats, NULL, 0, NULL));

@@ -237,12 +237,10 @@ static weir_status block_pool_alloc_cleared(request *w)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory to clear blocks of the pool %s", pool->tag);
     weir_status status = block_pool_alloc_slowly(w);
     bool taken = status == WEIR_OK;
-    if (taken && w->stream.id != 0) { /* a capture may have begun while the request waited */
-        void *native = w->native;
+    if (taken && w->stream.id != 0) /* a capture may have begun while the request waited */
+        status = wi_streams_resolve_now(pool->runtime, w->stream, "weir_block_pool_alloc", &w->native);
+    if (taken && status != WEIR_OK)
         w->native = NULL; /* nothing is queued that the next owner would have to come behind */
-        status = wi_streams_resolve_now(pool->runtime, w->stream, "weir_block_pool_alloc", &native);
-        w->native = status == WEIR_OK ? native : NULL;
-    }
     if (status == WEIR_OK)
         status = block_pool_fill(w);
     if (taken && status != WEIR_OK) {
