@@ -371,6 +371,7 @@ static void new_pages_are_zeros_whatever_the_driver_gives(void **state)
 
 typedef struct meddler {
     weir_elastic *e;
+    size_t page;
     weir_status status;
     unsigned calls;
 } meddler;
@@ -382,7 +383,7 @@ static void meddle(const weir_pressure *pressure, void *user)
     (void)pressure;
     if (m->calls++ > 0)
         return;
-    m->status = weir_elastic_commit(m->e, 2 * GRANULE, GRANULE, WEIR_STREAM_HOST);
+    m->status = weir_elastic_commit(m->e, m->page * GRANULE, GRANULE, WEIR_STREAM_HOST);
     ok(weir_elastic_release(m->e, 0, GRANULE, WEIR_STREAM_HOST));
 }
 
@@ -411,7 +412,7 @@ static void a_device_with_less_than_the_budget(void **state)
     ok(weir_free(faulted.client, allocate(faulted.client, 5 * GRANULE, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS),
                  WEIR_STREAM_HOST));
     commit(&faulted, e, 10, 5); /* the device is full now */
-    meddler m = {.e = e};
+    meddler m = {.e = e, .page = 2};
     release(&faulted, e, 14, 1, WEIR_STREAM_HOST);
     ok(weir_pressure_register(faulted.runtime, 0, meddle, &m, &id));
     commit(&faulted, e, 2, 2);
@@ -420,6 +421,36 @@ static void a_device_with_less_than_the_budget(void **state)
     assert_int_equal(stats_of(e).committed, 6 * GRANULE);
     ok(weir_pressure_unregister(faulted.runtime, id));
     ok(weir_option_set("wait", NULL));
+    ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
+    check_empty(faulted.runtime);
+    ok(weir_client_destroy(faulted.client));
+    ok(weir_runtime_destroy(faulted.runtime));
+    assert_true(faults_nothing_left());
+}
+
+/* The commit that calls it has the promised bytes of that page in hand, and does not go on until the callback returns. */
+static void a_callback_that_asks_for_the_last_promised_page_does_not_wait(void **state)
+{
+    enum { PAGES = 7 };
+    (void)state;
+    weir_runtime_options options = {.struct_size = sizeof options, .budget = 100 * GRANULE};
+    weir_elastic *e;
+    uint64_t id;
+    faults_reset(-1);
+    fault.limit = PAGES - 1;
+    faulted = (fixture){.page = GRANULE};
+    ok(wi_runtime_create_over(&tried, 0, &options, &faulted.runtime));
+    faulted.client = open_client(faulted.runtime, "one", 0, 0);
+    ok(try_create(faulted.client, PAGES * GRANULE, true, &e));
+    commit(&faulted, e, 0, PAGES - 1);
+    meddler m = {.e = e, .page = PAGES - 1};
+    ok(weir_pressure_register(faulted.runtime, 0, meddle, &m, &id));
+    commit(&faulted, e, PAGES - 1, 1);
+    assert_true(m.calls > 0);
+    assert_int_equal(m.status, WEIR_ERR_BUSY);
+    assert_int_equal(stats_of(e).committed, (PAGES - 1) * GRANULE);
+    assert_int_equal(stats_of(e).promised, GRANULE);
+    ok(weir_pressure_unregister(faulted.runtime, id));
     ok(weir_elastic_destroy(e, WEIR_STREAM_HOST));
     check_empty(faulted.runtime);
     ok(weir_client_destroy(faulted.client));
@@ -635,6 +666,7 @@ int main(void)
         cmocka_unit_test(a_page_that_cannot_be_covered_has_its_memory_again),
         cmocka_unit_test(new_pages_are_zeros_whatever_the_driver_gives),
         cmocka_unit_test(a_device_with_less_than_the_budget),
+        cmocka_unit_test(a_callback_that_asks_for_the_last_promised_page_does_not_wait),
         cmocka_unit_test(a_device_that_is_full_is_told_by_what_others_have),
         cmocka_unit_test(addresses_are_asked_for_as_long_as_cached_memory_makes_way),
         cmocka_unit_test(a_driver_that_cannot_is_unsupported),

@@ -264,6 +264,18 @@ static weir_status commit_wait(commit *c, uint64_t index)
     return WEIR_OK;
 }
 
+/* Pauses where the promised bytes of an unused page are in other hands: a thread that makes the page has taken them, or has
+ * given the page up and not yet the bytes. It may be in a pressure callback, or be the caller of this one. */
+static weir_status commit_lost(commit *c, uint64_t index)
+{
+    if (c->deadline == 0)
+        c->deadline = wi_now() + wi_option_wait();
+    if (wi_pressures_inside() || wi_now() >= c->deadline)
+        return commit_waited(c, index, WI_PAGE_BUSY);
+    wi_pause(c->lost++);
+    return WEIR_OK;
+}
+
 /* Makes the page, or waits once for what stands in the way. What has become unused since the count is not claimed yet. */
 static weir_status commit_get(commit *c, uint64_t index)
 {
@@ -277,8 +289,7 @@ static weir_status commit_get(commit *c, uint64_t index)
     weir_status status = commit_make(c, index);
     if (status != WEIR_ERR_NO_ROOM)
         return status;
-    wi_pause(c->lost++); /* a faster thread makes the page, or gives up first the page and then the bytes */
-    return WEIR_OK;
+    return commit_look(c, index) == WI_PAGE_UNUSED ? commit_lost(c, index) : WEIR_OK; /* a faster thread makes it */
 }
 
 /* Gets all pages of the range. Other threads and pressure callbacks may release pages meanwhile, so that a pass over
