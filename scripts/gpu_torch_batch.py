@@ -45,9 +45,9 @@ def name_of(case):
     return f"{type(case).__name__}.{getattr(case, '_testMethodName', case)}"
 
 
-def first_line(error):
+def said_of(error):
     lines = [line.strip() for line in str(error[1]).splitlines() if line.strip()]
-    return f"{error[0].__name__}: {lines[0] if lines else ''}"[:300]
+    return f"{error[0].__name__}: {' / '.join(lines)}"[:600]
 
 
 class Told(unittest.TestResult):
@@ -75,18 +75,18 @@ class Told(unittest.TestResult):
 
     def addError(self, test, err):
         super().addError(test, err)
-        self.outcome = ("failed", first_line(err))
+        self.outcome = ("failed", said_of(err))
         if not isinstance(test, unittest.TestCase):  # what its class begins or ends with
             self.of_class = self.outcome[1]
 
     def addFailure(self, test, err):
         super().addFailure(test, err)
-        self.outcome = ("failed", first_line(err))
+        self.outcome = ("failed", said_of(err))
 
     def addSubTest(self, test, subtest, err):
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self.outcome = ("failed", first_line(err))
+            self.outcome = ("failed", said_of(err))
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)

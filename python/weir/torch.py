@@ -26,13 +26,12 @@ import torch
 from . import errors
 from ._c import inspection as i
 from ._c.library import check, lib
-from ._c.seams import TorchOpen, address, seams, wseam_torch_counts
+from ._c.seams import TorchOpen, TorchTraced, address, seams, wseam_torch_counts
 from ._clients import Clients
 from ._later import inside
 from .residency import Residency
 from .runtime import Client
 
-KINDS = ("all", "small_pool", "large_pool")
 METRICS = ("current", "peak", "allocated", "freed")
 REPLACED = 6  # functions of PyTorch's allocator; WTORCH_REPLACED in src/seams/torch.h
 LIVE, PENDING, THREAD_CACHED, PROMISED = 0, 1, 2, 3  # weir_span_state
@@ -55,6 +54,7 @@ class Used:
         self._clients = clients
         self._error: BaseException | None = None
         self._open = TorchOpen(self._open_client)
+        self._traced = TorchTraced(_tell_trace)
         self.complete = False
 
     def _open_client(self, ordinal: int) -> None:
@@ -123,6 +123,10 @@ def _answer_from_weir(used: Used) -> None:
     own._cuda_memoryStats = lambda device: memory_stats(used, device)
     own._cuda_memorySnapshot = lambda mempool_id=None, *_, **__: snapshot(used, _pool_asked_for(mempool_id))
     own._cuda_checkPoolLiveAllocations = _pool_has_exactly
+    own._cuda_cudaCachingAllocator_enable = seams.wseam_torch_set_caching
+    seams.wseam_torch_set_caching(os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") != "1")
+    seams.wseam_torch_trace(used._traced)
+    torch.cuda.MemPool = torch.cuda.memory.MemPool = MemPool
     # torch.accelerator asks these, and not the allocator of CUDA that is current.
     own._accelerator_isAllocatorInitialized = lambda: True
     own._accelerator_emptyCache = seams.wseam_torch_empty_cache
@@ -145,6 +149,41 @@ def _answer_from_weir(used: Used) -> None:
 _driver_info: Callable[[Any], tuple[int, int]] = torch.cuda.memory.mem_get_info
 
 
+def _tell_trace(pointer: int, freed: bool) -> None:
+    """As PyTorch's own allocator: its sanitizer, and others, have callbacks in torch.cuda._gpu_trace."""
+    from torch.cuda import _gpu_trace
+    (_gpu_trace.MemoryDeallocationCallbacks if freed else _gpu_trace.MemoryAllocationCallbacks).fire_callbacks(pointer)
+
+
+class MemPool:
+    """`torch.cuda.MemPool` after `use`: what is allocated while a thread is in `torch.cuda.use_mem_pool(pool)`, and what a graph
+    has that is captured with `pool=pool.id`, is of this pool: memory that nobody else gets before the pool is gone, and whatever of
+    it is freed, the pool's again. `id` is PyTorch's name for it. The pool is the current device's.
+
+    `Unsupported` with an allocator, whose memory would go past the budget, and with `use_on_oom`, as weir gives a pool's memory to
+    nobody else. `no_split` changes nothing: there are no segments to be split."""
+
+    def __init__(self, allocator: Any = None, use_on_oom: bool = False, no_split: bool = False) -> None:
+        if allocator is not None or use_on_oom:
+            raise errors.Unsupported("after weir.torch.use() a MemPool has no allocator of its own, which would go past weir's budget, "
+                                     "and no use_on_oom: leave both out, or take weir.torch.pool(client) without use()")
+        del no_split
+        self.id: tuple[int, int] = tuple(torch.cuda.graph_pool_handle())
+        self.device = torch.cuda.current_device()
+        check(seams.wseam_torch_keep_pool(self.device, *self.id))
+        self._end = weakref.finalize(self, seams.wseam_torch_release_pool, self.device, *self.id)
+
+    allocator = None
+
+    def use_count(self) -> int:
+        """How many have it: this object, threads that fill it, and graphs."""
+        return int(seams.wseam_torch_pool_users(self.device, *self.id))
+
+    def snapshot(self, include_traces: bool = True) -> list[dict[str, Any]]:
+        """Its segments, as `torch.cuda.memory_snapshot` has them."""
+        return list(torch.cuda.memory_snapshot(self.id, include_traces=include_traces))
+
+
 def _gauge(gauge: i.weir_gauge) -> dict[str, int]:
     return {metric: int(getattr(gauge, metric)) for metric in METRICS}
 
@@ -164,11 +203,11 @@ def memory_stats(used: Used, ordinal: int) -> dict[str, Any]:
             check(lib.weir_memory_stats_info(pointer, c.byref(book)))
         calls = client.runtime.stats().driver_calls
     stats: dict[str, Any] = {}
-    for name in ("allocation", "allocated_bytes", "requested_bytes"):
-        stats[name] = {kind: _gauge(gauge) for kind, gauge in zip(KINDS, getattr(counts, name))}
-    for name in ("segment", "reserved_bytes", "active", "active_bytes", "inactive_split", "inactive_split_bytes"):
-        stats[name] = {"all": _gauge(getattr(book, name)), "small_pool": _zeros(), "large_pool": _gauge(getattr(book, name))}
-    stats.update(oversize_allocations=_zeros(), oversize_segments=_zeros(), max_split_size=-1, num_sync_all_streams=0,
+    for source, names in ((counts, ("allocation", "allocated_bytes", "requested_bytes")),
+                          (book, ("segment", "reserved_bytes", "active", "active_bytes", "inactive_split", "inactive_split_bytes"))):
+        for name in names:  # there is no pool for what is small
+            stats[name] = {"all": _gauge(getattr(source, name)), "small_pool": _zeros(), "large_pool": _gauge(getattr(source, name))}
+    stats.update(oversize_allocations=_zeros(), oversize_segments=_zeros(), max_split_size=-1, num_sync_all_streams=int(counts.emptied),
                  num_alloc_retries=int(counts.retries), num_ooms=int(counts.failures), num_device_alloc=calls, num_device_free=0)
     return stats
 
@@ -203,8 +242,10 @@ def snapshot(used: Used, pool: tuple[int, int] | None = None) -> dict[str, Any]:
 
 
 def _segments(ordinal: int, client: Client) -> list[dict[str, Any]]:
-    """Memory side by side that is of one pool of graphs, or of none; a block is in one of them as a whole."""
+    """Memory side by side that is of one pool of graphs and one stream there, or of no pool; a block is in one of them as a whole.
+    They are PyTorch's expandable ones, but for resources that map nothing."""
     segments: list[dict[str, Any]] = []
+    expandable = "mapped" in client.runtime.resource
     last = None  # the block that the last one told was a part of
 
     def tell(_segment: Any, span: Any, _: Any) -> None:
@@ -213,11 +254,13 @@ def _segments(ordinal: int, client: Client) -> list[dict[str, Any]]:
         if not part.address:
             return
         state, pool = _state_and_pool(part)
+        stream = int(part.stream.id) if pool != (0, 0) else 0
         found = segments[-1] if segments else None
-        if found is None or found["segment_pool_id"] != pool or found["address"] + found["total_size"] != part.address:
+        if (found is None or (found["segment_pool_id"], found["stream"]) != (pool, stream)
+                or found["address"] + found["total_size"] != part.address):
             segments.append({"device": ordinal, "address": part.address, "total_size": 0, "allocated_size": 0, "active_size": 0,
-                             "requested_size": 0, "stream": 0, "segment_type": "large", "segment_pool_id": pool,
-                             "is_expandable": False, "frames": [], "blocks": []})
+                             "requested_size": 0, "stream": stream, "segment_type": "large", "segment_pool_id": pool,
+                             "is_expandable": expandable, "frames": [], "blocks": []})
             found, last = segments[-1], None
         active = state != "inactive"
         found["total_size"] += part.bytes

@@ -17,10 +17,12 @@ enum { SUCCESS = 0, CAPTURE_IMPLICIT = 906, NOT_CAPTURED = 0, CUDA_12 = 12000 };
 typedef int get_proc_fn(const char *name, void **function, int version, uint64_t flags, int *found);
 typedef int is_capturing_fn(void *stream, int *status);
 typedef int get_id_fn(void *stream, unsigned long long *id);
+typedef int total_fn(size_t *bytes, int device);
 
 static struct {
     is_capturing_fn *is_capturing;
     get_id_fn *get_id;
+    total_fn *total;
 } driver;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -28,15 +30,25 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* It is never closed: weir has it open as well, and it keeps threads of its own. */
 static void driver_find_all(void)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *functions[2] = {NULL, NULL};
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *functions[3] = {NULL, NULL, NULL};
     void *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
     get_proc_fn *get = NULL;
     memcpy(&get, &symbol, sizeof get);
     if (!get || get("cuStreamIsCapturing", &functions[0], CUDA_12, 0, NULL) != SUCCESS ||
-        get("cuStreamGetId", &functions[1], CUDA_12, 0, NULL) != SUCCESS)
+        get("cuStreamGetId", &functions[1], CUDA_12, 0, NULL) != SUCCESS ||
+        get("cuDeviceTotalMem", &functions[2], CUDA_12, 0, NULL) != SUCCESS)
         return;
     memcpy(&driver.is_capturing, &functions[0], sizeof driver.is_capturing);
     memcpy(&driver.get_id, &functions[1], sizeof driver.get_id);
+    memcpy(&driver.total, &functions[2], sizeof driver.total);
+}
+
+uint64_t wseam_driver_total(int ordinal)
+{
+    size_t bytes = 0;
+    pthread_once(&once, driver_find_all);
+    return driver.total && driver.total(&bytes, ordinal) == SUCCESS ? bytes
+                                                                    : 0; /* CUDA's handle of a device is its ordinal */
 }
 
 wseam_stream_look wseam_driver_look(void *native, uint64_t *id)

@@ -45,6 +45,9 @@ typedef enum wseam_stream_look {
 /* What stream a handle means now. CUDA's default streams have no handle of their own and are not asked about. */
 wseam_stream_look wseam_driver_look(void *native, uint64_t *id);
 
+/* Bytes of memory that the device has in all; 0: it cannot be asked. */
+uint64_t wseam_driver_total(int ordinal);
+
 /* ---- frees.c: frees in the order of streams ---------------------------------------------------------------------- */
 
 /* Frees a block in the order of `stream`. Where nothing can be put behind that stream (it is gone, or another thread's own),

@@ -91,12 +91,21 @@ WEIR_API int wseam_torch_complete(void);
 WEIR_API void *wseam_torch_alloc(size_t bytes, int device, void *native);
 WEIR_API void wseam_torch_free(void *pointer, size_t bytes, int device, void *native);
 WEIR_API void wseam_torch_empty_cache(void);
+/* Off: blocks that are allocated from then on are in no count, and a free gives back to the driver what nobody uses. */
+WEIR_API void wseam_torch_set_caching(bool on);
 WEIR_API void wseam_torch_set_fraction(double fraction, int device);
 WEIR_API void *wseam_torch_base(void *pointer, size_t *bytes);
 WEIR_API void wseam_torch_record_stream(void *pointer, void *native);
 WEIR_API void wseam_torch_begin_pool(int device, uint64_t first, uint64_t second, const void *filter);
 WEIR_API void wseam_torch_end_pool(int device, uint64_t first, uint64_t second);
 WEIR_API void wseam_torch_release_pool(int device, uint64_t first, uint64_t second);
+/* Makes the pool stay until another wseam_torch_release_pool, as each begin does; users: begins and keeps without a release. */
+WEIR_API WEIR_NODISCARD weir_status wseam_torch_keep_pool(int device, uint64_t first, uint64_t second);
+WEIR_API unsigned wseam_torch_pool_users(int device, uint64_t first, uint64_t second);
+
+/* Called of each block, behind its allocation and before its free, once PyTorch's GPU trace is active; NULL: nobody. */
+typedef void (*wseam_torch_traced)(void *pointer, bool freed);
+WEIR_API void wseam_torch_trace(wseam_torch_traced call);
 
 /* The live blocks of a pool: how many there are; as many as there is room for are put into `blocks`. */
 WEIR_API size_t wseam_torch_pool_blocks(int device, uint64_t first, uint64_t second, void **blocks, size_t room);
@@ -104,10 +113,10 @@ WEIR_API size_t wseam_torch_pool_blocks(int device, uint64_t first, uint64_t sec
 /* The pool that the block at that address is of, in `id`. 0: of none. 1: it was freed, and is kept for a state. 2: it is live. */
 WEIR_API int wseam_torch_pool_of(const void *pointer, uint64_t id[2]);
 
-/* Of a device, in the words of torch.cuda.memory_stats; bytes. By PyTorch's kinds: all, small (up to 1 MiB), large. */
+/* Of a device, in the words of torch.cuda.memory_stats; bytes. `emptied`: how often the cache was emptied. */
 typedef struct wseam_torch_counts {
-    weir_gauge allocation[3], allocated_bytes[3], requested_bytes[3];
-    uint64_t retries, failures;
+    weir_gauge allocation, allocated_bytes, requested_bytes;
+    uint64_t retries, failures, emptied;
 } wseam_torch_counts;
 
 /* Zeros where PyTorch has allocated nothing. */

@@ -5,6 +5,7 @@
 #include "seams/torch.h"
 #include "seams/seams.h"
 
+#include "base/maps.h"
 #include "seams/places.h"
 
 #include <pthread.h>
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SMALL = 1 << 20, UNIT = 256, KINDS = 3 };
+enum { UNIT = 256 };
 
 typedef struct torch_device {
     _Atomic(weir_client *) client;
@@ -85,13 +86,10 @@ static void gauge_take(weir_gauge *gauge, uint64_t amount)
 static void torch_count(int device, size_t bytes, void (*change)(weir_gauge *gauge, uint64_t amount))
 {
     torch_device *d = &devices[device];
-    int kinds[2] = {0, bytes <= SMALL ? 1 : 2};
     pthread_mutex_lock(&d->lock);
-    for (int i = 0; i < 2; i++) {
-        change(&d->counts.allocation[kinds[i]], 1);
-        change(&d->counts.allocated_bytes[kinds[i]], (bytes + UNIT - 1) / UNIT * UNIT);
-        change(&d->counts.requested_bytes[kinds[i]], bytes);
-    }
+    change(&d->counts.allocation, 1);
+    change(&d->counts.allocated_bytes, (bytes + UNIT - 1) / UNIT * UNIT);
+    change(&d->counts.requested_bytes, bytes);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -130,15 +128,52 @@ void wseam_torch_reset(int device, uint32_t what)
     if (!d || !client)
         return;
     pthread_mutex_lock(&d->lock);
-    for (int i = 0; i < KINDS; i++) {
-        gauge_reset(&d->counts.allocation[i], what);
-        gauge_reset(&d->counts.allocated_bytes[i], what);
-        gauge_reset(&d->counts.requested_bytes[i], what);
-    }
+    gauge_reset(&d->counts.allocation, what);
+    gauge_reset(&d->counts.allocated_bytes, what);
+    gauge_reset(&d->counts.requested_bytes, what);
     if (what & WEIR_RESET_ACCUMULATED)
         d->counts.retries = d->counts.failures = 0;
     pthread_mutex_unlock(&d->lock);
     (void)!weir_stats_reset(weir_client_runtime(client), what);
+}
+
+/* Without a cache ---------------------------------------------------------------------------------------------------- */
+
+/* Blocks that were allocated while caching was off, which no count has. */
+static struct {
+    pthread_mutex_t lock;
+    wi_pointer_map blocks;
+    atomic_size_t count;
+    atomic_bool on;
+} uncached = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void wseam_torch_set_caching(bool on)
+{
+    atomic_store(&uncached.on, !on);
+}
+
+/* False: the block is counted, as there is no host memory to note it. */
+static bool uncached_note(const void *pointer)
+{
+    if (!atomic_load_explicit(&uncached.on, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&uncached.lock);
+    bool noted = wi_pointer_map_put(&uncached.blocks, pointer, 1);
+    atomic_fetch_add(&uncached.count, noted);
+    pthread_mutex_unlock(&uncached.lock);
+    return noted;
+}
+
+static bool uncached_take(const void *pointer)
+{
+    uint64_t ignored;
+    if (atomic_load_explicit(&uncached.count, memory_order_relaxed) == 0)
+        return false;
+    pthread_mutex_lock(&uncached.lock);
+    bool found = wi_pointer_map_remove(&uncached.blocks, pointer, &ignored);
+    atomic_fetch_sub(&uncached.count, found);
+    pthread_mutex_unlock(&uncached.lock);
+    return found;
 }
 
 /* Uses on other streams -------------------------------------------------------------------------------------------- */
@@ -176,15 +211,59 @@ static weir_status torch_allocate(weir_client *client, size_t bytes, int device,
     return weir_alloc(client, bytes, stream, WEIR_CLASS_ACTIVATIONS, out);
 }
 
-/* PyTorch and programs know an error for memory by its first words. */
+/* mem_get_info calls it the total. */
+static uint64_t budget_of(const weir_client *client)
+{
+    weir_runtime_details details = WEIR_INIT(weir_runtime_details);
+    return weir_runtime_info(weir_client_runtime(client), &details) == WEIR_OK ? details.budget : 0;
+}
+
+/* What the client may still have; cuDNN's search chooses workspaces by it. */
+static uint64_t largest(int device)
+{
+    weir_client *client = wtorch_client_open(device);
+    weir_client_stats mine = WEIR_INIT(weir_client_stats);
+    weir_stats all = WEIR_INIT(weir_stats);
+    if (!client || weir_client_info(client, &mine) != WEIR_OK ||
+        weir_snapshot(weir_client_runtime(client), &all, NULL, 0, NULL) != WEIR_OK)
+        return 0;
+    uint64_t used = mine.live + mine.pending + mine.promised, taken = all.live + all.pending + all.promised,
+             own = mine.maximum > used ? mine.maximum - used : 0, left = all.budget > taken ? all.budget - taken : 0;
+    return own < left ? own : left;
+}
+
+/* Bytes as PyTorch's errors have them, which programs read. */
+static const char *torch_size(uint64_t bytes, char *text, size_t room)
+{
+    double n = (double)bytes;
+    if (bytes <= 1 << 10)
+        snprintf(text, room, "%llu bytes", (unsigned long long)bytes);
+    else if (bytes <= 1 << 20)
+        snprintf(text, room, "%.2f KiB", n / (1 << 10));
+    else if (bytes <= 1 << 30)
+        snprintf(text, room, "%.2f MiB", n / (1 << 20));
+    else
+        snprintf(text, room, "%.2f GiB", n / (1 << 30));
+    return text;
+}
+
+/* PyTorch's own sentence, and weir's words behind it. */
 static void torch_refuse(weir_status status, size_t bytes, int device)
 {
-    char text[2048], size[24];
-    if (status == WEIR_ERR_OUT_OF_MEMORY)
-        snprintf(text, sizeof text, "CUDA out of memory. Tried to allocate %s on cuda:%d: %s",
-                 weir_size_format(bytes, size, sizeof size), device, weir_detail());
+    const weir_client *client = wtorch_client(device);
+    char text[2048], detail[1024], size[32], all[32], left[32];
+    snprintf(detail, sizeof detail, "%s", weir_detail()); /* the calls below may fail */
+    if (status != WEIR_ERR_OUT_OF_MEMORY || !client)
+        snprintf(text, sizeof text, "weir could not allocate on cuda:%d: %s", device, detail);
+    else if (bytes >= (size_t)1 << 60)
+        snprintf(text, sizeof text, "CUDA out of memory. Tried to allocate more than 1EB memory. %s", detail);
     else
-        snprintf(text, sizeof text, "weir could not allocate on cuda:%d: %s", device, weir_detail());
+        snprintf(text, sizeof text,
+                 "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free. %s",
+                 torch_size(bytes, size, sizeof size), device, torch_size(budget_of(client), all, sizeof all),
+                 torch_size(largest(device), left, sizeof left), detail);
+    if (status == WEIR_ERR_OUT_OF_MEMORY)
+        wtorch_tell_refused(bytes, device);
     wtorch_abi_throw(status == WEIR_ERR_OUT_OF_MEMORY, text);
 }
 
@@ -216,7 +295,9 @@ void *wseam_torch_alloc(size_t bytes, int device, void *native)
         torch_refuse(status, bytes, device);
     if (status != WEIR_OK)
         return NULL;
-    torch_count(device, bytes, gauge_add);
+    if (!uncached_note(pointer))
+        torch_count(device, bytes, gauge_add);
+    wtorch_tell(pointer, (int64_t)bytes, device);
     return pointer;
 }
 
@@ -233,11 +314,16 @@ void wseam_torch_free(void *pointer, size_t bytes, int device, void *native)
     weir_stream stream;
     if (!pointer || !client)
         return;
-    torch_count(device, bytes, gauge_take);
+    bool counted = !uncached_take(pointer);
+    if (counted)
+        torch_count(device, bytes, gauge_take);
+    wtorch_tell(pointer, -(int64_t)bytes, device);
     if (wseam_place_of(client, native, &stream) != WEIR_OK)
         stream = allocated_on(pointer);
     if (!wtorch_use_free(pointer, stream))
         wtorch_give_back(client, pointer, stream);
+    if (!counted)
+        (void)!weir_runtime_trim(weir_client_runtime(client), NULL, NULL);
 }
 
 /* The rest --------------------------------------------------------------------------------------------------------- */
@@ -248,25 +334,23 @@ void wseam_torch_empty_cache(void)
     wtorch_uses_again();
     wtorch_pools_reclaim();
     for (int i = 0; i < WTORCH_DEVICES; i++)
-        if (wtorch_client(i))
+        if (wtorch_client(i)) {
             (void)!weir_runtime_trim(weir_client_runtime(wtorch_client(i)), NULL, NULL);
-}
-
-/* mem_get_info calls it the total. */
-static uint64_t budget_of(const weir_client *client)
-{
-    weir_runtime_details details = WEIR_INIT(weir_runtime_details);
-    return weir_runtime_info(weir_client_runtime(client), &details) == WEIR_OK ? details.budget : 0;
+            pthread_mutex_lock(&devices[i].lock);
+            devices[i].counts.emptied++;
+            pthread_mutex_unlock(&devices[i].lock);
+        }
 }
 
 void wseam_torch_set_fraction(double fraction, int device)
 {
     weir_client *client = wtorch_client_open(device);
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
-    uint64_t total = client ? budget_of(client) : 0, most = (uint64_t)(fraction * (double)total);
+    uint64_t budget = client ? budget_of(client) : 0, total = wseam_driver_total(device),
+             most = (uint64_t)(fraction * (double)(total ? total : budget));
     weir_status status = client ? weir_client_info(client, &stats) : WEIR_ERR_NOT_FOUND;
     if (status == WEIR_OK)
-        status = weir_client_set_limits(client, stats.guaranteed, fraction >= 1 ? 0 : most ? most : 1);
+        status = weir_client_set_limits(client, stats.guaranteed, most >= budget ? 0 : most ? most : 1);
     if (status != WEIR_OK)
         wtorch_abi_throw(false, weir_detail());
     else
@@ -284,20 +368,6 @@ void *wseam_torch_base(void *pointer, size_t *bytes)
 }
 
 /* What PyTorch's own allocator throws for -------------------------------------------------------------------------- */
-
-/* What the client may still have; cuDNN's search chooses workspaces by it. */
-static uint64_t largest(int device)
-{
-    weir_client *client = wtorch_client_open(device);
-    weir_client_stats mine = WEIR_INIT(weir_client_stats);
-    weir_stats all = WEIR_INIT(weir_stats);
-    if (!client || weir_client_info(client, &mine) != WEIR_OK ||
-        weir_snapshot(weir_client_runtime(client), &all, NULL, 0, NULL) != WEIR_OK)
-        return 0;
-    uint64_t used = mine.live + mine.pending + mine.promised, taken = all.live + all.pending + all.promised,
-             own = mine.maximum > used ? mine.maximum - used : 0, left = all.budget > taken ? all.budget - taken : 0;
-    return own < left ? own : left;
-}
 
 static double fraction_of(int device)
 {

@@ -37,7 +37,15 @@ void wtorch_state_drop(void *given);
 void wtorch_state_set(void *given, void (*freed)(void *user, void *pointer),
                       void (*alive)(void *user, void *pointer, size_t bytes, void *native), void *user);
 
+/* Tells those who listen to PyTorch's allocations (torch_told.c) of a block, behind its allocation or before its free: then
+ * `bytes` is negative. No lock may be held, as Python may be called. Two looks where nobody listens. */
+void wtorch_tell(void *pointer, int64_t bytes, int device);
+void wtorch_tell_refused(size_t bytes, int device);
+
 /* ---- torch_abi.c: what PyTorch offers to C++ alone --------------------------------------------------------------- */
+
+/* *to gets the address of a function or variable of a library that the process has loaded; NULL: there is none. */
+void wtorch_abi_symbol(const char *library, const char *name, void *to);
 
 /* Finds the functions; the process has PyTorch with CUDA. False: it has not. */
 bool wtorch_abi_find(void);

@@ -69,6 +69,11 @@ static void torch_abi_get(void *from, const char *name, void *to)
     memcpy(to, &found, sizeof found);
 }
 
+void wtorch_abi_symbol(const char *name_of_library, const char *name, void *to)
+{
+    torch_abi_get(library(name_of_library), name, to);
+}
+
 static size_t torch_abi_words_of(const void *symbol)
 {
     Dl_info info;

@@ -285,6 +285,30 @@ void wseam_torch_release_pool(int device, uint64_t first, uint64_t second)
     pthread_mutex_unlock(&pools.lock);
 }
 
+weir_status wseam_torch_keep_pool(int device, uint64_t first, uint64_t second)
+{
+    const uint64_t id[2] = {first, second};
+    if (!wtorch_client_open(device))
+        return WEIR_ERR_NOT_FOUND;
+    pthread_mutex_lock(&pools.lock);
+    wtorch_pool *pool = find_pool(device, id);
+    weir_status status = pool ? WEIR_OK : torch_pools_make_pool(device, id, &pool);
+    if (status == WEIR_OK)
+        pool->users++;
+    pthread_mutex_unlock(&pools.lock);
+    return status;
+}
+
+unsigned wseam_torch_pool_users(int device, uint64_t first, uint64_t second)
+{
+    const uint64_t id[2] = {first, second};
+    pthread_mutex_lock(&pools.lock);
+    const wtorch_pool *pool = find_pool(device, id);
+    unsigned users = pool ? pool->users : 0;
+    pthread_mutex_unlock(&pools.lock);
+    return users;
+}
+
 size_t wseam_torch_pool_blocks(int device, uint64_t first, uint64_t second, void **blocks, size_t room)
 {
     const uint64_t id[2] = {first, second};

@@ -101,12 +101,64 @@ class Memory(Case):
         torch.cuda.empty_cache()
         self.assertLess(torch.cuda.memory_reserved(), 512 * MIB)
 
-    def test_the_fraction_is_of_the_budget(self):
-        torch.cuda.set_per_process_memory_fraction(0.25)
+    def test_the_fraction_is_of_the_device(self):
+        fraction = BUDGET / 4 / torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(fraction)
         self.addCleanup(torch.cuda.set_per_process_memory_fraction, 1.0)
-        self.assertEqual(0.25, torch.cuda.get_per_process_memory_fraction())
+        self.assertEqual(fraction, torch.cuda.get_per_process_memory_fraction())
         with self.assertRaises(torch.cuda.OutOfMemoryError):
             torch.empty(BUDGET // 2, dtype=torch.uint8, device="cuda")
+
+    def test_a_refusal_begins_as_pytorchs(self):
+        with self.assertRaisesRegex(torch.cuda.OutOfMemoryError, r"Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of \S+ GiB of which"):
+            torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+        with self.assertRaisesRegex(torch.cuda.OutOfMemoryError, "Tried to allocate more than 1EB memory"):
+            torch.empty(1 << 61, dtype=torch.uint8, device="cuda")
+
+    def test_without_a_cache_freed_memory_is_the_drivers(self):
+        torch.cuda.caching_allocator_enable(False)
+        self.addCleanup(torch.cuda.caching_allocator_enable, True)
+        before, held = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+        x = torch.empty(256 * MIB, dtype=torch.uint8, device="cuda")
+        self.assertEqual(before, torch.cuda.memory_allocated())
+        torch.cuda.synchronize()
+        del x
+        self.assertLessEqual(torch.cuda.memory_reserved(), held)
+
+    def test_a_pool_of_the_programs_is_nobody_elses(self):
+        pool = torch.cuda.MemPool()
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.full((8 * MIB,), 7, dtype=torch.uint8, device="cuda")
+        at = x.data_ptr()
+        self.assertEqual([at], [block["address"] for each in pool.snapshot() for block in each["blocks"]])
+        del x
+        torch.cuda.synchronize()
+        others = [torch.empty(8 * MIB, dtype=torch.uint8, device="cuda") for _ in range(4)]
+        self.assertNotIn(at, [each.data_ptr() for each in others])
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.empty(8 * MIB, dtype=torch.uint8, device="cuda")
+            self.assertEqual(at, x.data_ptr())
+        self.assertEqual(1, pool.use_count())
+        del x, others, pool
+        with self.assertRaisesRegex(weir.Unsupported, "allocator"):
+            torch.cuda.MemPool(allocator=object())
+
+    def test_the_profiler_and_the_trace_are_told(self):
+        with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            x = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+        self.assertEqual(3 * MIB, sum(event.device_memory_usage for event in profile.events() if event.name == "aten::empty"))
+        from torch.cuda import _gpu_trace
+        made, gone = [], []
+        torch._C._activate_gpu_trace()
+        _gpu_trace.register_callback_for_memory_allocation(made.append)
+        _gpu_trace.register_callback_for_memory_deallocation(gone.append)
+        self.addCleanup(_gpu_trace.MemoryAllocationCallbacks.callback_list.clear)
+        self.addCleanup(_gpu_trace.MemoryDeallocationCallbacks.callback_list.clear)
+        y = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+        at = y.data_ptr()
+        del x, y
+        self.assertEqual([at], made)
+        self.assertIn(at, gone)
 
     def test_the_snapshot_adds_up(self):
         x = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")

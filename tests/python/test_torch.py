@@ -82,26 +82,25 @@ class Torch(unittest.TestCase):
     def test_counts_are_those_of_what_was_asked_for(self):
         self.run_lines("""
             counts = wseam_torch_counts()
-            def now(name, kind):
+            def now(name):
                 seams.wseam_torch_count(0, c.byref(counts))
-                gauge = getattr(counts, name)[kind]
+                gauge = getattr(counts, name)
                 return gauge.current, gauge.peak, gauge.allocated, gauge.freed
             a, b = t_alloc(MIB, 0, None), t_alloc(MIB + 1, 0, None)
-            is_(now("allocation", 0), (2, 2, 2, 0))
-            is_(now("allocation", 1), (1, 1, 1, 0))
-            is_(now("requested_bytes", 2), (MIB + 1, MIB + 1, MIB + 1, 0))
-            is_(now("allocated_bytes", 0), (2 * MIB + 256, 2 * MIB + 256, 2 * MIB + 256, 0))
-            is_(now("allocated_bytes", 0)[0], client.stats().live)
+            is_(now("allocation"), (2, 2, 2, 0))
+            is_(now("requested_bytes"), (2 * MIB + 1, 2 * MIB + 1, 2 * MIB + 1, 0))
+            is_(now("allocated_bytes"), (2 * MIB + 256, 2 * MIB + 256, 2 * MIB + 256, 0))
+            is_(now("allocated_bytes")[0], client.stats().live)
             t_free(b, MIB + 1, 0, None)
             seams.wseam_torch_reset(0, 3)
-            is_(now("allocated_bytes", 0), (MIB, MIB, 0, 0))
-            is_([now("requested_bytes", kind) for kind in range(3)], [(MIB, MIB, 0, 0)] * 2 + [(0, 0, 0, 0)])
+            is_(now("allocated_bytes"), (MIB, MIB, 0, 0))
+            is_(now("requested_bytes"), (MIB, MIB, 0, 0))
             is_(t_alloc(65 * MIB, 0, None), None)
             seams.wseam_torch_count(0, c.byref(counts))
             is_((counts.retries, counts.failures), (1, 1))
-            is_(now("allocated_bytes", 0), (MIB, MIB, 0, 0))
+            is_(now("allocated_bytes"), (MIB, MIB, 0, 0))
             t_free(a, MIB, 0, None)
-            is_(now("allocation", 0), (0, 1, 0, 1))
+            is_(now("allocation"), (0, 1, 0, 1))
         """)
 
     def test_record_stream_holds_a_block_until_the_other_stream_is_past(self):
@@ -284,14 +283,14 @@ class Torch(unittest.TestCase):
             is_([seams.wseam_torch_pool_blocks(device, 7, 0, found, 64) for device in range(2)], [1, 1])
             is_((found[0], client.stats().live, its.stats().live), (b, 2 * MIB, 4 * MIB))
             seams.wseam_torch_count(1, c.byref(counts))
-            is_(counts.requested_bytes[0].current, 4 * MIB)
+            is_(counts.requested_bytes.current, 4 * MIB)
             t_free(b, 4 * MIB, 1, None)
             begin()
             t_free(a, 2 * MIB, 0, None)
             for device in range(2):
                 t_end_pool(device, 7, 0)
                 t_release_pool(device, 7, 0)
-            t_set_fraction(0.25, 1)
+            t_set_fraction(1 / 64, 1)
             is_((client.stats().maximum, its.stats().maximum), (64 * MIB, 16 * MIB))
             is_((t_alloc(17 * MIB, 1, None), t_alloc(17 * MIB, 0, None) is None), (None, False))
             begin(1)
@@ -312,16 +311,19 @@ class Torch(unittest.TestCase):
             import weir.torch
             def active(segment):
                 return [(block["address"], block["size"]) for block in segment["blocks"] if block["state"] == "active_allocated"]
-            one = make_stream()
+            one, joins = make_stream(), make_stream()
             a = t_alloc(5 * MIB, 0, one)
-            t_begin_pool(0, 7, 3, c.byref(Filter(one)))
+            t_begin_pool(0, 7, 3, c.byref(Filter(one, joins)))
             begin_capture(one)
-            b, d = t_alloc(7 * MIB, 0, one), t_alloc(1 * MIB, 0, one)
+            b, d, e = t_alloc(7 * MIB, 0, one), t_alloc(1 * MIB, 0, one), t_alloc(2 * MIB, 0, joins)
             end_capture(one)
             t_end_pool(0, 7, 3)
             segments = weir.torch._segments(0, client)
             of_pool = [segment for segment in segments if segment["segment_pool_id"] == (7, 3)]
-            is_(sorted(block for segment in of_pool for block in active(segment)), sorted([(b, 7 * MIB), (d, MIB)]))
+            is_(sorted(block for segment in of_pool for block in active(segment)), sorted([(b, 7 * MIB), (d, MIB), (e, 2 * MIB)]))
+            is_({segment["stream"] for segment in of_pool if active(segment) != [(e, 2 * MIB)]}
+                & {segment["stream"] for segment in of_pool if active(segment) == [(e, 2 * MIB)]}, set())
+            is_({segment["is_expandable"] for segment in segments}, {True})
             is_([block for segment in segments if segment["segment_pool_id"] == (0, 0) for block in active(segment)], [(a, 5 * MIB)])
             is_(sum(segment["total_size"] for segment in segments), runtime.stats().held)
             for segment in segments:
@@ -330,7 +332,7 @@ class Torch(unittest.TestCase):
                 for block in segment["blocks"]:
                     is_(block["address"], at)
                     at += block["size"]
-            is_(sum(segment["requested_size"] for segment in segments), 13 * MIB)
+            is_(sum(segment["requested_size"] for segment in segments), 15 * MIB)
             t_free(b, 7 * MIB, 0, one)
             is_(seams.wseam_torch_pool_of(b, (U * 2)()), 0)
         """)
@@ -403,13 +405,70 @@ class Torch(unittest.TestCase):
             t_free(a, 1000, 0, None)
         """)
 
-    def test_a_fraction_is_a_maximum(self):
+    def test_a_fraction_of_the_device_is_a_maximum_and_the_budget_holds_beside_it(self):
         self.run_lines("""
-            t_set_fraction(0.25, 0)
+            t_set_fraction(1 / 64, 0)  # of 1 GiB
             is_(client.stats().maximum, 16 * MIB)
             is_(t_alloc(17 * MIB, 0, None), None)
+            t_set_fraction(0.25, 0)
+            is_(client.stats().maximum, 64 * MIB)
+            is_(t_alloc(65 * MIB, 0, None), None)
             t_set_fraction(1.0, 0)
             is_(client.stats().maximum, 64 * MIB)
+        """)
+
+    def test_without_a_cache_memory_goes_back_at_once_and_is_in_no_count(self):
+        self.run_lines("""
+            counts, one = wseam_torch_counts(), make_stream()
+            def counted():
+                seams.wseam_torch_count(0, c.byref(counts))
+                return counts.allocation.current, counts.requested_bytes.allocated
+            a = t_alloc(8 * MIB, 0, one)
+            is_(counted(), (1, 8 * MIB))
+            seams.wseam_torch_set_caching(False)
+            b = t_alloc(4 * MIB, 0, one)
+            is_(counted(), (1, 8 * MIB))
+            t_free(a, 8 * MIB, 0, one)  # which was counted
+            is_(counted(), (0, 8 * MIB))
+            seams.wseam_torch_set_caching(True)
+            synchronize(one)
+            until = time.monotonic() + 60
+            while runtime.drain() and time.monotonic() < until:
+                time.sleep(0.001)
+            assert runtime.stats().held >= 12 * MIB
+            t_free(b, 4 * MIB, 0, one)
+            assert runtime.stats().held <= 4 * MIB, runtime.stats().held
+            is_(counted(), (0, 8 * MIB))
+            d = t_alloc(4 * MIB, 0, one)
+            is_(counted(), (1, 12 * MIB))
+            t_free(d, 4 * MIB, 0, one)
+            seams.wseam_torch_empty_cache()
+            counted()
+            is_(counts.emptied, 1)
+        """)
+
+    def test_a_pool_that_is_kept_stays_without_a_graph(self):
+        self.run_lines("""
+            one = make_stream()
+            check(seams.wseam_torch_keep_pool(0, 0, 9))
+            is_((seams.wseam_torch_pool_users(0, 0, 9), seams.wseam_torch_pool_users(0, 9, 0)), (1, 0))
+            t_begin_pool(0, 0, 9, c.byref(Filter(one)))
+            is_(seams.wseam_torch_pool_users(0, 0, 9), 2)
+            a = t_alloc(40 * MIB, 0, one)
+            t_end_pool(0, 0, 9)
+            t_release_pool(0, 0, 9)
+            t_free(a, 40 * MIB, 0, one)
+            synchronize(one)
+            is_(t_alloc(40 * MIB, 0, one), None)  # the pool has it
+            t_begin_pool(0, 0, 9, c.byref(Filter(one)))
+            is_(t_alloc(40 * MIB, 0, one), a)
+            t_end_pool(0, 0, 9)
+            t_release_pool(0, 0, 9)
+            t_free(a, 40 * MIB, 0, one)
+            t_release_pool(0, 0, 9)
+            is_(seams.wseam_torch_pool_users(0, 0, 9), 0)
+            synchronize(one)
+            assert t_alloc(40 * MIB, 0, one), "the pool's memory is not there"
         """)
 
     def test_segments_come_from_the_client_of_their_place(self):

@@ -21,3 +21,12 @@ endforeach()
 add_dependencies(test-seams-abi stub-cuda)
 set_tests_properties(seams-abi PROPERTIES
   ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000;WEIR_BUDGET=64MiB")
+
+# The same for what is told of blocks, for which libc10.so is enough.
+weir_test(seams-told ${CMAKE_CURRENT_LIST_DIR}/told.c ${seams_sources} INTERNAL)
+target_include_directories(test-seams-told PRIVATE core)
+add_library(fake-c10 SHARED ${CMAKE_CURRENT_LIST_DIR}/fake_c10.c)
+set_target_properties(fake-c10 PROPERTIES OUTPUT_NAME c10 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/torch)
+add_dependencies(test-seams-told fake-c10 stub-cuda)
+set_tests_properties(seams-told PROPERTIES
+  ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000;WEIR_BUDGET=64MiB")

@@ -21,11 +21,12 @@ class wseam_cupy_calls(c.Structure):
 
 
 class wseam_torch_counts(c.Structure):
-    _fields_ = [("allocation", weir_gauge * 3), ("allocated_bytes", weir_gauge * 3), ("requested_bytes", weir_gauge * 3),
-                ("retries", c.c_uint64), ("failures", c.c_uint64)]
+    _fields_ = [("allocation", weir_gauge), ("allocated_bytes", weir_gauge), ("requested_bytes", weir_gauge),
+                ("retries", c.c_uint64), ("failures", c.c_uint64), ("emptied", c.c_uint64)]
 
 
 TorchOpen = c.CFUNCTYPE(None, c.c_int)
+TorchTraced = c.CFUNCTYPE(None, c.c_void_p, c.c_bool)
 
 
 def candidates() -> list[str]:
@@ -57,6 +58,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wseam_torch_throws": (c.c_bool, []),
     "wseam_torch_complete": (c.c_int, []),
     "wseam_torch_empty_cache": (None, []),
+    "wseam_torch_set_caching": (None, [c.c_bool]),
+    "wseam_torch_trace": (None, [TorchTraced]),
+    "wseam_torch_keep_pool": (_status, [c.c_int, c.c_uint64, c.c_uint64]),
+    "wseam_torch_release_pool": (None, [c.c_int, c.c_uint64, c.c_uint64]),
+    "wseam_torch_pool_users": (c.c_uint, [c.c_int, c.c_uint64, c.c_uint64]),
     "wseam_torch_pool_blocks": (c.c_size_t, [c.c_int, c.c_uint64, c.c_uint64, _to(_pointer), c.c_size_t]),
     "wseam_torch_pool_of": (c.c_int, [c.c_void_p, _to(c.c_uint64)]),
     "wseam_torch_count": (None, [c.c_int, _to(wseam_torch_counts)]),
