@@ -145,6 +145,7 @@ void wseam_torch_reset(int device, uint32_t what)
 
 void wtorch_give_back(weir_client *client, void *pointer, weir_stream stream)
 {
+    wtorch_history_freed(pointer);
     if (!wtorch_pool_free(pointer))
         wseam_free(client, pointer, stream);
 }
@@ -165,6 +166,29 @@ void wseam_torch_record_stream(void *pointer, void *native)
         weir_log(WEIR_LOG_WARNING, "record_stream of %p is lost: no host memory", pointer);
 }
 
+/* What is left ----------------------------------------------------------------------------------------------------- */
+
+/* mem_get_info calls it the total. */
+static uint64_t budget_of(const weir_client *client)
+{
+    weir_runtime_details details = WEIR_INIT(weir_runtime_details);
+    return weir_runtime_info(weir_client_runtime(client), &details) == WEIR_OK ? details.budget : 0;
+}
+
+/* What the client may still have; cuDNN's search chooses workspaces by it. */
+static uint64_t largest(int device)
+{
+    weir_client *client = wtorch_client_open(device);
+    weir_client_stats mine = WEIR_INIT(weir_client_stats);
+    weir_stats all = WEIR_INIT(weir_stats);
+    if (!client || weir_client_info(client, &mine) != WEIR_OK ||
+        weir_snapshot(weir_client_runtime(client), &all, NULL, 0, NULL) != WEIR_OK)
+        return 0;
+    uint64_t used = mine.live + mine.pending + mine.promised, taken = all.live + all.pending + all.promised,
+             own = mine.maximum > used ? mine.maximum - used : 0, left = all.budget > taken ? all.budget - taken : 0;
+    return own < left ? own : left;
+}
+
 /* Allocations ------------------------------------------------------------------------------------------------------ */
 
 static weir_status torch_allocate(weir_client *client, size_t bytes, int device, void *native, void **out)
@@ -177,14 +201,17 @@ static weir_status torch_allocate(weir_client *client, size_t bytes, int device,
 }
 
 /* PyTorch and programs know an error for memory by its first words. */
-static void torch_refuse(weir_status status, size_t bytes, int device)
+static void torch_refuse(weir_status status, size_t bytes, int device, const void *native)
 {
+    const weir_client *client = wtorch_client(device);
     char text[2048], size[24];
     if (status == WEIR_ERR_OUT_OF_MEMORY)
         snprintf(text, sizeof text, "CUDA out of memory. Tried to allocate %s on cuda:%d: %s",
                  weir_size_format(bytes, size, sizeof size), device, weir_detail());
     else
         snprintf(text, sizeof text, "weir could not allocate on cuda:%d: %s", device, weir_detail());
+    if (status == WEIR_ERR_OUT_OF_MEMORY && client)
+        wtorch_history_refused(bytes, device, native, budget_of(client), largest(device));
     wtorch_abi_throw(status == WEIR_ERR_OUT_OF_MEMORY, text);
 }
 
@@ -213,10 +240,11 @@ void *wseam_torch_alloc(size_t bytes, int device, void *native)
     if (status == WEIR_ERR_OUT_OF_MEMORY)
         status = allocate_again(client, bytes, device, native, &pointer);
     if (status != WEIR_OK)
-        torch_refuse(status, bytes, device);
+        torch_refuse(status, bytes, device, native);
     if (status != WEIR_OK)
         return NULL;
     torch_count(device, bytes, gauge_add);
+    wtorch_history_allocated(pointer, bytes, device, native);
     return pointer;
 }
 
@@ -234,6 +262,7 @@ void wseam_torch_free(void *pointer, size_t bytes, int device, void *native)
     if (!pointer || !client)
         return;
     torch_count(device, bytes, gauge_take);
+    wtorch_history_freeing(pointer, bytes, device, native);
     if (wseam_place_of(client, native, &stream) != WEIR_OK)
         stream = allocated_on(pointer);
     if (!wtorch_use_free(pointer, stream))
@@ -250,13 +279,6 @@ void wseam_torch_empty_cache(void)
     for (int i = 0; i < WTORCH_DEVICES; i++)
         if (wtorch_client(i))
             (void)!weir_runtime_trim(weir_client_runtime(wtorch_client(i)), NULL, NULL);
-}
-
-/* mem_get_info calls it the total. */
-static uint64_t budget_of(const weir_client *client)
-{
-    weir_runtime_details details = WEIR_INIT(weir_runtime_details);
-    return weir_runtime_info(weir_client_runtime(client), &details) == WEIR_OK ? details.budget : 0;
 }
 
 void wseam_torch_set_fraction(double fraction, int device)
@@ -284,20 +306,6 @@ void *wseam_torch_base(void *pointer, size_t *bytes)
 }
 
 /* What PyTorch's own allocator throws for -------------------------------------------------------------------------- */
-
-/* What the client may still have; cuDNN's search chooses workspaces by it. */
-static uint64_t largest(int device)
-{
-    weir_client *client = wtorch_client_open(device);
-    weir_client_stats mine = WEIR_INIT(weir_client_stats);
-    weir_stats all = WEIR_INIT(weir_stats);
-    if (!client || weir_client_info(client, &mine) != WEIR_OK ||
-        weir_snapshot(weir_client_runtime(client), &all, NULL, 0, NULL) != WEIR_OK)
-        return 0;
-    uint64_t used = mine.live + mine.pending + mine.promised, taken = all.live + all.pending + all.promised,
-             own = mine.maximum > used ? mine.maximum - used : 0, left = all.budget > taken ? all.budget - taken : 0;
-    return own < left ? own : left;
-}
 
 static double fraction_of(int device)
 {
