@@ -7,9 +7,9 @@
     with weir.torch.pool(client):   # or this: PyTorch's own allocator stays, and takes its segments from a client
         model = Net().cuda()
 
-After `use`, `torch.cuda.memory_stats` and what is made of it, `mem_get_info`, `memory_snapshot`, `empty_cache`,
-`set_per_process_memory_fraction`, `record_stream`, CUDA graphs and graph trees, and of `torch.accelerator` what concerns memory, answer
-from weir, and what does not fit is `torch.cuda.OutOfMemoryError` in weir's words."""
+After `use`, `torch.cuda.memory_stats` and what is made of it, `mem_get_info`, `memory_snapshot`, `_record_memory_history`,
+`empty_cache`, `set_per_process_memory_fraction`, `record_stream`, CUDA graphs and graph trees, and of `torch.accelerator` what concerns
+memory, answer from weir, and what does not fit is `torch.cuda.OutOfMemoryError` in weir's words."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from ._c.library import check, lib
 from ._c.seams import TorchOpen, TorchTraced, address, seams, wseam_torch_counts
 from ._clients import Clients
 from ._later import inside
+from ._torch_history import History, Reading
 from .residency import Residency
 from .runtime import Client
 
@@ -42,6 +43,7 @@ lib.weir_memory_stats_info.restype, lib.weir_memory_stats_info.argtypes = c.c_in
 lib.weir_layout_walk.restype, lib.weir_layout_walk.argtypes = c.c_int, [c.c_void_p, i.LayoutFunction, c.c_void_p, c.c_void_p]
 
 _lock = threading.Lock()
+_history = History()
 _used: Used | None = None
 
 
@@ -121,7 +123,11 @@ def use(*clients: Client, budget: int | str | None = None, name: str = "torch", 
 def _answer_from_weir(used: Used) -> None:
     own: Any = torch._C
     own._cuda_memoryStats = lambda device: memory_stats(used, device)
-    own._cuda_memorySnapshot = lambda mempool_id=None, *_, **__: snapshot(used, _pool_asked_for(mempool_id))
+    own._cuda_memorySnapshot = lambda mempool_id=None, *_, **__: snapshot(used, *_asked_for(mempool_id))
+    own._cuda_record_memory_history = _history.record
+    own._cuda_record_memory_history_legacy = _history.record_as_before
+    own._cuda_isHistoryEnabled = seams.wseam_torch_history_on
+    own._cuda_attach_out_of_memory_observer = _history.observe
     own._cuda_checkPoolLiveAllocations = _pool_has_exactly
     own._cuda_cudaCachingAllocator_enable = seams.wseam_torch_set_caching
     seams.wseam_torch_set_caching(os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") != "1")
@@ -223,25 +229,31 @@ def _pool_has_exactly(ordinal: int, pool: tuple[int, int], expected: set[int]) -
         room = 2 * count
 
 
-def _pool_asked_for(asked: Any) -> tuple[int, int] | None:
-    """PyTorch gives None, the id of a pool, or the id and whether it wants traces; (0, 0) is all memory, as None."""
-    pool = tuple(asked)[:2] if asked else (0, 0)
-    return None if pool == (0, 0) else pool
+def _asked_for(asked: Any) -> tuple[tuple[int, int] | None, bool]:
+    """The pool, and whether traces are wanted. PyTorch gives None, the id of a pool, or the id and that; (0, 0) is all memory, as None."""
+    given = tuple(asked) if asked else (0, 0)
+    return None if given[:2] == (0, 0) else given[:2], len(given) < 3 or bool(given[2])
 
 
-def snapshot(used: Used, pool: tuple[int, int] | None = None) -> dict[str, Any]:
-    """As `torch.cuda.memory._snapshot`: segments of the runtimes that PyTorch uses, with blocks of all their clients and without
-    traces, which weir has itself (`runtime.trace()`). `pool` is of a graph or a MemPool: its segments alone."""
-    segments = [segment for ordinal, client in sorted(used._clients.opened().items()) for segment in _segments(ordinal, client)
-                if pool is None or segment["segment_pool_id"] == pool]
-    traces: list[list[Any]] = [[] for _ in range(torch.cuda.device_count())]
+def snapshot(used: Used, pool: tuple[int, int] | None = None, traced: bool = True) -> dict[str, Any]:
+    """As `torch.cuda.memory._snapshot`: segments of the runtimes that PyTorch uses, with blocks of all their clients, and with the
+    events of PyTorch's own memory where a history is recorded and `traced`. `pool` is of a graph or a MemPool: its segments and
+    events alone."""
+    opened = sorted(used._clients.opened().items())
+    devices = max(torch.cuda.device_count(), *(ordinal + 1 for ordinal, _ in opened), 0)
+    with Reading() as reading:
+        traces = [reading.trace(device, pool) if traced else [] for device in range(devices)]
+        segments = [segment for ordinal, client in opened for segment in _segments(ordinal, client, reading)
+                    if pool is None or segment["segment_pool_id"] == pool]
+    for ordinal, _ in opened:
+        seams.wseam_torch_history_snapshot(ordinal, sum(segment["active_size"] for segment in segments if segment["device"] == ordinal))
     return {"segments": segments, "device_traces": traces, "external_annotations": [], "allocator_settings":
             {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False,
              "pinned_num_register_threads": 1, "release_lock_on_cudamalloc": False, "pinned_use_cuda_host_register": False,
              "roundup_power2_divisions": {}}}
 
 
-def _segments(ordinal: int, client: Client) -> list[dict[str, Any]]:
+def _segments(ordinal: int, client: Client, reading: Reading | None = None) -> list[dict[str, Any]]:
     """Memory side by side that is of one pool of graphs and one stream there, or of no pool; a block is in one of them as a whole.
     They are PyTorch's expandable ones, but for resources that map nothing."""
     segments: list[dict[str, Any]] = []
@@ -279,6 +291,9 @@ def _segments(ordinal: int, client: Client) -> list[dict[str, Any]]:
 
     with client.runtime._use() as pointer:
         check(lib.weir_layout_walk(pointer, i.LayoutFunction(tell), None, None))
+    if reading and reading.on:  # not in the walk, which may hold what allocations wait for
+        for block in (block for segment in segments for block in segment["blocks"] if block["frames"]):
+            block["frames"] = [*reading.frames_of(block["address"]), *block["frames"]]
     return segments
 
 

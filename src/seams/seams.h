@@ -124,6 +124,88 @@ WEIR_API void wseam_torch_count(int device, wseam_torch_counts *out);
 /* `what`: WEIR_RESET_PEAKS or WEIR_RESET_ACCUMULATED, also for the runtime. */
 WEIR_API void wseam_torch_reset(int device, uint32_t what);
 
+/* ---- the history of PyTorch's allocations, and its refusals ------------------------------------------------------ */
+
+/* Functions of the interpreter, by Python's names. */
+typedef struct wseam_torch_interpreter {
+    int (*ready)(void);           /* Py_IsInitialized */
+    int (*enter)(void);           /* PyGILState_Ensure */
+    void (*leave)(int before);    /* PyGILState_Release */
+    void *(*thread)(void);        /* PyThreadState_Get */
+    void *(*first)(void *thread); /* PyThreadState_GetFrame */
+    void *(*outer)(void *frame);  /* PyFrame_GetBack */
+    void *(*code)(void *frame);   /* PyFrame_GetCode */
+    int (*place)(void *frame);    /* PyFrame_GetLasti, or where there is none PyFrame_GetLineNumber */
+    void (*drop)(void *object);   /* Py_DecRef */
+} wseam_torch_interpreter;
+
+enum { /* for what frames are gathered; each value includes the values before */
+       WSEAM_TORCH_OF_NOTHING,
+       WSEAM_TORCH_OF_LIVE,        /* live blocks, in snapshots */
+       WSEAM_TORCH_OF_ALLOCATIONS, /* events too; the event of a free has the frames of the allocation */
+       WSEAM_TORCH_OF_ALL          /* the event of a free has the frames of the free */
+};
+
+enum {
+    WSEAM_TORCH_ALLOC,
+    WSEAM_TORCH_FREE_REQUESTED,
+    WSEAM_TORCH_FREE_COMPLETED, /* weir has the block back */
+    WSEAM_TORCH_OOM,
+    WSEAM_TORCH_SNAPSHOT,
+    WSEAM_TORCH_ACTIONS
+};
+
+typedef struct wseam_torch_history {
+    wseam_torch_interpreter python; /* of the first begin */
+    int context;                    /* WSEAM_TORCH_OF_... */
+    bool clear;                     /* forgets the earlier events */
+    uint32_t skipped;               /* bit 1 << action: events of that action are left out */
+    uint64_t entries;               /* the last so many events of each device are kept */
+} wseam_torch_history;
+
+typedef struct wseam_torch_stack wseam_torch_stack;
+
+typedef struct wseam_torch_frame {
+    void *code; /* of Python's, owned */
+    int64_t place;
+} wseam_torch_frame;
+
+/* From the innermost frame outward. */
+typedef struct wseam_torch_frames {
+    size_t count;
+    const wseam_torch_frame *frames;
+} wseam_torch_frames;
+
+typedef struct wseam_torch_event {
+    uint32_t action;
+    int32_t device;
+    uint64_t address;                              /* WSEAM_TORCH_OOM: the bytes that weir's limits left to PyTorch */
+    uint64_t bytes, native, pool[2], microseconds; /* since 1970 */
+    wseam_torch_stack *stack;                      /* NULL: no frames */
+} wseam_torch_event;
+
+/* Begins a history, or goes on with other options. Without a history an allocation pays one load of a flag. */
+WEIR_API void wseam_torch_history_begin(const wseam_torch_history *options);
+/* Ends and forgets the history. */
+WEIR_API void wseam_torch_history_end(void);
+WEIR_API bool wseam_torch_history_on(void);
+
+/* Returns the number of the device's events, and copies the events, oldest first, to `out` if `room` is enough. */
+WEIR_API size_t wseam_torch_history_read(int device, wseam_torch_event *out, size_t room);
+/* Copies the allocation of a live block. False: unknown. */
+WEIR_API bool wseam_torch_history_of(const void *pointer, wseam_torch_event *out);
+WEIR_API const wseam_torch_frames *wseam_torch_stack_frames(const wseam_torch_stack *stack);
+/* Releases the stacks of events from the two functions above. */
+WEIR_API void wseam_torch_history_done(const wseam_torch_event *events, size_t count);
+
+/* Adds the event of a snapshot; `bytes` were active. */
+WEIR_API void wseam_torch_history_snapshot(int device, uint64_t bytes);
+
+/* Called when memory is refused, before PyTorch's error, on the thread that has asked and without a lock held. `total` is the
+ * budget, `left` the bytes that weir's limits leave to PyTorch. NULL: nobody is called. */
+typedef void (*wseam_torch_observer)(int device, uint64_t bytes, uint64_t total, uint64_t left);
+WEIR_API void wseam_torch_observe(wseam_torch_observer observer);
+
 /* For a MemPool of PyTorch's own, which asks for segments: one of 32 places for clients. *place goes into the names of its two
  * functions. WEIR_ERR_BUSY: all are taken. */
 WEIR_API WEIR_NODISCARD weir_status wseam_torch_place(weir_client *client, int *place);

@@ -180,6 +180,7 @@ static bool uncached_take(const void *pointer)
 
 void wtorch_give_back(weir_client *client, void *pointer, weir_stream stream)
 {
+    wtorch_history_freed(pointer);
     if (!wtorch_pool_free(pointer))
         wseam_free(client, pointer, stream);
 }
@@ -200,16 +201,7 @@ void wseam_torch_record_stream(void *pointer, void *native)
         weir_log(WEIR_LOG_WARNING, "record_stream of %p is lost: no host memory", pointer);
 }
 
-/* Allocations ------------------------------------------------------------------------------------------------------ */
-
-static weir_status torch_allocate(weir_client *client, size_t bytes, int device, void *native, void **out)
-{
-    weir_stream stream;
-    weir_status status = wseam_place_or_host(client, native, &stream);
-    if (status != WEIR_OK || wtorch_pool_alloc(device, bytes, native, stream, &status, out))
-        return status;
-    return weir_alloc(client, bytes, stream, WEIR_CLASS_ACTIVATIONS, out);
-}
+/* What is left ----------------------------------------------------------------------------------------------------- */
 
 /* mem_get_info calls it the total. */
 static uint64_t budget_of(const weir_client *client)
@@ -232,6 +224,17 @@ static uint64_t largest(int device)
     return own < left ? own : left;
 }
 
+/* Allocations ------------------------------------------------------------------------------------------------------ */
+
+static weir_status torch_allocate(weir_client *client, size_t bytes, int device, void *native, void **out)
+{
+    weir_stream stream;
+    weir_status status = wseam_place_or_host(client, native, &stream);
+    if (status != WEIR_OK || wtorch_pool_alloc(device, bytes, native, stream, &status, out))
+        return status;
+    return weir_alloc(client, bytes, stream, WEIR_CLASS_ACTIVATIONS, out);
+}
+
 /* Bytes as PyTorch's errors have them, which programs read. */
 static const char *torch_size(uint64_t bytes, char *text, size_t room)
 {
@@ -248,7 +251,7 @@ static const char *torch_size(uint64_t bytes, char *text, size_t room)
 }
 
 /* PyTorch's own sentence, and weir's words behind it. */
-static void torch_refuse(weir_status status, size_t bytes, int device)
+static void torch_refuse(weir_status status, size_t bytes, int device, const void *native)
 {
     const weir_client *client = wtorch_client(device);
     char text[2048], detail[1024], size[32], all[32], left[32];
@@ -262,8 +265,10 @@ static void torch_refuse(weir_status status, size_t bytes, int device)
                  "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free. %s",
                  torch_size(bytes, size, sizeof size), device, torch_size(budget_of(client), all, sizeof all),
                  torch_size(largest(device), left, sizeof left), detail);
-    if (status == WEIR_ERR_OUT_OF_MEMORY)
+    if (status == WEIR_ERR_OUT_OF_MEMORY && client) {
+        wtorch_history_refused(bytes, device, native, budget_of(client), largest(device));
         wtorch_tell_refused(bytes, device);
+    }
     wtorch_abi_throw(status == WEIR_ERR_OUT_OF_MEMORY, text);
 }
 
@@ -292,12 +297,13 @@ void *wseam_torch_alloc(size_t bytes, int device, void *native)
     if (status == WEIR_ERR_OUT_OF_MEMORY)
         status = allocate_again(client, bytes, device, native, &pointer);
     if (status != WEIR_OK)
-        torch_refuse(status, bytes, device);
+        torch_refuse(status, bytes, device, native);
     if (status != WEIR_OK)
         return NULL;
     if (!uncached_note(pointer))
         torch_count(device, bytes, gauge_add);
     wtorch_tell(pointer, (int64_t)bytes, device);
+    wtorch_history_allocated(pointer, bytes, device, native);
     return pointer;
 }
 
@@ -318,6 +324,7 @@ void wseam_torch_free(void *pointer, size_t bytes, int device, void *native)
     if (counted)
         torch_count(device, bytes, gauge_take);
     wtorch_tell(pointer, -(int64_t)bytes, device);
+    wtorch_history_freeing(pointer, bytes, device, native);
     if (wseam_place_of(client, native, &stream) != WEIR_OK)
         stream = allocated_on(pointer);
     if (!wtorch_use_free(pointer, stream))

@@ -1,5 +1,5 @@
-/* PyTorch's seam, inside: the memory of captures' pools (torch_pools.c), and streams that use a block besides its own (torch_uses.c), beside what
- * is allocated as ever (torch.c). */
+/* PyTorch's seam, inside: the memory of captures' pools (torch_pools.c), streams that use a block besides its own (torch_uses.c), and
+ * the history (torch_history.c), beside what is allocated as ever (torch.c). */
 #ifndef WSEAM_TORCH_H
 #define WSEAM_TORCH_H
 
@@ -30,6 +30,14 @@ bool wtorch_use_note(weir_client *client, void *pointer, void *native);
 bool wtorch_use_free(void *pointer, weir_stream stream);
 /* Frees what a capture has held up, where it is over. */
 void wtorch_uses_again(void);
+
+/* The history (torch_history.c). The caller holds no lock. Without a history each call is one load of a flag. */
+void wtorch_history_allocated(const void *pointer, size_t bytes, int device, const void *native);
+/* Called before the free, and before weir has the block back: from then on another allocation may have the address. */
+void wtorch_history_freeing(const void *pointer, size_t bytes, int device, const void *native);
+void wtorch_history_freed(const void *pointer);
+/* Calls the observers too, which may change weir_detail. */
+void wtorch_history_refused(size_t bytes, int device, const void *native, uint64_t total, uint64_t left);
 
 /* States, and hooks for the pluggable allocator. */
 void *wtorch_state_get(int device, const uint64_t *id);

@@ -325,6 +325,8 @@ size_t wseam_torch_pool_blocks(int device, uint64_t first, uint64_t second, void
 int wseam_torch_pool_of(const void *pointer, uint64_t id[2])
 {
     int found = 0;
+    if (atomic_load_explicit(&pools.count, memory_order_acquire) == 0)
+        return 0;
     pthread_mutex_lock(&pools.lock);
     const pool_block *block = find_block(pointer);
     if (block) {

@@ -2,8 +2,10 @@
 
 import gc
 import os
+import pickle
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -186,6 +188,127 @@ class Memory(Case):
             self.assertIn("neighbour", str(caught.exception))
             block.close()
         x = torch.empty(512 * MIB, dtype=torch.uint8, device="cuda")
+        del x
+
+
+class History(Case):
+    """_record_memory_history, the traces in snapshots, and observers of refusals; test_torch_history.py has more, without a GPU."""
+
+    def setUp(self):
+        super().setUp()
+        torch.cuda.memory._record_memory_history(max_entries=10000)
+        self.addCleanup(torch.cuda.memory._record_memory_history, None)
+
+    def trace(self):
+        return [entry for entry in torch.cuda.memory._snapshot()["device_traces"][0] if entry["action"] != "snapshot"]
+
+    def replayed(self, entries):
+        """{address: bytes} of what was allocated in these events and is live; each free has its allocation."""
+        live, freeing = {}, {}
+        for entry in entries:
+            if entry["action"] == "alloc":
+                self.assertFalse(entry["addr"] in live or entry["addr"] in freeing, entry)
+                live[entry["addr"]] = entry["size"]
+            elif entry["action"] == "free_requested":
+                freeing[entry["addr"]] = live.pop(entry["addr"], entry["size"])
+                self.assertEqual(entry["size"], freeing[entry["addr"]])
+            elif entry["action"] == "free_completed":
+                self.assertEqual(entry["size"], freeing.pop(entry["addr"]))
+        self.assertEqual({}, freeing)
+        return live
+
+    def live(self):
+        """The same of all live blocks, by the segments of a snapshot."""
+        return {block["address"]: block["requested_size"] for segment in torch.cuda.memory._snapshot()["segments"]
+                for block in segment["blocks"] if block["state"] == "active_allocated"}
+
+    def test_a_training_step_is_told_and_adds_up(self):
+        before = self.live()
+        net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).cuda()
+        step = torch.optim.Adam(net.parameters())
+        side = torch.cuda.Stream()
+        for _ in range(3):
+            x = torch.rand(32, 64, device="cuda")
+            net(x).square().mean().backward()  # on a thread of the autograd engine
+            step.step()
+            step.zero_grad()
+            with torch.cuda.stream(side):
+                y = torch.rand(MIB, device="cuda")
+            y.record_stream(torch.cuda.current_stream())
+            del y
+        torch.cuda.synchronize()
+        entries, now = self.trace(), self.live()
+        self.assertTrue(torch._C._cuda_isHistoryEnabled())
+        mine = self.replayed(entries)
+        self.assertEqual({at: size for at, size in now.items() if before.get(at) != size or at in mine}, mine)
+        self.assertIn(net[0].weight.data_ptr(), mine)
+        self.assertIn(side.cuda_stream, {entry["stream"] for entry in entries})
+        last = [entry for entry in entries if entry["addr"] == x.data_ptr() and entry["action"] == "alloc"][-1]
+        self.assertEqual("test_a_training_step_is_told_and_adds_up", last["frames"][0]["name"])
+        self.assertEqual(sorted(entry["time_us"] for entry in entries), [entry["time_us"] for entry in entries])
+        del net, step, x
+        torch._C._cuda_clearCublasWorkspaces()
+
+    def test_threads_that_allocate_without_the_interpreters_lock(self):
+        def work():
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for i in range(100):
+                    x = torch.rand(256, 256, device="cuda", requires_grad=True)
+                    (x @ x).sum().backward()
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            torch.cuda.memory._snapshot()
+        for thread in threads:
+            thread.join(300)
+            self.assertFalse(thread.is_alive())
+        torch._C._cuda_clearCublasWorkspaces()
+
+    def test_a_graph_is_captured_and_its_pool_has_events(self):
+        x, graph = torch.ones(MIB, device="cuda"), torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            y = (x * 2 + 1) * 3
+        graph.replay()
+        self.assertEqual(float(y.sum()), 9 * MIB)
+        pool = tuple(graph.pool())
+        self.assertIn(("alloc", y.data_ptr()), [(entry["action"], entry["addr"]) for entry in self.trace() if entry["pool_id"] == pool])
+        self.assertNotIn(x.data_ptr(), [entry["addr"] for entry in self.trace() if entry["pool_id"] == pool])
+        del y, graph, x
+
+    def test_a_refusal_is_an_event_and_observed_before_the_error(self):
+        seen = []
+        torch._C._cuda_attach_out_of_memory_observer(lambda *told: seen.append((told, torch.cuda.memory._snapshot())))
+        with self.assertRaises(torch.cuda.OutOfMemoryError) as caught:
+            torch.empty(BUDGET + 1, dtype=torch.uint8, device="cuda")
+        (device, size, total, left), snapshot = seen[0]
+        self.assertEqual((1, 0, BUDGET + 1, BUDGET), (len(seen), device, size, total))
+        self.assertLessEqual(left, BUDGET - torch.cuda.memory_allocated())
+        self.assertIn("torch asked for", str(caught.exception))  # whatever the observer asked weir for
+        entry = snapshot["device_traces"][0][-1]
+        self.assertEqual(("oom", BUDGET + 1, left), (entry["action"], entry["size"], entry["device_free"]))
+
+    def test_pytorchs_tools_open_a_dump(self):
+        from torch.cuda import _memory_viz as viz  # pylint: disable=import-outside-toplevel
+        x = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "snapshot.pickle")
+            torch.cuda.memory._dump_snapshot(path)
+            with open(path, "rb") as file:
+                snapshot = pickle.load(file)
+        self.assertIn("3.0MiB]", viz.trace(snapshot))
+        self.assertIn("total_reserved", viz.segsum(snapshot))
+        self.assertIn("snapshot.pickle", viz.trace_plot(snapshot) + viz.segment_plot(snapshot))
+        lines = viz.memory(snapshot, format_flamegraph=lambda text: text).splitlines()
+        self.assertTrue(any(line.endswith(f"test_pytorchs_tools_open_a_dump {3 * MIB}") for line in lines), lines)
+        del x
+
+    def test_it_ends(self):
+        x = torch.empty(MIB, dtype=torch.uint8, device="cuda")
+        torch.cuda.memory._record_memory_history(None)
+        self.assertEqual([], self.trace())
+        self.assertFalse(torch._C._cuda_isHistoryEnabled())
         del x
 
 

@@ -45,6 +45,7 @@ list(APPEND python_environment "LD_LIBRARY_PATH=${WEIR_STUB}/cuda" "STUB_CUDA_TO
 foreach(part seams torch cupy numba rmm rmm_header residency)
   weir_python_test(python-${part} ${Python3_EXECUTABLE} test_${part})
 endforeach()
+weir_python_test(python-torch-history ${Python3_EXECUTABLE} test_torch_history)
 if(TARGET weir_manifest)
   weir_python_test(python-numbers ${Python3_EXECUTABLE} test_numbers)
 endif()

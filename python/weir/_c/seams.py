@@ -25,8 +25,31 @@ class wseam_torch_counts(c.Structure):
                 ("retries", c.c_uint64), ("failures", c.c_uint64), ("emptied", c.c_uint64)]
 
 
+class wseam_torch_interpreter(c.Structure):
+    _fields_ = [(name, c.c_void_p) for name in ("ready", "enter", "leave", "thread", "first", "outer", "code", "place", "drop")]
+
+
+class wseam_torch_history(c.Structure):
+    _fields_ = [("python", wseam_torch_interpreter), ("context", c.c_int), ("clear", c.c_bool), ("skipped", c.c_uint32),
+                ("entries", c.c_uint64)]
+
+
+class wseam_torch_frame(c.Structure):
+    _fields_ = [("code", c.c_void_p), ("place", c.c_int64)]
+
+
+class wseam_torch_frames(c.Structure):
+    _fields_ = [("count", c.c_size_t), ("frames", c.POINTER(wseam_torch_frame))]
+
+
+class wseam_torch_event(c.Structure):
+    _fields_ = [("action", c.c_uint32), ("device", c.c_int32), ("address", c.c_uint64), ("bytes", c.c_uint64), ("native", c.c_uint64),
+                ("pool", c.c_uint64 * 2), ("microseconds", c.c_uint64), ("stack", c.c_void_p)]
+
+
 TorchOpen = c.CFUNCTYPE(None, c.c_int)
 TorchTraced = c.CFUNCTYPE(None, c.c_void_p, c.c_bool)
+TorchObserver = c.CFUNCTYPE(None, c.c_int, c.c_uint64, c.c_uint64, c.c_uint64)
 
 
 def candidates() -> list[str]:
@@ -67,6 +90,15 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wseam_torch_pool_of": (c.c_int, [c.c_void_p, _to(c.c_uint64)]),
     "wseam_torch_count": (None, [c.c_int, _to(wseam_torch_counts)]),
     "wseam_torch_reset": (None, [c.c_int, c.c_uint32]),
+    "wseam_torch_history_begin": (None, [_to(wseam_torch_history)]),
+    "wseam_torch_history_end": (None, []),
+    "wseam_torch_history_on": (c.c_bool, []),
+    "wseam_torch_history_read": (c.c_size_t, [c.c_int, _to(wseam_torch_event), c.c_size_t]),
+    "wseam_torch_history_of": (c.c_bool, [_pointer, _to(wseam_torch_event)]),
+    "wseam_torch_history_done": (None, [_to(wseam_torch_event), c.c_size_t]),
+    "wseam_torch_history_snapshot": (None, [c.c_int, c.c_uint64]),
+    "wseam_torch_stack_frames": (_to(wseam_torch_frames), [_pointer]),
+    "wseam_torch_observe": (None, [TorchObserver]),
     "wseam_torch_place": (_status, [_pointer, _to(c.c_int)]),
     "wseam_torch_leave_place": (_status, [c.c_int]),
     "wseam_torch_place_functions": (_status, [c.c_int, _to(_pointer), _to(_pointer)]),
