@@ -169,7 +169,8 @@ def memory_stats(used: Used, ordinal: int) -> dict[str, Any]:
     for name in ("segment", "reserved_bytes", "active", "active_bytes", "inactive_split", "inactive_split_bytes"):
         stats[name] = {"all": _gauge(getattr(book, name)), "small_pool": _zeros(), "large_pool": _gauge(getattr(book, name))}
     stats.update(oversize_allocations=_zeros(), oversize_segments=_zeros(), max_split_size=-1, num_sync_all_streams=0,
-                 num_alloc_retries=int(counts.retries), num_ooms=int(counts.failures), num_device_alloc=calls, num_device_free=0)
+                 num_alloc_retries=int(counts.retries), num_ooms=int(counts.failures), num_device_alloc=calls, num_device_free=0,
+                 num_oom_rejections=0, reserved_bytes_by_private_pools={})  # since 2.12 and 2.13; `snapshot` has the pools
     return stats
 
 
@@ -196,7 +197,8 @@ def snapshot(used: Used, pool: tuple[int, int] | None = None) -> dict[str, Any]:
     segments = [segment for ordinal, client in sorted(used._clients.opened().items()) for segment in _segments(ordinal, client)
                 if pool is None or segment["segment_pool_id"] == pool]
     traces: list[list[Any]] = [[] for _ in range(torch.cuda.device_count())]
-    return {"segments": segments, "device_traces": traces, "external_annotations": [], "allocator_settings":
+    return {"segments": segments, "device_traces": traces, "external_annotations": [], "host_segments": [], "host_traces": [],
+            "allocator_settings":
             {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False,
              "pinned_num_register_threads": 1, "release_lock_on_cudamalloc": False, "pinned_use_cuda_host_register": False,
              "roundup_power2_divisions": {}}}

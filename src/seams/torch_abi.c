@@ -267,8 +267,10 @@ enum { RESULTS_BY_ADDRESS = 1 };
 enum { RESULTS_BY_ADDRESS = 1 };
 #define BY_ADDRESS(function) ((uintptr_t)(function##_by_x8))
 #define ENTRY(function)                                                                                                \
-    void function##_by_x8(void);                                                                                       \
+    __attribute__((visibility("hidden"))) void function##_by_x8(void);                                                 \
     __asm__(".text\n"                                                                                                  \
+            ".globl " #function "_by_x8\n"                                                                             \
+            ".hidden " #function "_by_x8\n"                                                                            \
             ".type " #function "_by_x8, %function\n"                                                                   \
             ".p2align 4\n" #function "_by_x8:\n"                                                                       \
             ".cfi_startproc\n"                                                                                         \
