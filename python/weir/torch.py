@@ -214,7 +214,8 @@ def memory_stats(used: Used, ordinal: int) -> dict[str, Any]:
         for name in names:  # there is no pool for what is small
             stats[name] = {"all": _gauge(getattr(source, name)), "small_pool": _zeros(), "large_pool": _gauge(getattr(source, name))}
     stats.update(oversize_allocations=_zeros(), oversize_segments=_zeros(), max_split_size=-1, num_sync_all_streams=int(counts.emptied),
-                 num_alloc_retries=int(counts.retries), num_ooms=int(counts.failures), num_device_alloc=calls, num_device_free=0)
+                 num_alloc_retries=int(counts.retries), num_ooms=int(counts.failures), num_device_alloc=calls, num_device_free=0,
+                 num_oom_rejections=0, reserved_bytes_by_private_pools={})  # since 2.12 and 2.13; `snapshot` has the pools
     return stats
 
 
@@ -247,7 +248,8 @@ def snapshot(used: Used, pool: tuple[int, int] | None = None, traced: bool = Tru
                     if pool is None or segment["segment_pool_id"] == pool]
     for ordinal, _ in opened:
         seams.wseam_torch_history_snapshot(ordinal, sum(segment["active_size"] for segment in segments if segment["device"] == ordinal))
-    return {"segments": segments, "device_traces": traces, "external_annotations": [], "allocator_settings":
+    return {"segments": segments, "device_traces": traces, "external_annotations": [], "host_segments": [], "host_traces": [],
+            "allocator_settings":
             {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False,
              "pinned_num_register_threads": 1, "release_lock_on_cudamalloc": False, "pinned_use_cuda_host_register": False,
              "roundup_power2_divisions": {}}}

@@ -85,8 +85,7 @@ int beside_become_engines(char **argv)
     char python[] = "python3", **words = beside_command_of(python, (const char *const *)command);
     if (access(path, R_OK) == 0)
         execvp(python, words);
-    int status = cli_fail("weir engines get is the script " WEIR_ENGINES_COMMAND " and needs python3; %s: %s", path,
-                          strerror(errno));
+    int status = cli_fail("weir engines get needs python3 and the script %s: %s", path, strerror(errno));
     free(words);
     free(command);
     free(script);

@@ -1,4 +1,4 @@
-/* The command that puts engines into the store, as messages call it: a wheel has it under a name of its own. */
+/* The command that puts engines into the store, as messages call it: in a wheel it is the command weir's. */
 #ifndef WI_ENGINES_COMMAND_H
 #define WI_ENGINES_COMMAND_H
 

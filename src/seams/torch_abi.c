@@ -95,6 +95,8 @@ static void torch_abi_find(void)
     torch_abi_get(core, "_ZTVN3c105ErrorE", &cxx.error_table);
     torch_abi_get(core_cuda, "_ZN3c104cuda20getCurrentCUDAStreamEa", &cxx.current_stream);
     torch_abi_get(core_cuda, "_ZNK3c104cuda10CUDAStream6streamEv", &cxx.native_of);
+    /* This error's table is in libc10_cuda.so, and since PyTorch 2.13 in libc10.so, where dlsym looks as well: the former
+     * depends on it. */
     torch_abi_get(core_cuda, "_ZTIN3c1016OutOfMemoryErrorE", &cxx.memory_type);
     torch_abi_get(core_cuda, "_ZTVN3c1016OutOfMemoryErrorE", &cxx.memory_table);
     torch_abi_get(core_cuda, "_ZN3c104cuda20CUDACachingAllocator9allocatorE", &cxx.current);
@@ -256,16 +258,46 @@ static bool torch_abi_make_tables(void)
     return class_type && cxx.new_bytes && cxx.malloc && cxx.raw_delete && cxx.raw_deleter;
 }
 
-/* Results of more than two words, and objects with a destructor, are written where the caller says: with the System V ABI of
- * x86-64 that is the first argument. */
-#ifdef __x86_64__
+/* Results of more than two words, and objects with a destructor, are written where the caller says. With the System V ABI of
+ * x86-64 that address is the first argument, so that the functions below are called as they are. On arm64 it comes in the
+ * register x8, which C has no name for: a function there is entered by a few instructions that move each argument to the next
+ * register and put x8 before them. */
+void *wtorch_state_told(void *result, void *self, int8_t device, uint64_t first, uint64_t second);
+void *wtorch_state_taken(void *result, void *self, int8_t device, const void *state);
+
+#if defined(__x86_64__)
 enum { RESULTS_BY_ADDRESS = 1 };
+#define BY_ADDRESS(function) ((uintptr_t)(function))
+#elif defined(__aarch64__)
+enum { RESULTS_BY_ADDRESS = 1 };
+#define BY_ADDRESS(function) ((uintptr_t)(function##_by_x8))
+#define ENTRY(function)                                                                                                \
+    __attribute__((visibility("hidden"))) void function##_by_x8(void);                                                 \
+    __asm__(".text\n"                                                                                                  \
+            ".globl " #function "_by_x8\n"                                                                             \
+            ".hidden " #function "_by_x8\n"                                                                            \
+            ".type " #function "_by_x8, %function\n"                                                                   \
+            ".p2align 4\n" #function "_by_x8:\n"                                                                       \
+            ".cfi_startproc\n"                                                                                         \
+            "    hint #34\n" /* bti c */                                                                               \
+            "    mov x4, x3\n"                                                                                         \
+            "    mov x3, x2\n"                                                                                         \
+            "    mov x2, x1\n"                                                                                         \
+            "    mov x1, x0\n"                                                                                         \
+            "    mov x0, x8\n"                                                                                         \
+            "    b " #function "\n"                                                                                    \
+            ".cfi_endproc\n"                                                                                           \
+            ".size " #function "_by_x8, . - " #function "_by_x8\n")
+ENTRY(wtorch_state_told);
+ENTRY(wtorch_state_taken);
 #else
 enum { RESULTS_BY_ADDRESS = 0 };
+#define BY_ADDRESS(function) ((uintptr_t)(function))
 #endif
 
-static void *get_state(shared *out, void *self, int8_t device, uint64_t first, uint64_t second)
+void *wtorch_state_told(void *result, void *self, int8_t device, uint64_t first, uint64_t second)
 {
+    shared *out = result;
     (void)self;
     const uint64_t pool[2] = {first, second};
     void *state = replaced_by->get_state(device, pool);
@@ -338,11 +370,12 @@ static void tell_alive(void *user, void *pointer, size_t bytes, void *native)
     torch_abi_push(&s->out->alive, &made, sizeof made);
 }
 
-static void *set_state(delta *out, void *self, int8_t device, const shared *state)
+void *wtorch_state_taken(void *result, void *self, int8_t device, const void *state)
 {
+    delta *out = result;
     setting s = {out, self, device};
     *out = (delta){.freed = {NULL, NULL, NULL}};
-    replaced_by->set_state(state->counted->state, tell_freed, tell_alive, &s);
+    replaced_by->set_state(((const shared *)state)->counted->state, tell_freed, tell_alive, &s);
     return out;
 }
 
@@ -401,11 +434,11 @@ int wtorch_abi_replace(const wtorch_calls *calls)
                 torch_abi_replace(table, CLASS "21resetAccumulatedStatsEa", (uintptr_t)torch_abi_reset_accumulated);
     if (RESULTS_BY_ADDRESS && torch_abi_make_tables())
         count +=
-            torch_abi_replace(table, CLASS "18getCheckpointStateEaSt4pairIyyE", (uintptr_t)get_state) +
+            torch_abi_replace(table, CLASS "18getCheckpointStateEaSt4pairIyyE", BY_ADDRESS(wtorch_state_told)) +
             torch_abi_replace(
                 table,
                 CLASS "22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE",
-                (uintptr_t)set_state);
+                BY_ADDRESS(wtorch_state_taken));
     *object = table + 2; /* the table stays as long as the allocator, which PyTorch keeps to the end */
     return count;
 }

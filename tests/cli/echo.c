@@ -5,7 +5,8 @@
  *     generate TEXT             the answer of infer_stream       exact           `plan` knows everything
  *     leak                      one block is never freed         twice           outputs get two names that one file has
  *     reserve BYTES             reserved for the weights           cores N       each run leases so many
- *     vector NUMBER…            the output "embeddings": these for each line of the first input, and nothing else */
+ *     vector NUMBER…            the output "embeddings": these for each line of the first input, and nothing else
+ *     likely NUMBER…            the outputs "logprobs", and "top_logprobs" of the tokens 0, 1, … in "top_tokens" */
 #include <weir/cores.h>
 #include <weir/engine.h>
 #include <weir/weir.h>
@@ -29,8 +30,8 @@ struct weir_engine_model {
     weir_cores *cores; /* NULL: it leases none */
     char text[256];
     bool exact, leaks, twice;
-    float vector[MOST_NUMBERS];
-    size_t width;
+    float vector[MOST_NUMBERS], likely[MOST_NUMBERS];
+    size_t width, likely_count;
     weir_port embeddings;
     void *weights;
     atomic_int running;
@@ -63,14 +64,21 @@ static void read_port(weir_engine_model *model, char *rest)
         port->shape[port->rank++] = strtoll(word, NULL, 10);
 }
 
-static void read_vector(weir_engine_model *model, char *rest)
+static size_t read_numbers(float *numbers, char *rest)
 {
-    for (char *end; model->width < MOST_NUMBERS; rest = end) {
-        float number = strtof(rest, &end);
+    size_t count = 0;
+    for (char *end; count < MOST_NUMBERS; rest = end) {
+        numbers[count] = strtof(rest, &end);
         if (end == rest)
             break;
-        model->vector[model->width++] = number;
+        count++;
     }
+    return count;
+}
+
+static void read_vector(weir_engine_model *model, char *rest)
+{
+    model->width = read_numbers(model->vector, rest);
     model->embeddings =
         (weir_port){.name = "embeddings", .type = WEIR_TYPE_F32, .rank = 2, .shape = {-1, (int64_t)model->width}};
 }
@@ -100,6 +108,8 @@ static weir_status echo_read(const char *path, weir_engine_model *model)
             model->core_count = (uint32_t)strtoul(line + at, NULL, 10);
         else if (strcmp(key, "vector") == 0)
             read_vector(model, line + at);
+        else if (strcmp(key, "likely") == 0)
+            model->likely_count = read_numbers(model->likely, line + at);
         else if (strcmp(key, "generate") == 0)
             snprintf(model->text, sizeof model->text, "%s", line + at);
         model->exact = model->exact || strcmp(key, "exact") == 0;
@@ -211,11 +221,37 @@ static void echo_release_outputs(weir_engine_model *model, weir_outputs *outputs
     free(outputs->tensors);
 }
 
+/* Adds an output with a row for each likely number. */
+static weir_status answer_likely(weir_engine_model *model, const char *name, weir_type type, uint32_t rank,
+                                 const void *numbers, weir_outputs *out)
+{
+    weir_tensor *tensor = &out->tensors[out->count];
+    *tensor = (weir_tensor){.struct_size = sizeof *tensor, .name = name, .type = type, .rank = rank};
+    tensor->shape[0] = (int64_t)model->likely_count;
+    tensor->shape[1] = rank > 1;
+    tensor->bytes = model->likely_count * sizeof(float);
+    weir_status status =
+        weir_alloc(model->client, tensor->bytes, WEIR_STREAM_HOST, WEIR_CLASS_ACTIVATIONS, &tensor->data);
+    if (status == WEIR_OK)
+        memcpy(tensor->data, numbers, tensor->bytes);
+    out->count += status == WEIR_OK;
+    return status;
+}
+
+static weir_status answer_all_likely(weir_engine_model *model, weir_outputs *out)
+{
+    static const int32_t tokens[MOST_NUMBERS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    weir_status status = answer_likely(model, "logprobs", WEIR_TYPE_F32, 1, model->likely, out);
+    if (status == WEIR_OK)
+        status = answer_likely(model, "top_logprobs", WEIR_TYPE_F32, 2, model->likely, out);
+    return status == WEIR_OK ? answer_likely(model, "top_tokens", WEIR_TYPE_I32, 2, tokens, out) : status;
+}
+
 static weir_status answer(weir_engine_model *model, const weir_inference *inference, weir_outputs *out)
 {
     static const char *const twice[] = {"a/b", "a_b"};
     weir_status status = WEIR_OK;
-    out->tensors = calloc(inference->input_count + 1, sizeof *out->tensors);
+    out->tensors = calloc(inference->input_count + 4, sizeof *out->tensors);
     for (size_t i = 0; i < inference->input_count && status == WEIR_OK; i++) {
         weir_tensor *tensor = &out->tensors[i];
         *tensor = inference->inputs[i];
@@ -227,6 +263,8 @@ static weir_status answer(weir_engine_model *model, const weir_inference *infere
             memcpy(tensor->data, inference->inputs[i].data, tensor->bytes);
         out->count += status == WEIR_OK;
     }
+    if (status == WEIR_OK && model->likely_count > 0)
+        status = answer_all_likely(model, out);
     if (status != WEIR_OK)
         echo_release_outputs(model, out);
     return status;

@@ -145,6 +145,29 @@ class SharedMemory(Served):
         self.end(process)
 
 
+class Likely(Served):
+    """Probabilities of tokens, some of which cannot come."""
+
+    def test_what_cannot_come_has_the_number_of_openai(self):
+        self.write("odd.echo", "input text text -1\ngenerate abcd\nlikely -0.5 -inf nan -2\n")
+        self.write("talk.echo", "input messages text -1\ngenerate abcd\nlikely -0.5 -inf nan -2\n")
+        process = self.serve(self.folder)
+        told = [-0.5, -9999, -9999, -2]
+        status, answer = self.ask("POST", "/v1/completions", {"model": "odd", "prompt": "a", "logprobs": 1})
+        self.assertEqual(200, status, answer)
+        likely = answer["choices"][0]["logprobs"]
+        self.assertEqual((list("abcd"), told), (likely["tokens"], likely["token_logprobs"]))
+        self.assertEqual([{f"token_id:{i}": told[i]} for i in range(4)], likely["top_logprobs"])
+        status, answer = self.ask("POST", "/v1/chat/completions", {"model": "talk", "messages": [{"role": "user", "content": "a"}], "logprobs": True,
+                                                                   "top_logprobs": 1})
+        self.assertEqual(200, status, answer)
+        content = answer["choices"][0]["logprobs"]["content"]
+        self.assertEqual(list(zip("abcd", told)), [(one["token"], one["logprob"]) for one in content])
+        self.assertEqual([[(f"token_id:{i}", told[i])] for i in range(4)],
+                         [[(top["token"], top["logprob"]) for top in one["top_logprobs"]] for one in content])
+        self.end(process)
+
+
 class Protocols(Served):
     def setUp(self):
         super().setUp()

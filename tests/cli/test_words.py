@@ -165,7 +165,7 @@ class Words(harness.Case):
                 self.assertEqual([(name, "missing") for name in names], [(item["name"], item["state"]) for item in items])
             self.assertIn("there is no onyx", get("onyx", status=2))
             (root / script).unlink()
-            self.assertRegex(get("onnx", status=1), "weir engines get is the script .*engines and needs python3; .*: No such file")
+            self.assertRegex(get("onnx", status=1), "weir engines get needs python3 and the script .*engines: No such file")
 
     def test_a_plugin_that_is_none(self):
         (self.folder / "plugins").mkdir()

@@ -11,6 +11,7 @@
     ```sh run packages  the same, skipped where libarchive was not there when weir was built
     ```python run   run by Python in a scratch folder with the package of python/ over the build's libweir; it must exit with 0
     ```python run engines   the same, by the store's Python, which has NumPy, with the models that are named in the folder
+    ```python torch         tests/python/test_torch.py runs it with a stand-in for PyTorch, gpu_torch.py with PyTorch
     ```json         must parse
 Also every link to a file of the repository must lead somewhere."""
 

@@ -10,6 +10,7 @@ import threading
 import unittest
 
 from gpu import MIB, SOURCE, main, needed
+from pages import snippets
 
 needed("torch")
 
@@ -433,6 +434,10 @@ class Hostile(unittest.TestCase):
                               env={**os.environ, "PYTHONPATH": str(SOURCE / "python")})
         self.assertEqual(status, done.returncode, done.stderr[-1500:])
         return done.stdout
+
+    def test_the_pages_snippets_run_as_they_are_printed(self):
+        told = [self.child(text).split() for _, text in snippets("torch.md", "torch")]
+        self.assertEqual([["True", "4096", "4096"], ["True"], ["True", "1048576.0"]], told)
 
     def test_use_is_too_late_after_the_first_tensor(self):
         self.assertIn("first tensor", self.child("""

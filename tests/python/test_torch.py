@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 from common import run_python
+from pages import snippets
 
 BEGIN = """
 import sys
@@ -548,6 +549,28 @@ class Answers(unittest.TestCase):
             free(a, 3 * MIB, 0, None)
         """))
         self.assertEqual(done.returncode, 0, done.stdout)
+
+
+class Page(unittest.TestCase):
+    """What docs/guide/torch.md shows, as it is printed, over the stand-in: gpu_torch.py runs it with PyTorch."""
+
+    def test_snippets(self):
+        here = Path(__file__).resolve().parent
+        begin = textwrap.dedent(f"""
+            import sys
+            sys.path[:0] = {[str(here), str(here / 'fake')]!r}
+            from driver import begin
+            from weir._c.seams import seams
+            begin()
+            seams.wseam_torch_throws = lambda: True  # there is no PyTorch that could
+            seams.wseam_torch_complete = lambda: 6
+        """)
+        told = []
+        for line, text in snippets("torch.md", "torch"):
+            done = run_python(begin + text, STUB_CUDA_TOTAL=hex(64 << 30))
+            self.assertEqual(0, done.returncode, f"line {line}: {done.stdout}")
+            told.append(done.stdout.split())
+        self.assertEqual([["True", "4096", "4096"], ["True"], ["True", "1048576.0"]], told)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ static const args_table arguments = {
         "Lists the engine plug-ins that are found here: whether the engine's own library is there, its version and its "
         "file, and what to do if it is missing. 'get' puts what the named engines need into the store, each of a "
         "pinned "
-        "version and by its hash: onnx, llm, gguf (all if none is named). It is " WEIR_ENGINES_COMMAND
-        " with the same arguments, which 'weir engines get --help' tells.",
+        "version and by its hash: onnx, llm, gguf (all if none is named). 'weir engines get --help' tells its options.",
     .options = args_json};
 
 /* One engine: it was opened (table) and probed, or one of the two failed (problem). */

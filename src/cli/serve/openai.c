@@ -4,6 +4,7 @@
 #include "cli/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,12 +255,14 @@ static bool openai_read_body(asked *it)
 
 /* ---- probabilities ----------------------------------------------------------------------------------------------------- */
 
+/* Answers the logarithm number `at`. JSON has no number for that of a token that cannot come; OpenAI writes -9999 there. */
 static double openai_number_at(const weir_tensor *of, size_t at)
 {
+    const double never = -9999;
     float value = 0;
     if (of && (at + 1) * sizeof value <= of->bytes)
         memcpy(&value, (const char *)of->data + at * sizeof value, sizeof value);
-    return (double)value;
+    return isfinite(value) ? (double)value : never;
 }
 
 static int32_t openai_whole_at(const weir_tensor *of, size_t at)
