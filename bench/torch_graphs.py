@@ -28,6 +28,16 @@ def compiled(work):
     return torch.compile(work, mode="reduce-overhead", dynamic=False)
 
 
+class Few:
+    """Each of these three times at first, as what is compiled or captured takes its time for each; then as chance has it."""
+
+    def __init__(self, every, chance):
+        self.every, self.chance, self.first = every, chance, [one for one in every for _ in range(3)]
+
+    def one(self):
+        return self.first.pop(0) if self.first else self.chance.choice(self.every)
+
+
 class Captured:
     """What is asked for again under the same key is a captured graph by then; on the processor it is done as it is."""
 
@@ -58,13 +68,13 @@ class Gpt2Graph(Gpt2Train):
         super().__init__(device, small, chance)
         self.adam = torch.optim.AdamW(self.net.parameters(), lr=1e-4, capturable=device.type == "cuda")
         self.tokens, self.loss = self.drawn(self.longest), torch.zeros((), device=device)
-        self.captured = Captured(device)
+        self.captured, self.lengths = Captured(device), Few(LENGTHS, chance)
 
     def once(self, length):
         self.loss.copy_(self.learn(self.tokens[:, :length + 1]))
 
     def step(self):
-        length = self.longest // 4 * self.chance.choice(LENGTHS)
+        length = self.longest // 4 * self.lengths.one()
         self.tokens[:, :length + 1].copy_(self.drawn(length))
         self.captured.run(length, lambda: self.once(length))
         return self.loss.item()
@@ -77,13 +87,14 @@ class UNetGraph(UNetTrain):
         super().__init__(device, small, chance)
         parts = [part for group in self.adam.param_groups for part in group["params"]]
         self.adam = torch.optim.AdamW(parts, lr=1e-4, capturable=device.type == "cuda")
-        self.loss, self.pictures, self.captured = torch.zeros((), device=device), {}, Captured(device)
+        self.loss, self.pictures = torch.zeros((), device=device), {}
+        self.captured, self.sizes = Captured(device), Few(SIDES, chance)
 
     def once(self, size):
         self.loss.copy_(self.learn(self.pictures[size]))
 
     def step(self):
-        size = tuple(self.sides[min(side, len(self.sides) - 1)] for side in self.chance.choice(SIDES))
+        size = tuple(self.sides[min(side, len(self.sides) - 1)] for side in self.sizes.one())
         drawn = self.drawn(*size)
         self.pictures.setdefault(size, drawn).copy_(drawn)
         self.captured.run(size, lambda: self.once(size))
@@ -91,10 +102,11 @@ class UNetGraph(UNetTrain):
 
 
 class BertShapes(BertServe):
-    """A text's words and which of them are there."""
+    """Few shapes, whose words are all there."""
 
-    def shape(self):
-        return self.chance.choice(SMALL_SHAPES if self.longest < 64 else SHAPES)
+    def __init__(self, device, small, chance):
+        super().__init__(device, small, chance)
+        self.shapes = Few(SMALL_SHAPES if small else SHAPES, chance)
 
     def drawn(self, shape):
         return torch.randint(self.vocabulary, shape, device=self.device, generator=self.draw)
@@ -114,7 +126,7 @@ class BertGraph(BertShapes):
 
     @torch.inference_mode()
     def step(self):
-        shape = self.shape()
+        shape = self.shapes.one()
         drawn = self.drawn(shape)
         if shape not in self.of_shape:
             self.of_shape[shape] = drawn, self.mask(shape), torch.zeros(shape[0], 2, device=self.device)
@@ -141,6 +153,7 @@ class LlamaGraph(LlamaGenerate):
     def __init__(self, device, small, chance):
         super().__init__(device, small, chance)
         self.most_tokens, self.decoders, self.captured = self.longest + self.more[1], {}, Captured(device)
+        self.batches = Few((1, 2) if small else (1, 2, 4, 8), chance)
 
     def decoder(self, batch):
         if batch not in self.decoders:
@@ -152,7 +165,7 @@ class LlamaGraph(LlamaGenerate):
 
     @torch.no_grad()
     def step(self):
-        batch, length = self.chance.choice([1, 2] if self.most < 4 else [1, 2, 4, 8]), self.chance.randint(self.longest // 8, self.longest)
+        batch, length = self.batches.one(), self.chance.randint(self.longest // 8, self.longest)
         tokens, kept = torch.randint(self.vocabulary, (batch, length), device=self.device), [None] * len(self.net.layers)
         decoder, answers = self.decoder(batch), [self.net(tokens, 0, kept)]
         for mine, whole in zip(kept, decoder.kept):
@@ -170,14 +183,14 @@ class StreamsGraph(Streams):
     def __init__(self, device, small, chance):
         super().__init__(device, small, chance)
         self.of_graph = [(self.heights(), torch.zeros(32, device=device)) for _ in range(4)]
-        self.captured = Captured(device)
+        self.captured, self.which = Captured(device), Few(range(4), chance)
 
     def once(self, which):
         heights, sums = self.of_graph[which]
         sums.copy_(self.work(heights))
 
     def step(self):
-        which = self.chance.randrange(4)
+        which = self.which.one()
         self.captured.run(which, lambda: self.once(which))
         return self.of_graph[which][1].cpu()
 
@@ -187,11 +200,11 @@ class StreamsGraph(Streams):
 class Gpt2Compile(Gpt2Train):
     def __init__(self, device, small, chance):
         super().__init__(device, small, chance)
-        self.net = compiled(self.net)
+        self.net, self.lengths = compiled(self.net), Few(LENGTHS[::2], chance)
 
     def step(self):
         torch.compiler.cudagraph_mark_step_begin()
-        return self.learn(self.drawn(self.longest // 4 * self.chance.choice(LENGTHS[::2]))).item()
+        return self.learn(self.drawn(self.longest // 4 * self.lengths.one())).item()
 
 
 class UNetCompile(UNetTrain):
@@ -199,11 +212,11 @@ class UNetCompile(UNetTrain):
 
     def __init__(self, device, small, chance):
         super().__init__(device, small, chance)
-        self.net = compiled(self.net)
+        self.net, self.few = compiled(self.net), Few(self.sides[:2], chance)
 
     def step(self):
         torch.compiler.cudagraph_mark_step_begin()
-        side = self.chance.choice(self.sides[:2])
+        side = self.few.one()
         return self.learn(self.drawn(side, side)).item()
 
 
@@ -214,7 +227,7 @@ class BertCompile(BertShapes):
 
     @torch.inference_mode()
     def step(self):
-        shape = self.shape()
+        shape = self.shapes.one()
         torch.compiler.cudagraph_mark_step_begin()
         return self.net(self.drawn(shape), self.mask(shape)).float().cpu()
 

@@ -130,10 +130,9 @@ class Lane:
             following = next_one(self.seconds_of(program), program)
             coming = self.start(following) if following else {}
             self.round(program, {**workers, **self.under_budget(program)}, lambda coming=coming: self.all_answer(coming))
-            if following and self.left() <= 0:
-                self.done(coming)
-                following = None
-            program, workers = following, coming
+            going = following.going() if following and self.left() > 0 else []
+            self.done({variant: worker for variant, worker in coming.items() if variant not in going})
+            program, workers = following if going else None, {variant: coming[variant] for variant in going if variant in coming}
 
     def next_first(self, later, but=None):
         first = next((program for program in self.programs if not program.rounds and program is not but), None)

@@ -68,8 +68,12 @@ class Program:
         return next((variant for variant in self.variants if variant.text == "weir"), None)
 
     def going(self):
-        """Variants that have not failed."""
-        return [variant for variant in self.variants if self.wrong.get(variant, "cut").startswith("cut")]
+        """Variants for the next round: those that have not failed, without expandable segments in further ones, and of the caps those that
+        have no time yet, or the one that is worth more of it."""
+        least = self.least() or min((variant for variant in self.variants if variant.cap and self.over(variant, variant.of)),
+                                    key=lambda variant: statistics.median(self.over(variant, variant.of)), default=None)
+        return [variant for variant in self.variants if self.wrong.get(variant, "cut").startswith("cut") and not
+                (self.turns[variant] and (variant.allocator == "expandable" or (variant.cap and variant is not least)))]
 
     def keep(self, variant, times, before, memory):
         self.ms[variant] += [ms for turn in times for ms in turn]
