@@ -9,7 +9,7 @@
     gpt2+compile    training with texts of two lengths
     unet+compile    training with pictures of two sizes
     bert+compile    serving in four shapes
-    llama+compile   as llama+graph, one token compiled
+    llama+compile   as llama+graph, two sizes of a batch, one token compiled
 
 rcnn has neither: its sizes depend on its numbers. Nor has loops, as a capture lets no other thread of the process allocate."""
 
@@ -235,7 +235,7 @@ class BertCompile(BertShapes):
 class LlamaCompile(LlamaGraph):
     def __init__(self, device, small, chance):
         super().__init__(device, small, chance)
-        self.once = compiled(self.net.one_more)
+        self.once, self.batches = compiled(self.net.one_more), Few((1, 2) if small else (2, 8), chance)
 
     def decoder(self, batch):
         """Graph trees take no graph that changes what they are given, unless it always lies at the same place."""

@@ -387,6 +387,8 @@ class Streams:
                 last = (y, stream)
         for stream in self.streams:
             torch.cuda.current_stream().wait_stream(stream)
+        for one in sums if self.streams else ():
+            one.record_stream(torch.cuda.current_stream())
         return torch.cat(sums)
 
     def step(self):

@@ -23,7 +23,7 @@ REFUSED = 3
 # Steps to warm up, and that are measured in a round: 25 turns or more. Where time is short the last ones have none.
 STEPS = {"gpt2": (8, 30), "bert": (15, 60), "loops": (4, 25), "unet": (9, 90), "rcnn": (4, 25), "llama": (6, 30), "streams": (8, 300),
          "gpt2+graph": (12, 90), "bert+graph": (12, 600), "unet+graph": (12, 150), "llama+graph": (12, 25), "streams+graph": (12, 450),
-         "gpt2+compile": (8, 90), "bert+compile": (14, 600), "unet+compile": (8, 150), "llama+compile": (12, 25)}
+         "gpt2+compile": (8, 90), "bert+compile": (14, 600), "unet+compile": (8, 150), "llama+compile": (6, 25)}
 ALLOCATORS = {"torch": "PyTorch", "again": "PyTorch again", "expandable": "expandable segments", "weir": "weir.torch"}
 COUNTS = ("allocations", "driver_calls")
 

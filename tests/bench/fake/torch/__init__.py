@@ -79,6 +79,14 @@ class Program:
         return self.steps + (self.more if self.steps > 2 else 0.0)
 
 
+def ones(count, device):
+    if os.environ.get("FAKE_BROKEN") == "ones":
+        return types.SimpleNamespace(sum=lambda: 7)
+    if device == "cuda":
+        chosen.allocate(4 * count)
+    return types.SimpleNamespace(sum=lambda: count)
+
+
 models = types.ModuleType("torch_models")
 models.begin = lambda name, device, small, seed: Program(name)
 sys.modules["torch_models"] = models
