@@ -3,14 +3,15 @@ BERT-large and a Llama of 0.85 billion parameters. The seed decides the shapes o
 
     gpt2    training: 8 texts of 256 to 1024 tokens a step, autocast to bfloat16, dropout, AdamW
     bert    serving: 1 to 32 texts of 16 to 384 tokens a step, padded, float16
-    llama   generation, bfloat16: 1 to 8 prompts of 64 to 512 tokens a step, and 16 to 40 tokens more for each; the keys
-            and values of every layer grow by a concatenation with every token
-    unet    training on pictures whose sides vary, cuDNN looking for its fastest convolutions
+    llama   generation, bfloat16: 1 to 8 prompts of 64 to 512 tokens, and 16 to 40 tokens more for each, 8 of them a step; the
+            keys and values of every layer grow by a concatenation with every token
+    unet    training on pictures of nine sizes, cuDNN looking for its fastest convolutions
     rcnn    training of torchvision's Mask R-CNN; what its second stage sees varies with what the first one says
-    compiled  bert in four shapes, each a captured graph in torch.compile's graph trees
-    graphs  llama whose tokens behind the prompt come from captured graphs, one for each size of a batch
     streams four streams that read each other's arrays
-    loops   gpt2 trained by one thread while another serves bert, on a stream of its own"""
+    loops   gpt2 trained by one thread while another serves bert, on a stream of its own
+
+The same with captured graphs (gpt2+graph) and with torch.compile (gpt2+compile) are in torch_graphs.py. What a step draws by chance
+is the same in every process with the same seed, also where two threads draw; its answer is what the host has got when it ends."""
 
 import concurrent.futures
 import random
@@ -29,6 +30,11 @@ def build(make, device, dtype):
             return make()
     finally:
         torch.set_default_dtype(before)
+
+
+def own_chance(device):
+    """On the device: what other parts of the program draw there, and when, changes nothing."""
+    return torch.Generator(device).manual_seed(torch.initial_seed())
 
 
 class Attention(nn.Module):
@@ -85,16 +91,20 @@ class Gpt2Train:
         self.net = build(lambda: Gpt2(layers, width, heads, self.vocabulary, self.longest), device, torch.float32)
         self.adam = torch.optim.AdamW(self.net.parameters(), lr=1e-4)
 
-    def step(self):
-        length = self.chance.randrange(self.longest // 4, self.longest + 1, 8)
-        tokens = torch.randint(self.vocabulary, (self.batch, length + 1), device=self.device)
+    def drawn(self, length):
+        return torch.randint(self.vocabulary, (self.batch, length + 1), device=self.device)
+
+    def learn(self, tokens):
         with torch.autocast(self.device.type, torch.bfloat16):
             told = self.net(tokens[:, :-1])
             loss = functional.cross_entropy(told.flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
-        return loss.item()
+        return loss.detach()
+
+    def step(self):
+        return self.learn(self.drawn(self.chance.randrange(self.longest // 4, self.longest + 1, 8))).item()
 
 
 # ---- BERT, serving ---------------------------------------------------------------------------------------------------
@@ -133,11 +143,12 @@ class BertServe:
         layers, width, heads = (2, 64, 4) if small else (24, 1024, 16)
         self.net = build(lambda: Bert(layers, width, heads, self.vocabulary, self.longest), device, torch.float16)
         self.net.eval()
+        self.draw = own_chance(device)
 
     @torch.inference_mode()
     def step(self):
         lengths = [self.chance.randint(16, self.longest) for _ in range(self.chance.randint(1, self.most))]
-        tokens = torch.randint(self.vocabulary, (len(lengths), max(lengths)), device=self.device)
+        tokens = torch.randint(self.vocabulary, (len(lengths), max(lengths)), device=self.device, generator=self.draw)
         there = torch.arange(max(lengths), device=self.device) < torch.tensor(lengths, device=self.device)[:, None]
         return self.net(tokens, there[:, None, None, :]).float().cpu()
 
@@ -231,27 +242,38 @@ class LlamaGenerate:
         self.net = build(lambda: Llama(layers, width, heads, shared, inner, self.vocabulary), device, torch.bfloat16)
         self.net.eval()
 
+        self.texts, self.kept, self.begin, self.left = None, None, 0, 0
+
+    def next_texts(self):
+        batch, length = self.chance.randint(1, self.most), self.chance.randint(self.longest // 8, self.longest)
+        self.texts = torch.randint(self.vocabulary, (batch, length), device=self.device)
+        self.kept, self.begin, self.left = [None] * len(self.net.layers), 0, self.chance.randint(*self.more)
+
     @torch.inference_mode()
     def step(self):
-        batch, length = self.chance.randint(1, self.most), self.chance.randint(self.longest // 8, self.longest)
-        tokens = torch.randint(self.vocabulary, (batch, length), device=self.device)
-        kept, answers, begin = [None] * len(self.net.layers), [], 0
-        for _ in range(self.chance.randint(*self.more)):
-            answers.append(self.net(tokens, begin, kept))
-            begin += tokens.shape[1]
-            tokens = answers[-1]
+        if not self.left:
+            self.kept = None
+            self.next_texts()
+        answers = []
+        for _ in range(min(self.left, 8)):
+            answers.append(self.net(self.texts, self.begin, self.kept))
+            self.begin += self.texts.shape[1]
+            self.texts = answers[-1]
+        self.left -= len(answers)
         return torch.cat(answers, 1).cpu()
 
 
 # ---- more programs ---------------------------------------------------------------------------------------------------
 
 class UNetTrain:
-    """Pictures whose sides vary, with cuDNN looking for its fastest convolutions: workspaces come and go."""
+    """Pictures of nine sizes, each at the first steps once, with cuDNN looking for its fastest convolutions: workspaces come and go."""
+    search = True
 
     def __init__(self, device, small, chance):
         self.device, self.chance = device, chance
-        self.batch, self.sides, width = (1, (32, 64), 8) if small else (8, (128, 384), 64)
-        torch.backends.cudnn.benchmark = not small
+        self.batch, self.sides, width = (1, (32, 64), 8) if small else (8, (128, 256, 384), 64)
+        torch.backends.cudnn.benchmark = self.search and not small
+        self.first = [(high, wide) for high in self.sides for wide in self.sides]
         def block(a, b):
             return nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(), nn.Conv2d(b, b, 3, padding=1), nn.ReLU())
         with torch.device(device):
@@ -272,87 +294,20 @@ class UNetTrain:
             x = block(torch.cat([functional.interpolate(x, scale_factor=2), kept.pop()], 1))
         return self.last(x)
 
-    def step(self):
-        high, wide = (self.chance.randrange(*self.sides, 32) for _ in range(2))
-        x = torch.rand(self.batch, 3, high, wide, device=self.device)
+    def drawn(self, high, wide):
+        return torch.rand(self.batch, 3, high, wide, device=self.device)
+
+    def learn(self, x):
         with torch.autocast(self.device.type, torch.bfloat16):
             loss = functional.cross_entropy(self.net(x), (x.mean(1) > 0.5).long())
         loss.backward()
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
-        return loss.item()
+        return loss.detach()
 
-
-class BertCompiled(BertServe):
-    """Four shapes, each a captured graph of its own, in the pool of torch.compile's graph trees."""
-
-    def __init__(self, device, small, chance):
-        super().__init__(device, small, chance)
-        torch._dynamo.config.cache_size_limit = 16
-        self.net = torch.compile(self.net, mode="reduce-overhead", dynamic=False)
-
-    @torch.inference_mode()
     def step(self):
-        batch, length = self.chance.choice([(2, 32), (1, 16)] if self.longest < 64 else [(1, 64), (4, 128), (8, 128), (16, 256)])
-        tokens = torch.randint(self.vocabulary, (batch, length), device=self.device)
-        mask = torch.ones(batch, 1, 1, length, dtype=torch.bool, device=self.device)
-        torch.compiler.cudagraph_mark_step_begin()
-        return self.net(tokens, mask).float().cpu()
-
-
-class Decoder:
-    """What a captured graph of one token reads and writes, for one size of a batch."""
-
-    def __init__(self, net, batch, most, device, pool):
-        part, shared = net.part, net.layers[0].shared
-        self.tokens, self.place = (torch.zeros(*shape, dtype=torch.long, device=device) for shape in ((batch, 1), (1,)))
-        self.kept = [tuple(torch.zeros(batch, shared, most, part, dtype=net.words.weight.dtype, device=device) for _ in range(2))
-                     for _ in net.layers]
-        self.run = lambda: self.once(net)
-        if device.type == "cuda":
-            self.capture(net, pool)
-
-    def once(self, net):
-        self.tokens.copy_(net.one_more(self.tokens, self.place, self.kept))
-        self.place.add_(1)
-
-    def capture(self, net, pool):
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            self.once(net)
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
-            self.once(net)
-        self.run = graph.replay
-
-
-class LlamaGraphs(LlamaGenerate):
-    """Prompts as they come, and then a captured graph for each token, one for each size of a batch, all in one pool."""
-
-    def __init__(self, device, small, chance):
-        super().__init__(device, small, chance)
-        self.most_tokens, self.decoders = self.longest + self.more[1], {}
-        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-
-    @torch.inference_mode()
-    def step(self):
-        batch, length = self.chance.choice([1, 2] if self.most < 4 else [1, 2, 4, 8]), self.chance.randint(self.longest // 8, self.longest)
-        tokens, kept = torch.randint(self.vocabulary, (batch, length), device=self.device), [None] * len(self.net.layers)
-        if batch not in self.decoders:
-            self.decoders[batch] = Decoder(self.net, batch, self.most_tokens, self.device, self.pool)
-        decoder = self.decoders[batch]
-        answers = [self.net(tokens, 0, kept)]
-        for mine, whole in zip(kept, decoder.kept):
-            for one, every in zip(mine, whole):
-                every[:, :, :length].copy_(one)
-        decoder.tokens.copy_(answers[0])
-        decoder.place.fill_(length)
-        for _ in range(self.chance.randint(*self.more) - 1):
-            decoder.run()
-            answers.append(decoder.tokens.clone())
-        return torch.cat(answers, 1).cpu()
+        size = self.first.pop() if self.first else [self.chance.choice(self.sides) for _ in range(2)]
+        return self.learn(self.drawn(*size)).item()
 
 
 class MaskRcnnTrain:
@@ -367,18 +322,19 @@ class MaskRcnnTrain:
             self.net = detection.maskrcnn_resnet50_fpn(weights=None, weights_backbone=None, **words)
         self.net.to(device).train()
         self.descent = torch.optim.SGD(self.net.parameters(), lr=1e-6)
+        self.draw = own_chance(device)
 
     def target(self, high, wide):
         count = self.chance.randint(1, 20)
         size = torch.tensor([wide, high], device=self.device)
-        corner = torch.rand(count, 2, device=self.device) * size * 0.6
-        boxes = torch.cat([corner, corner + size * 0.1 + torch.rand(count, 2, device=self.device) * size * 0.3], 1)
-        return {"boxes": boxes, "labels": torch.randint(1, 91, (count,), device=self.device),
-                "masks": torch.randint(2, (count, high, wide), dtype=torch.uint8, device=self.device)}
+        corner, more = (torch.rand(count, 2, device=self.device, generator=self.draw) for _ in range(2))
+        boxes = torch.cat([corner * size * 0.6, corner * size * 0.6 + size * 0.1 + more * size * 0.3], 1)
+        return {"boxes": boxes, "labels": torch.randint(1, 91, (count,), device=self.device, generator=self.draw),
+                "masks": torch.randint(2, (count, high, wide), dtype=torch.uint8, device=self.device, generator=self.draw)}
 
     def step(self):
         sizes = [tuple(self.chance.randrange(*self.sides, 16) for _ in range(2)) for _ in range(self.batch)]
-        images = [torch.rand(3, *size, device=self.device) for size in sizes]
+        images = [torch.rand(3, *size, device=self.device, generator=self.draw) for size in sizes]
         loss = sum(self.net(images, [self.target(*size) for size in sizes]).values())
         loss.backward()
         self.descent.step()
@@ -396,14 +352,12 @@ class Loops:
 
     def serving(self):
         with torch.cuda.stream(self.stream):
-            for _ in range(3):
-                self.serve.step()
+            return [self.serve.step().flatten() for _ in range(3)]
 
     def step(self):
         beside = self.thread.submit(self.serving)
         loss = self.train.step()
-        beside.result()
-        return loss
+        return torch.cat([torch.tensor([loss]), *beside.result()])
 
 
 class Streams:
@@ -414,12 +368,17 @@ class Streams:
         self.most, self.streams = (64, 2) if small else (2048, 4)
         self.streams = [torch.cuda.Stream() for _ in range(self.streams)] if device.type == "cuda" else []
 
-    def step(self):
+    def heights(self):
+        return [self.chance.randrange(8, self.most, 8) for _ in range(32)]
+
+    def work(self, heights):
         sums, last = [], None
-        for turn in range(32):
+        for stream in self.streams:
+            stream.wait_stream(torch.cuda.current_stream())
+        for turn, height in enumerate(heights):
             stream = self.streams[turn % len(self.streams)] if self.streams else None
             with torch.cuda.stream(stream):
-                x = torch.rand(self.chance.randrange(8, self.most, 8), self.most, device=self.device)
+                x = torch.rand(height, self.most, device=self.device)
                 y = x @ x.T
                 if last is not None and stream is not None:
                     stream.wait_stream(last[1])
@@ -428,14 +387,23 @@ class Streams:
                 last = (y, stream)
         for stream in self.streams:
             torch.cuda.current_stream().wait_stream(stream)
-        return torch.cat(sums).cpu()
+        for one in sums if self.streams else ():
+            one.record_stream(torch.cuda.current_stream())
+        return torch.cat(sums)
+
+    def step(self):
+        return self.work(self.heights()).cpu()
 
 
-PROGRAMS = {"gpt2": Gpt2Train, "bert": BertServe, "llama": LlamaGenerate, "unet": UNetTrain, "rcnn": MaskRcnnTrain, "compiled": BertCompiled,
-            "graphs": LlamaGraphs, "streams": Streams, "loops": Loops}
+PROGRAMS = {"gpt2": Gpt2Train, "bert": BertServe, "llama": LlamaGenerate, "unet": UNetTrain, "rcnn": MaskRcnnTrain, "streams": Streams,
+            "loops": Loops}
 
 
 def begin(name, device, small, seed):
     """A program, whose step() does one and waits for its answer."""
     torch.manual_seed(seed)
-    return PROGRAMS[name](torch.device(device), small, random.Random(seed))
+    programs = PROGRAMS
+    if "+" in name:
+        import torch_graphs
+        programs = torch_graphs.PROGRAMS
+    return programs[name](torch.device(device), small, random.Random(seed))

@@ -4,7 +4,8 @@
     bench/torch_run.py bert --allocator weir --cap 950 --option reuse_wait=0
 
 The allocators are PyTorch's own (torch), the same with expandable segments, and weir.torch. Exit status 3: an allocation was refused.
-With --turns it does as it is told on standard input, for bench/torch_programs.py: it answers each line with one of JSON."""
+Beside the times stand the answers of all steps, those that warm up too. With --turns it does as it is told on standard input, for
+bench/torch_programs.py: it answers each line with one of JSON."""
 
 import argparse
 import json
@@ -14,13 +15,16 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from torch_answers import flat  # noqa: E402
+
 MIB = 1 << 20
 REFUSED = 3
-# Steps to warm up, and that are measured. Where time is short the last ones have none.
-STEPS = {"gpt2": (8, 30), "bert": (15, 60), "loops": (4, 16), "rcnn": (4, 16), "graphs": (4, 16), "unet": (6, 12), "llama": (2, 6),
-         "streams": (8, 40), "compiled": (24, 240)}
-ALLOCATORS = {"torch": "PyTorch", "expandable": "PyTorch, expandable segments", "weir": "weir.torch",
-              "again": "PyTorch a second time: what the machine does by itself"}
+# Steps to warm up, and that are measured in a round: 25 turns or more. Where time is short the last ones have none.
+STEPS = {"gpt2": (8, 30), "bert": (15, 60), "loops": (4, 25), "unet": (9, 90), "rcnn": (4, 25), "llama": (6, 30), "streams": (8, 300),
+         "gpt2+graph": (12, 90), "bert+graph": (12, 600), "unet+graph": (12, 150), "llama+graph": (12, 25), "streams+graph": (12, 450),
+         "gpt2+compile": (8, 90), "bert+compile": (14, 600), "unet+compile": (8, 150), "llama+compile": (6, 25)}
+ALLOCATORS = {"torch": "PyTorch", "again": "PyTorch again", "expandable": "expandable segments", "weir": "weir.torch"}
 COUNTS = ("allocations", "driver_calls")
 
 
@@ -92,13 +96,14 @@ class Run:
         self.program = torch_models.begin(given.program, given.device, given.small, given.seed)
 
     def steps(self, count):
-        """Milliseconds of each; a step returns when its answer is on the host."""
-        times = []
+        """Milliseconds of each, and its answer; a step returns when that is on the host."""
+        times, answers = [], []
         for _ in range(count):
             start = time.perf_counter()
-            self.program.step()
+            answer = self.program.step()
             times.append(round(1000 * (time.perf_counter() - start), 4))
-        return times
+            answers.append(flat(answer))
+        return times, answers
 
     def memory(self):
         self.allocator.check()
@@ -106,12 +111,12 @@ class Run:
 
 
 def measure(run, given):
-    run.steps(given.warm)
+    _, first = run.steps(given.warm)
     before = run.allocator.statistics()
-    times = run.steps(given.steps)
+    times, answers = run.steps(given.steps)
     memory = run.memory()
     return {"program": given.program, "allocator": given.allocator, "options": dict(given.option), "cap": given.cap, "warm": given.warm,
-            "ms": times, "memory": memory, "measured": {key: memory[key] - before[key] for key in COUNTS if key in memory}}
+            "ms": times, "answers": first + answers, "memory": memory, "measured": {key: memory[key] - before[key] for key in COUNTS if key in memory}}
 
 
 def take_turns(given, torch, tell):
@@ -125,10 +130,12 @@ def take_turns(given, torch, tell):
         elif word == "memory":
             tell(memory=run.memory())
         else:
-            tell(ms=run.steps(int(word)))
+            tell(**dict(zip(("ms", "answers"), run.steps(int(word)))))
 
 
 def work(given):
+    if given.cores:
+        os.sched_setaffinity(0, given.cores)
     if given.allocator != "weir":
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = f"expandable_segments:{given.allocator == 'expandable'}"
         os.environ.pop("PYTORCH_ALLOC_CONF", None)  # which would come first
@@ -164,6 +171,7 @@ def words():
     parser.add_argument("--small", action="store_true", help="small nets and few tokens")
     parser.add_argument("--package", type=Path, default=ROOT / "python", metavar="FOLDER", help="where the package weir is")
     parser.add_argument("--turns", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--cores", type=lambda text: {int(core) for core in text.split(",")}, help=argparse.SUPPRESS)
     given = parser.parse_args()
     for option in given.option:
         if "=" not in option:

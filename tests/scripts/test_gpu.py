@@ -192,11 +192,11 @@ case $3 in half) printf '{"part": "ha'; echo why >&2; exit 4;; *) echo '{"value"
                 self.assertLessEqual(2.5 * serving + min(serving, 15) + 4 * 5, left)
         self.assertEqual(onnx_steps.serving_in(185), 60)
 
-    def of_torch(self, part, status, said):
+    def of_torch(self, part, status, said, gpus="0", writes=None):
         steps.results.clear()
         (self.folder / "torch-tests").mkdir(exist_ok=True)
-        given = mock.Mock(stub=False, programs="--programs bert", tests=None)
-        with mock.patch.object(steps, "run", return_value=(status, said, 1.0)) as run, \
+        given = mock.Mock(stub=False, programs="--programs bert", tests=None, gpus=gpus)
+        with mock.patch.object(steps, "run", return_value=(status, said, 1.0), side_effect=writes) as run, \
                 mock.patch.object(gpu_python.importlib.util, "find_spec", return_value=True):
             getattr(gpu_python, part)(given, 120)
         return steps.results[0], run.call_args
@@ -208,8 +208,32 @@ case $3 in half) printf '{"part": "ha'; echo why >&2; exit 4;; *) echo '{"value"
         self.assertEqual(call.kwargs["most"], 130)  # it ends by itself before
         self.assertIn(2, call.args[1])
         self.assertEqual(call.args[1][-2:], ["--programs", "bert"])
+        self.assertIn("--gpus 0 ", " ".join(map(str, call.args[1])))
         self.assertEqual(self.of_torch("programs", 1, said + "FAILED why\n")[0][3][-1], "FAILED why")
         self.assertEqual(self.of_torch("programs", 2, "usage: words\n")[0][3], ["usage: words"])
+
+    def test_of_programs_that_are_ended_the_table_until_then_is_told(self):
+        def ended(*_, **__):
+            (steps.place.logs / "programs.json").write_text('{"table": ["| program |", "| gpt2 |"]}')
+            return 124, "gpt2: torch 40 ms a step\nended after 120 s\n", 120.0
+        self.of_torch("programs", 0, "", writes=ended)
+        self.assertEqual([result[0] for result in steps.results], ["failed", "skipped"])
+        self.assertEqual(steps.results[1][3], ["| program |", "| gpt2 |"])
+
+    def test_programs_have_all_gpus_unless_some_are_named(self):
+        listed = "GPU 0: NVIDIA H200 (UUID: GPU-1)\n  MIG 1g\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n"
+        with mock.patch.object(gpu_python.shutil, "which", return_value="nvidia-smi"), mock.patch.dict(os.environ):
+            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+            _, call = self.of_torch("programs", 0, listed, gpus=None)
+            self.assertIn("--gpus 0,1 ", " ".join(map(str, call.args[1])))
+            os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-2"
+            _, call = self.of_torch("programs", 0, listed, gpus=None)
+            self.assertIn("--gpus GPU-2 ", " ".join(map(str, call.args[1])))
+
+    def test_orders_of_imports_are_told(self):
+        said = "| imports |\nMISS use: at most 60 ms\nleft out: cupy: no cupy here\n"
+        (went, _, _, lines), call = self.of_torch("imports", 0, said)
+        self.assertEqual((went, lines, call.kwargs["most"]), ("passed", said.splitlines(), 130))
 
     def test_what_fails_on_weir_alone_is_told(self):
         said = "9 tests listed in 1 files\npassed natively 5, of these on weir 4, ratio 0.8\nWEIR failed a.b: why\nmore\n"
@@ -218,7 +242,7 @@ case $3 in half) printf '{"part": "ha'; echo why >&2; exit 4;; *) echo '{"value"
     def test_parts_leave_the_others_their_time(self):
         steps.place.end = time.monotonic() + 412
         every = ["suites", "tests", "programs"]
-        self.assertAlmostEqual(gpu_python.time_for("tests", every), 180, delta=1)
+        self.assertAlmostEqual(gpu_python.time_for("tests", every), 160, delta=1)
         self.assertAlmostEqual(gpu_python.time_for("tests", ["suites", "tests"]), 400, delta=1)
         self.assertAlmostEqual(gpu_python.time_for("programs", every), 400, delta=1)
 

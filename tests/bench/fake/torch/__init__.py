@@ -60,8 +60,12 @@ cuda = types.SimpleNamespace(
 
 
 class Program:
+    """Answers a number a step. FAKE_WRONG=weir:0.5 adds that to those that come through weir; it may be nan."""
+
     def __init__(self, name):
-        self.kept, self.name = [], name
+        self.kept, self.name, self.steps = [], name, 0
+        allocator, _, more = os.environ.get("FAKE_WRONG", ":0").partition(":")
+        self.more = float(more) if allocator == ("weir" if type(chosen) is not Own else "expandable" if chosen.expandable else "torch") else 0
 
     def step(self):
         if self.name == os.environ.get("FAKE_BROKEN"):
@@ -71,6 +75,16 @@ class Program:
         for pointer in self.kept[1::2]:
             chosen.free(pointer, MIB)
         del self.kept[1::2]
+        self.steps += 1
+        return self.steps + (self.more if self.steps > 2 else 0.0)
+
+
+def ones(count, device):
+    if os.environ.get("FAKE_BROKEN") == "ones":
+        return types.SimpleNamespace(sum=lambda: 7)
+    if device == "cuda":
+        chosen.allocate(4 * count)
+    return types.SimpleNamespace(sum=lambda: count)
 
 
 models = types.ModuleType("torch_models")
