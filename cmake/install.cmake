@@ -14,7 +14,7 @@ foreach(library IN LISTS libraries)
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(TARGETS ${library} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_ONLY)
 endforeach()
-# What the Python package and weir/rmm.hpp let frameworks allocate through, beside libweir.
+# What the Python package and weir/cccl.hpp let frameworks allocate through, beside libweir.
 set_target_properties(weir-seams PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS weir-seams EXPORT weirTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
 install(TARGETS weir-seams LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_ONLY)

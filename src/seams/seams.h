@@ -1,4 +1,4 @@
-/* libweir-seams: weir's memory for frameworks that take an allocator. What the Python package calls, and weir/rmm.hpp; no
+/* libweir-seams: weir's memory for frameworks that take an allocator. What the Python package calls, and weir/cccl.hpp; no
  * interface for programs, and none of CUDA's headers is needed.
  *
  * A function that answers a status leaves the reason in weir_detail(). */

@@ -1,5 +1,5 @@
-"""weir.numba over a stand-in for Numba (fake/) and the stub of CUDA's driver; gpu_numba.py is over the real ones. Each test is a
-process of its own."""
+"""weir.numba over a stand-in for Numba (fake/) and the stub of CUDA's driver; with WEIR_TEST_REAL=1 over the real numba-cuda (real.py),
+and gpu_numba.py on a GPU. Each test is a process of its own."""
 
 import os
 import textwrap
@@ -9,6 +9,7 @@ from pathlib import Path
 from common import run_python
 
 HERE = Path(__file__).resolve().parent
+REAL = unittest.skipUnless(os.environ.get("WEIR_TEST_REAL"), "with the real Numba alone (real.py)")
 BEGIN = """
 import sys
 sys.path[:0] = {paths!r}
@@ -196,6 +197,35 @@ class Numba(unittest.TestCase):
             a = manager().memalloc(MIB)
             is_(weir.numba.clients()[0].runtime.budget, 48 * MIB)
         """, WEIR_BUDGET="48MiB")
+
+    @REAL
+    def test_numbas_plug_is_there_and_filled(self):
+        self.run_lines("""
+            import inspect
+            is_(cuda.set_memory_manager, numbas.set_memory_manager)
+            ours, plug = weir.numba.MemoryManager, cuda.BaseCUDAMemoryManager
+            assert issubclass(ours, plug) and issubclass(ours, cuda.HostOnlyCUDAMemoryManager)
+            is_(set(ours.__abstractmethods__), set())
+            wanted = {"memalloc", "memhostalloc", "mempin", "initialize", "get_ipc_handle", "get_memory_info", "reset", "defer_cleanup",
+                      "interface_version"}
+            is_(set(plug.__abstractmethods__), wanted)  # what a newer Numba asks for besides, nobody has looked at
+            for name in wanted - {"interface_version"}:
+                theirs, mine = (list(inspect.signature(getattr(each, name)).parameters.values()) for each in (plug, ours))
+                is_([each.name for each in mine[:len(theirs)]], [each.name for each in theirs])
+                assert all(each.default is not each.empty for each in mine[len(theirs):]), name
+            weir.numba.use(budget="64MiB")  # Numba looks at the version here
+            is_(numbas._memory_manager, ours)
+            is_(manager().interface_version, numbas._SUPPORTED_EMM_INTERFACE_VERSION)
+        """)
+
+    @REAL
+    def test_numba_takes_it_by_its_variable(self):
+        self.run_lines("""
+            numbas._ensure_memory_manager()  # as its first context does
+            is_(numbas._memory_manager, weir.numba.MemoryManager)
+            a = manager().memalloc(MIB)
+            is_(weir.numba.clients()[0].runtime.budget, 48 * MIB)
+        """, NUMBA_CUDA_MEMORY_MANAGER="weir.numba", WEIR_BUDGET="48MiB")
 
     def test_with_clients(self):
         self.run_lines("""

@@ -1,5 +1,5 @@
-"""weir.rmm over a stand-in for RMM (fake/) and the stub of CUDA's driver. With WEIR_TEST_REAL=1 over the real RMM, which needs no GPU
-for this; gpu_rmm.py has what does."""
+"""weir.rmm over a stand-in for RMM (fake/) and the stub of CUDA's driver. With WEIR_TEST_REAL=1 over the real RMM (real.py), which needs
+no GPU for this; gpu_rmm.py has what does."""
 
 import os
 import textwrap
@@ -9,6 +9,7 @@ from pathlib import Path
 from common import run_python
 
 HERE = Path(__file__).resolve().parent
+REAL = unittest.skipUnless(os.environ.get("WEIR_TEST_REAL"), "with the real RMM alone (real.py)")
 BEGIN = """
 import sys
 sys.path[:0] = {paths!r}
@@ -90,6 +91,52 @@ class RMM(unittest.TestCase):
                 except kind:
                     pass
             assert weir.rmm.use(client).client is client
+        """)
+
+    @REAL
+    def test_rmms_adaptors_stand_on_it(self):
+        self.run_lines("""
+            resource = weir.rmm.use(budget="64MiB")
+            assert isinstance(resource, rmm.mr.DeviceMemoryResource)
+            assert rmm.mr.get_per_device_resource(0) is resource and rmm.mr.is_initialized()
+            stats = rmm.mr.StatisticsResourceAdaptor(resource)
+            limited = rmm.mr.LimitingResourceAdaptor(stats, allocation_limit=40 * MIB)
+            a = limited.allocate(30 * MIB, Stream(make_stream()))
+            is_((stats.allocation_counts.current_bytes, resource.client.stats().live), (30 * MIB, 30 * MIB))
+            try:
+                limited.allocate(20 * MIB)
+                raise SystemExit("it was not refused")
+            except MemoryError as error:
+                assert "weir" not in str(error), str(error)
+            is_(resource.refused, None)
+            limited.deallocate(a, 30 * MIB)
+            is_(of_account(resource.client), (0, 1, 1))
+        """)
+
+    @REAL
+    def test_what_rmm_does_after_a_refusal_it_does_after_weirs(self):
+        self.run_lines("""
+            resource = weir.rmm.use(budget="64MiB")
+            neighbour = resource.client.runtime.client("neighbour")
+            held = [neighbour.alloc(40 * MIB)]
+            asked = []
+            def make_room(size):
+                asked.append(size)
+                if held:
+                    held.pop().close()
+                    return True
+                return False
+            retrying = rmm.mr.FailureCallbackResourceAdaptor(resource, make_room)
+            a = retrying.allocate(50 * MIB)
+            is_((asked, resource.client.stats().live), ([50 * MIB], 50 * MIB))
+            is_(resource.refused.refusal.requested, 50 * MIB)
+            try:
+                retrying.allocate(50 * MIB)
+                raise SystemExit("it was not refused")
+            except MemoryError as error:
+                assert "rmm asked for 50 MiB" in str(error), str(error)
+            is_(asked, [50 * MIB, 50 * MIB])
+            retrying.deallocate(a, 50 * MIB)
         """)
 
 

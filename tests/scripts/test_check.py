@@ -40,7 +40,7 @@ class Preparations(unittest.TestCase):
 
     def test_a_fresh_machine_gets_the_engines_and_the_builds_for_cuda_and_openvino(self):
         commands = self.of("x86_64")
-        self.assertEqual([words[0] for words in commands], ["deps", "engines", "engines", "engines", "models", "venv"])
+        self.assertEqual([words[0] for words in commands], ["deps", "engines", "engines", "engines", "models", "venv", "venv"])
         self.assertIn(["engines"], commands)
         self.assertIn(CUDA, commands)
         self.assertIn(OPENVINO, commands)
@@ -91,14 +91,14 @@ class Preparing(unittest.TestCase):
     def test_everything_is_asked_for(self):
         failed, called = self.of()
         self.assertEqual(failed, 0)
-        self.assertEqual([words[0] for words in called], ["deps", "engines", "engines", "engines", "models", "venv"])
+        self.assertEqual([words[0] for words in called], ["deps", "engines", "engines", "engines", "models", "venv", "venv"])
 
     def test_each_failure_counts(self):
         for failing in ([["engines"]], [CUDA], [OPENVINO], [["models"]], [CUDA, OPENVINO], [["engines"], CUDA, OPENVINO, ["models"]]):
             with self.subTest(failing=failing):
                 failed, called = self.of(*failing)
                 self.assertEqual(failed, len(failing))
-                self.assertEqual(len(called), 6)
+                self.assertEqual(len(called), 7)
 
     def test_without_compilers_nothing_else_is_tried(self):
         with self.assertRaisesRegex(check.Ended, "nothing can be built"):
