@@ -483,8 +483,6 @@ static void exported(void)
     CUgraphNode node;
     EXPECT(cu.cuImportExternalMemory(&outside, NULL) == WP_NOT_INITIALIZED);
     EXPECT(cu.cuGraphAddMemAllocNode(&node, NULL, NULL, 0, NULL) == WP_NOT_INITIALIZED);
-    void *found;
-    EXPECT(cu.cuGetProcAddress("cuMemAlloc", &found, 12000, 0) == WP_NOT_INITIALIZED);
 }
 
 /* Under --direct. */
@@ -744,6 +742,10 @@ static const struct {
              {"without-host-memory", without_host_memory},
              {"held-up-late", held_up_late},
              {"reused", reused},
+             {"pools-by-place", pools_by_place},
+             {"part-of-a-device", part_of_a_device},
+             {"recaptures", recaptures},
+             {"entry-points", entry_points},
              {"nothing", nothing}};
 
 int main(int argc, char **argv)

@@ -32,4 +32,10 @@ void without_host_memory(void);
 void held_up_late(void);
 void reused(void);
 
+/* Cases of newer.c. */
+void pools_by_place(void);
+void part_of_a_device(void);
+void recaptures(void);
+void entry_points(void);
+
 #endif

@@ -15,7 +15,22 @@ BUILD = Path(os.environ.get("WEIR_TEST_BINARY", SOURCE / "build/debug"))
 COMMAND, PLACE = BUILD / "bin/weir", BUILD / "tests/preload"
 MIB = 1 << 20
 WAYS = ("linked", "dlsym", "proc", "proc-thread")
-TYPEDEFS = [path for path in (Path("/usr/local/cuda/include/cudaTypedefs.h"),) if path.exists()]
+CUDA_HEADERS = Path(os.environ.get("WEIR_CUDA_INCLUDE") or "/usr/local/cuda/include")
+# Functions of CUDA's by whose names they could make memory or tell of it, and why programs get CUDA's own all the same.
+ABOUT_MEMORY = (r"cu(Mem(?!cpy|set)|Device\w*Mem|Array\w*Create|Mipmapped\w*Create|Ipc|Import|Stream(Begin|End)\w*apture|"
+                r"Graph\w*Mem(Alloc|Free)|Multicast|LogicalEndpoint|Pointer|GreenCtxCreate|Ctx\w*Limit|Library\w*Managed)")
+CUDAS_OWN = {
+    "addresses, or what is told of memory and does not depend on who has it": r"""cuMemAddress(Free|Reserve) cuMem(Get|Set)Access cuMemGetLocationInfo
+        cuMemGetAllocation(Granularity|PropertiesFromHandle) cuMemHostGet(DevicePointer|Flags) cuMemRangeGetAttributes? cuPointerSetAttribute
+        cuLibraryGetManaged cuMemPoolGetAccess cuMemPoolSetAttribute""",
+    "moves or fills memory that counts": "cuMemAdvise cuMemPrefetch(Batch)?Async cuMemDiscard(AndPrefetch)?BatchAsync cuMemBatchDecompressAsync",
+    "gives memory to other processes, which counts": "cuMem(Pool)?ExportToShareableHandle cuMemPoolExportPointer cuMemGetHandleForAddressRange",
+    "no memory comes with it": "cuIpcCloseMemHandle cuIpc(Get|Open)EventHandle cuImportExternalSemaphore cuMemPoolImportFromShareableHandle",
+    "maps or binds handles, which count from cuMemCreate on": r"cuMemMapArrayAsync cuMulticast\w+ cuLogicalEndpoint\w+",
+    "memory of graphs, in no budget": r"cuDevice(Graph|GetGraph|SetGraph)Mem\w+ cuGraphAddMemFreeNode cuGraphMem(Alloc|Free)NodeGetParams",
+    "what a context takes for itself is outside": "cuCtx(Get|Set)Limit cuGreenCtxCreate",
+    "graphics": "cuStream(Begin|End)CaptureToCig",
+}
 
 
 class Case(unittest.TestCase):
@@ -157,8 +172,9 @@ class Programs(Case):
     def test_each_call_is_counted(self):
         names = re.findall(r"X\((cu\w+), *(\w+), *\d+,", (SOURCE / "src/interpose/preload/functions.h").read_text().replace("\\\n", " "))
         cases = ("pools", "physical", "captures", "addresses", "exported", "default-streams", "information", "pitch", "reset", "peers",
-                 "other-kinds", "arrays", "forms", "pools-of-two-devices")
+                 "other-kinds", "arrays", "forms", "pools-of-two-devices", "recaptures", "entry-points")
         tables = [self.program("linked", case, STUB_CUDA_DEVICES="2") for case in cases]
+        tables += [self.program("linked", "pools-by-place", budget="host=8MiB,64MiB", STUB_CUDA_DEVICES="2")]
         tables += [self.program("linked", "host-fails", budget="host=8MiB,64MiB"), self.program("linked", "direct-ways", "--direct")]
         called = {name for table in tables for name in table["calls"]}
         self.assertEqual({name for name, _ in names} - called, set())
@@ -192,9 +208,32 @@ class Programs(Case):
         self.assertEqual(table["served"], 1)
 
     def test_over_the_runtime_library(self):
-        out, error = self.exec_it(PLACE / "preload-runtime")
-        self.assertEqual(out, "over the runtime\n")
-        self.assertIn("weir served 2 allocations", error)
+        for name in ("preload-runtime", "preload-runtime-inside"):
+            with self.subTest(name=name):
+                out, error = self.exec_it(PLACE / name)
+                self.assertEqual(out, "over the runtime\n")
+                self.assertIn("weir served 3 allocations", error)
+
+    def test_every_entry_point_in_every_version(self):
+        for way in WAYS:
+            with self.subTest(way=way):
+                self.program(way, "entry-points")
+
+    def test_pools_by_place(self):
+        for way in WAYS:
+            with self.subTest(way=way):
+                table = self.program(way, "pools-by-place", budget="host=8MiB,64MiB", STUB_CUDA_DEVICES="2")
+                self.assertEqual(table["host"]["pinned"], {"peak": 8 * MIB, "live_at_end": 0})
+                self.assertEqual([device["live_at_end"] for device in table["devices"]], [0, 0])
+
+    def test_memory_of_a_part_of_a_device_counts(self):
+        for table in self.each_way("part-of-a-device"):
+            self.assertEqual(table["devices"][0]["cuda"]["cuMemCreate"], {"peak": 40 * MIB, "live_at_end": 0})
+
+    def test_captures_into_a_graph_that_there_was(self):
+        for way in WAYS:
+            with self.subTest(way=way):
+                self.assertEqual(self.program(way, "recaptures")["frees_held_up"], 2 if way in ("linked", "proc-thread") else 1)
 
     def test_a_budget_that_cannot_be_kept_gives_nothing(self):
         _, error = self.exec_it(PLACE / "preload-linked", "linked", "served", status=99, STUB_CUDA_FAIL="cuMemGetInfo:1:999")
@@ -359,18 +398,45 @@ class Refusals(Case):
         self.assertIn("set-user-ID", self.refused("./strong"))
 
 
+@unittest.skipUnless((CUDA_HEADERS / "cudaTypedefs.h").exists(), "no header of CUDA's is here")
 class Declarations(unittest.TestCase):
-    @unittest.skipUnless(TYPEDEFS, "no header of CUDA's is here")
+    """Of the header that is here, or of the one in WEIR_CUDA_INCLUDE."""
+
+    def setUp(self):
+        text = (SOURCE / "src/interpose/preload/functions.h").read_text().replace("\\\n", " ")
+        self.wrapped = re.findall(r"X\((\w+),\s*(\w+),\s*(\d+),\s*([01]),\s*\(((?:[^()]|\([^()]*\))*)\)", text)
+        self.assertGreater(len(self.wrapped), 55)
+        self.known = int(re.search(r"WP_KNOWN_VERSION = (\d+)", text)[1])
+        self.header = re.sub(r"/\*.*?\*/", "", (CUDA_HEADERS / "cuda.h").read_text(errors="replace"), flags=re.S)
+        self.version = int(re.search(r"#define CUDA_VERSION (\d+)", self.header)[1])
+        self.types = (CUDA_HEADERS / "cudaTypedefs.h").read_text()
+
     def test_functions_are_as_cuda_has_them(self):
-        text = TYPEDEFS[0].read_text()
-        ours = (SOURCE / "src/interpose/preload/functions.h").read_text().replace("\\\n", " ")
-        wrapped = re.findall(r"X\((\w+),\s*(\w+),\s*(\d+),\s*([01]),\s*\(([^()]*)\)", ours)
-        self.assertGreater(len(wrapped), 50)
-        for symbol, name, version, per_thread, parameters in wrapped:
-            theirs = re.search(rf"PFN_{name}_v{version}{'_ptsz' if per_thread == '1' else ''}\)\(([^;]*)\);", text)
+        for symbol, name, version, per_thread, parameters in self.wrapped:
+            if int(version) > self.version:
+                continue
+            theirs = re.search(rf"PFN_{name}_v{version}{'_ptsz' if per_thread == '1' else ''}\)\(([^;]*)\);", self.types)
             self.assertTrue(theirs, symbol)
-            self.assertEqual(theirs[1].count(","), parameters.count(","), symbol)
-            self.assertEqual(theirs[1].count("*"), parameters.count("*"), symbol)
+            commas = re.sub(r"\([^()]*\)\(", "(", parameters).count(",")
+            self.assertEqual(theirs[1].count(","), commas, symbol)
+            if "(*" not in parameters:
+                self.assertEqual(theirs[1].count("*"), parameters.count("*"), symbol)
+
+    def test_there_are_no_later_forms(self):
+        self.assertLessEqual(self.version, self.known, "look through the new header for functions and forms, and set WP_KNOWN_VERSION")
+        last = {}
+        for _, name, version, _, _ in self.wrapped:
+            last[name] = max(last.get(name, 0), int(version))
+        later = {f"{name} {version}" for name, version in re.findall(r"PFN_(cu\w+?)_v(\d+)(?:_\w+)?\)", self.types) if int(version) > last.get(name, 10**9)}
+        self.assertEqual(later, set())
+
+    def test_every_function_that_is_about_memory_is_known(self):
+        names = {re.sub(r"(_v\d+)?(_pt[sd]s?z?)?$", "", name) for name in re.findall(r"CUDAAPI\s+(cu\w+)\s*\(", self.header)}
+        self.assertGreater(len(names), 300)
+        own = re.compile("|".join(" ".join(CUDAS_OWN.values()).split()))
+        wrapped = {name for _, name, _, _, _ in self.wrapped}
+        unknown = {name for name in names if re.match(ABOUT_MEMORY, name) and name not in wrapped and not own.fullmatch(name)}
+        self.assertEqual(unknown, set(), "weir exec does not know them")
 
 
 if __name__ == "__main__":

@@ -16,10 +16,13 @@ function(weir_preload_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${WEIR_PRELOAD_PLACE})
 endfunction()
 
-weir_preload_program(preload-program SOURCES program.c several.c way.c)
+weir_preload_program(preload-program SOURCES program.c several.c newer.c way.c)
 weir_preload_program(preload-sibling SOURCES sibling.c way.c)
-weir_preload_program(preload-linked SOURCES program.c several.c way.c LIBS stub-cuda DEFINITIONS LINKED LINK -Wl,--no-as-needed)
+weir_preload_program(preload-linked SOURCES program.c several.c newer.c way.c LIBS stub-cuda DEFINITIONS LINKED LINK -Wl,--no-as-needed)
 weir_preload_program(preload-runtime SOURCES runtime.c LIBS stub-cudart)
+# The runtime's functions are the program's own, as where it is linked statically.
+weir_preload_program(preload-runtime-inside SOURCES runtime.c ../stub/cudart/device.c ../stub/cudart/memory.c
+  ../stub/cudart/stream.c ../stub/cudart/kernel.c)
 weir_preload_program(preload-static SOURCES static.c LINK -static)
 foreach(part first second)
   add_library(preload-${part} SHARED ${CMAKE_CURRENT_LIST_DIR}/next.c)
@@ -34,7 +37,7 @@ target_include_directories(preload-nvml PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJ
 set_target_properties(preload-nvml PROPERTIES OUTPUT_NAME nvidia-ml SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${WEIR_PRELOAD_PLACE}/nvml)
 
 add_custom_target(test-preload ALL)
-add_dependencies(test-preload weir_command weir-preload preload-program preload-sibling preload-linked preload-runtime preload-static
+add_dependencies(test-preload weir_command weir-preload preload-program preload-sibling preload-linked preload-runtime preload-runtime-inside preload-static
   preload-plain preload-nvml stub-cuda stub-cuda-old stub-cudart)
 foreach(test "preload:exec" "preload-tree:tree")
   string(REPLACE ":" ";" test "${test}")

@@ -62,7 +62,8 @@ static void *ask(const entry *e, const void *get, bool per_thread)
     void *found = NULL;
     memcpy(&get_proc, &get, sizeof get_proc);
     if (!ends_with(e->symbol, "_ptsz") || per_thread)
-        (void)get_proc(e->name, &found, 13000, per_thread ? WP_GET_PER_THREAD : 0, NULL);
+        (void)get_proc(e->name, &found, e->version > 13000 ? e->version : 13000, per_thread ? WP_GET_PER_THREAD : 0,
+                       NULL);
     return found;
 }
 

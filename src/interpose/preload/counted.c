@@ -43,7 +43,7 @@ static void counted_give_back(wp_kind kind, wp_device *device, uint64_t bytes)
     if (device)
         wp_uncharge(device, kind, bytes);
     else
-        wp_uncharge_host(kind, bytes);
+        wp_uncharge_host(kind == WP_KIND_DIRECT ? WP_KIND_PINNED : kind, bytes); /* of a pool on the host */
 }
 
 wp_leaving wp_count_leave(wp_kind kind, uint64_t key)
@@ -293,6 +293,7 @@ CUresult cuMemHostUnregister(void *address)
     }
 
 PASSES(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags), (out, handle, flags))
+PASSES(cuMemPoolImportPointer, (CUdeviceptr * out, CUmemoryPool pool, void *shared), (out, pool, shared))
 PASSES(cuImportExternalMemory, (CUexternalMemory * out, const void *what), (out, what))
 PASSES(cuGraphAddMemAllocNode, (CUgraphNode * out, CUgraph graph, const CUgraphNode *behind, size_t count, void *what),
        (out, graph, behind, count, what))

@@ -1,5 +1,5 @@
 /* CUDA's functions, as libcuda.so.1 and libnvidia-ml.so.1 export them, of which programs get weir's instead. Names, values
- * and layouts are those of cuda.h (CUDA 13.0), cudaTypedefs.h and nvml.h, declared here so that nothing of CUDA is needed
+ * and layouts are those of cuda.h (CUDA 13.5), cudaTypedefs.h and nvml.h, declared here so that nothing of CUDA is needed
  * to build. */
 #ifndef WP_FUNCTIONS_H
 #define WP_FUNCTIONS_H
@@ -50,7 +50,7 @@ enum {
     WP_UNKNOWN = 999,
     WP_CAPTURE_WRONG_THREAD = 908,
 
-    WP_KNOWN_VERSION = 13000, /* the last CUDA version known to have no forms of functions besides those below */
+    WP_KNOWN_VERSION = 13050, /* the last CUDA version known to have no forms of functions besides those below */
     WP_GET_PER_THREAD = 2,    /* a flag of cuGetProcAddress */
     WP_P2P_ACCESS_SUPPORTED = 2,
     WP_P2P_ARRAY_ACCESS_SUPPORTED = 4,
@@ -64,6 +64,10 @@ enum {
     WP_POOL_USED_HIGH = 8,
     WP_ARRAY_SPARSE = 0x40,
     WP_ARRAY_DEFERRED = 0x80,
+    WP_LOCATION_HOST = 2,
+    WP_LOCATION_HOST_NUMA = 3,
+    WP_LOCATION_HOST_NUMA_CURRENT = 4,
+    WP_LOCATION_PART_OF_DEVICE = 6, /* the lowest byte of its id is the device's ordinal */
 };
 
 /* Name as it is exported, name and first version of its form for cuGetProcAddress, whether it is the form for per-thread
@@ -130,11 +134,22 @@ enum {
     X(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph, 12030, 1,                                         \
       (CUstream stream, CUgraph graph, const CUgraphNode *behind, const void *edges, size_t count, int mode),          \
       (stream, graph, behind, edges, count, mode))                                                                     \
+    X(cuStreamBeginRecaptureToGraph, cuStreamBeginRecaptureToGraph, 13030, 0,                                          \
+      (CUstream stream, int mode, CUgraph graph, void (*fn)(void *), void *user), (stream, mode, graph, fn, user))     \
+    X(cuStreamBeginRecaptureToGraph_ptsz, cuStreamBeginRecaptureToGraph, 13030, 1,                                     \
+      (CUstream stream, int mode, CUgraph graph, void (*fn)(void *), void *user), (stream, mode, graph, fn, user))     \
     X(cuStreamEndCapture, cuStreamEndCapture, 10000, 0, (CUstream stream, CUgraph * graph), (stream, graph))           \
     X(cuStreamEndCapture_ptsz, cuStreamEndCapture, 10000, 1, (CUstream stream, CUgraph * graph), (stream, graph))      \
     X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, 0, (CUmemoryPool * pool, CUdevice device),          \
       (pool, device))                                                                                                  \
     X(cuDeviceSetMemPool, cuDeviceSetMemPool, 11020, 0, (CUdevice device, CUmemoryPool pool), (device, pool))          \
+    X(cuDeviceGetMemPool, cuDeviceGetMemPool, 11020, 0, (CUmemoryPool * pool, CUdevice device), (pool, device))        \
+    X(cuMemGetDefaultMemPool, cuMemGetDefaultMemPool, 13000, 0,                                                        \
+      (CUmemoryPool * pool, const CUmemLocation *where, int type), (pool, where, type))                                \
+    X(cuMemGetMemPool, cuMemGetMemPool, 13000, 0, (CUmemoryPool * pool, const CUmemLocation *where, int type),         \
+      (pool, where, type))                                                                                             \
+    X(cuMemSetMemPool, cuMemSetMemPool, 13000, 0, (const CUmemLocation *where, int type, CUmemoryPool pool),           \
+      (where, type, pool))                                                                                             \
     X(cuMemPoolCreate, cuMemPoolCreate, 11020, 0, (CUmemoryPool * pool, const CUmemPoolProps *properties),             \
       (pool, properties))                                                                                              \
     X(cuMemPoolDestroy, cuMemPoolDestroy, 11020, 0, (CUmemoryPool pool), (pool))                                       \
@@ -159,6 +174,8 @@ enum {
       (CUmemGenericAllocationHandle * handle, void *shared, int type), (handle, shared, type))                         \
     X(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, 11000, 0, (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags), \
       (out, handle, flags))                                                                                            \
+    X(cuMemPoolImportPointer, cuMemPoolImportPointer, 11020, 0, (CUdeviceptr * out, CUmemoryPool pool, void *shared),  \
+      (out, pool, shared))                                                                                             \
     X(cuImportExternalMemory, cuImportExternalMemory, 10000, 0, (CUexternalMemory * out, const void *what),            \
       (out, what))                                                                                                     \
     X(cuGraphAddMemAllocNode, cuGraphAddMemAllocNode, 11040, 0,                                                        \

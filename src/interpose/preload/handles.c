@@ -91,16 +91,25 @@ static bool enter_handle(CUmemGenericAllocationHandle number, wp_device *d, uint
     return put; // NOLINT(clang-analyzer-unix.Malloc): the handle has it
 }
 
-/* What is made on the host or another place is not the device's. */
+/* Finds the device of which memory at the place is; false: the place is the host, or another one that is no device. */
+static bool handles_device_of(const CUmemLocation *where, int *ordinal)
+{
+    enum { DEVICE_OF_PART = 0xff };
+    bool part = where->type == WP_LOCATION_PART_OF_DEVICE;
+    *ordinal = part ? where->id & DEVICE_OF_PART : where->id;
+    return part || where->type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
 CUresult cuMemCreate(CUmemGenericAllocationHandle *number, size_t bytes, const CUmemAllocationProp *properties,
                      unsigned long long flags)
 {
     WP_ENTER(cuMemCreate);
-    if (!number || !properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    int ordinal;
+    if (!number || !properties || !handles_device_of(&properties->location, &ordinal))
         return wp_real.cuMemCreate(number, bytes, properties, flags);
-    wp_device *d = wp_device_start(properties->location.id);
+    wp_device *d = wp_device_start(ordinal);
     if (!d || !wp_charge(d, WP_KIND_HANDLE, bytes))
-        return wp_refuse(properties->location.id, "cuMemCreate", bytes);
+        return wp_refuse(ordinal, "cuMemCreate", bytes);
     CUresult result = wp_real.cuMemCreate(number, bytes, properties, flags);
     if (result == CUDA_SUCCESS && enter_handle(*number, d, bytes))
         return CUDA_SUCCESS;

@@ -201,6 +201,9 @@ void wp_captures_open(void);
 
 /* Whether weir may serve what is asked of the pool; NULL: of the device's current one. */
 bool wp_pool_is_plain(const wp_device *device, CUmemoryPool pool);
+/* The ordinal of the device of which memory of the pool is, or WP_HOST; NULL: of the device's current pool. Of a pool whose
+ * place is not known memory is taken for the device's. */
+int wp_pool_place(const wp_device *device, CUmemoryPool pool);
 
 /* CUDA's own memory that counts ------------------------------------------------------------------------------------ */
 

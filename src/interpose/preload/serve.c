@@ -251,20 +251,26 @@ static CUresult real_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool po
     return (per_thread ? wp_real.cuMemAllocAsync_ptsz : wp_real.cuMemAllocAsync)(out, bytes, stream);
 }
 
-static CUresult direct_async(wp_device *d, CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream,
+/* Counts for the device that the pool's memory is of, or for the host. */
+static CUresult direct_async(const wp_device *d, CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream,
                              bool per_thread)
 {
     uint64_t spent = wp_spent(bytes);
-    if (!wp_charge(d, WP_KIND_DIRECT, spent))
-        return wp_refuse(d->ordinal, "cuMemAllocAsync", bytes);
+    int place = wp_pool_place(d, pool);
+    wp_device *of = place == WP_HOST ? NULL : wp_device_start(place);
+    if (of ? !wp_charge(of, WP_KIND_DIRECT, spent) : place != WP_HOST || !wp_charge_host(WP_KIND_PINNED, spent))
+        return wp_refuse(place, "cuMemAllocAsync", bytes);
     CUresult result = real_alloc_async(out, bytes, pool, stream, per_thread);
-    if (result == CUDA_SUCCESS && wp_count_noted(WP_KIND_DIRECT, *out, d, spent))
+    if (result == CUDA_SUCCESS && wp_count_noted(WP_KIND_DIRECT, *out, of, spent))
         return CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
         (void)(per_thread ? wp_real.cuMemFreeAsync_ptsz : wp_real.cuMemFreeAsync)(*out, stream);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    wp_uncharge(d, WP_KIND_DIRECT, spent);
+    if (of)
+        wp_uncharge(of, WP_KIND_DIRECT, spent);
+    else
+        wp_uncharge_host(WP_KIND_PINNED, spent);
     return result;
 }
 

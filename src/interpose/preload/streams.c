@@ -177,6 +177,11 @@ BEGIN(cuStreamBeginCaptureToGraph_ptsz,
       (CUstream stream, CUgraph graph, const CUgraphNode *behind, const void *edges, size_t count, int mode),
       (stream, graph, behind, edges, count, mode), true)
 
+BEGIN(cuStreamBeginRecaptureToGraph, (CUstream stream, int mode, CUgraph graph, void (*fn)(void *), void *user),
+      (stream, mode, graph, fn, user), false)
+BEGIN(cuStreamBeginRecaptureToGraph_ptsz, (CUstream stream, int mode, CUgraph graph, void (*fn)(void *), void *user),
+      (stream, mode, graph, fn, user), true)
+
 /* A failed capture has ended as well, but a capture that another thread has begun goes on. */
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {

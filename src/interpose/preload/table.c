@@ -31,7 +31,7 @@ enum { EVENT_NAMES = sizeof event_names / sizeof *event_names };
 
 /* Functions by which memory came that is in no budget. */
 static const enum wp_function past[] = {WP_cuIpcOpenMemHandle_v2, WP_cuImportExternalMemory, WP_cuGraphAddMemAllocNode,
-                                        WP_cuMemImportFromShareableHandle};
+                                        WP_cuMemImportFromShareableHandle, WP_cuMemPoolImportPointer};
 
 static bool is_past(enum wp_function function)
 {

@@ -33,6 +33,8 @@
     /* "used" bytes; "depth" of this thread's contexts, its "capture mode"; calls of a function so far. Of all devices, */       \
     /* but "used" of device 0; "streams:1" and the like are device 1's alone. */                                                 \
     X(uint64_t, stub_count, (const char *what))                                                                                  \
+    /* What the stub's own cuGetProcAddress_v2 gives, whatever library has that name before it; NULL: it gives nothing. */       \
+    X(void *, stub_function, (const char *name, int version, unsigned long long flags, int *found))                              \
     /* A context that is somebody else's. */                                                                                     \
     X(void *, stub_foreign, (int device))
 

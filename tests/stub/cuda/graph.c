@@ -121,6 +121,20 @@ CUresult stub_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, c
     return stub_cuStreamBeginCaptureToGraph(stream ? stream : CU_STREAM_PER_THREAD, graph, behind, edges, count, mode);
 }
 
+CUresult stub_cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void (*fn)(void *), void *user)
+{
+    STUB_CALL(cuStreamBeginRecaptureToGraph, STUB_IN_CONTEXT);
+    (void)fn;
+    (void)user;
+    return graph ? stub_cuStreamBeginCapture(stream, mode) : STUB_INVALID_VALUE;
+}
+
+CUresult stub_cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void (*fn)(void *),
+                                                 void *user)
+{
+    return stub_cuStreamBeginRecaptureToGraph(stream ? stream : CU_STREAM_PER_THREAD, mode, graph, fn, user);
+}
+
 CUresult stub_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
     return stub_cuStreamEndCapture(stream ? stream : CU_STREAM_PER_THREAD, graph);

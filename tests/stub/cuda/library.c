@@ -16,6 +16,18 @@ static CUresult get_address(const char *name, void **function, int version, unsi
 STUB_API CUresult cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags,
                                       int *found);
 
+/* The form from before CUDA 12. */
+static CUresult get_address_as_before(const char *name, void **function, int version, unsigned long long flags)
+{
+    return get_address(name, function, version, flags, NULL);
+}
+
+STUB_API CUresult cuGetProcAddress(const char *name, void **function, int version, unsigned long long flags);
+CUresult cuGetProcAddress(const char *name, void **function, int version, unsigned long long flags)
+{
+    return get_address(name, function, version, flags, NULL);
+}
+
 typedef struct entry {
     const char *name;
     int version;
@@ -34,6 +46,7 @@ static const entry entries[] = {
     WI_CUDA_FUNCTIONS(X) STUB_USERS(X)
 #undef X
         {"cuGetProcAddress", 12000, (void (*)(void))get_address},
+    {"cuGetProcAddress", 11030, (void (*)(void))get_address_as_before},
 };
 
 /* The forms that programs get who want NULL to be the default stream of the thread. */
@@ -43,6 +56,7 @@ static const entry per_thread[] = {
     {"cuMemFreeAsync", 11020, (void (*)(void))stub_cuMemFreeAsync_ptsz},
     {"cuStreamBeginCapture", 10010, (void (*)(void))stub_cuStreamBeginCapture_ptsz},
     {"cuStreamBeginCaptureToGraph", 12030, (void (*)(void))stub_cuStreamBeginCaptureToGraph_ptsz},
+    {"cuStreamBeginRecaptureToGraph", 13030, (void (*)(void))stub_cuStreamBeginRecaptureToGraph_ptsz},
     {"cuStreamEndCapture", 10000, (void (*)(void))stub_cuStreamEndCapture_ptsz},
 };
 
@@ -88,6 +102,13 @@ static CUresult get_address(const char *name, void **function, int version, unsi
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags, int *found)
 {
     return get_address(name, function, version, flags, found);
+}
+
+STUB_API void *stub_function(const char *name, int version, unsigned long long flags, int *found);
+void *stub_function(const char *name, int version, unsigned long long flags, int *found)
+{
+    void *function;
+    return get_address(name, &function, version, flags, found) == CUDA_SUCCESS ? function : NULL;
 }
 
 /* Devices ---------------------------------------------------------------------------------------------------------- */

@@ -51,6 +51,8 @@ LINKED_AS(cuStreamBeginCapture_v2, cuStreamBeginCapture, (CUstream stream, int m
 LINKED(cuStreamBeginCaptureToGraph,
        (CUstream stream, CUgraph graph, const void *behind, const void *edges, size_t count, int mode),
        (stream, graph, behind, edges, count, mode))
+LINKED(cuStreamBeginRecaptureToGraph, (CUstream stream, int mode, CUgraph graph, void (*fn)(void *), void *user),
+       (stream, mode, graph, fn, user))
 LINKED(cuStreamEndCapture, (CUstream stream, CUgraph *graph), (stream, graph))
 LINKED(cuStreamCreate, (CUstream * stream, unsigned flags), (stream, flags))
 LINKED(cuStreamSynchronize, (CUstream stream), (stream))
@@ -77,6 +79,11 @@ LINKED(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * handle, void
 LINKED(cuMemImportFromShareableHandle, (CUmemGenericAllocationHandle * handle, void *shared, int type),
        (handle, shared, type))
 LINKED(cuDeviceGetDefaultMemPool, (CUmemoryPool * pool, CUdevice device), (pool, device))
+LINKED(cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice device), (pool, device))
+LINKED(cuMemGetDefaultMemPool, (CUmemoryPool * pool, const CUmemLocation *where, int type), (pool, where, type))
+LINKED(cuMemGetMemPool, (CUmemoryPool * pool, const CUmemLocation *where, int type), (pool, where, type))
+LINKED(cuMemSetMemPool, (const CUmemLocation *where, int type, CUmemoryPool pool), (where, type, pool))
+LINKED(cuMemPoolImportPointer, (CUdeviceptr * address, CUmemoryPool pool, void *shared), (address, pool, shared))
 LINKED(cuDeviceSetMemPool, (CUdevice device, CUmemoryPool pool), (device, pool))
 LINKED(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *properties), (pool, properties))
 LINKED(cuMemPoolDestroy, (CUmemoryPool pool), (pool))

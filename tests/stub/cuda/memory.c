@@ -49,6 +49,16 @@ static bool on_host(const CUmemAllocationProp *p)
            p->location.id == 0 && !stub.unreachable;
 }
 
+/* Of a part of a device (CUDA 13.5) the stub has the device. */
+static CUmemAllocationProp of_whole_device(const CUmemAllocationProp *p)
+{
+    enum { LOCATION_PART_OF_DEVICE = 6, DEVICE_OF_PART = 0xff };
+    CUmemAllocationProp whole = *p;
+    if (p->location.type == LOCATION_PART_OF_DEVICE)
+        whole.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, p->location.id & DEVICE_OF_PART};
+    return whole;
+}
+
 static bool right_kind(const CUmemAllocationProp *p)
 {
     return on_host(p) ||
@@ -206,6 +216,8 @@ CUresult stub_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const
                           unsigned long long flags)
 {
     STUB_CALL(cuMemCreate, STUB_IN_CONTEXT | STUB_UNSAFE);
+    const CUmemAllocationProp of_whole = of_whole_device(properties);
+    properties = &of_whole;
     if (!right_kind(properties) || !whole(bytes) || flags != 0)
         return STUB_INVALID_VALUE;
     if (on_host(properties))

@@ -3,7 +3,7 @@
  * Stricter than the real one: what came from a pool goes back into it, and nothing else does. */
 #include "stream.h"
 
-enum { ALIGNMENT = 256 };
+enum { ALIGNMENT = 256, LOCATION_HOST = 2 };
 
 typedef enum piece_kind { FREED, DEVICE, PINNED, POOLED, REGISTERED } piece_kind;
 
@@ -21,6 +21,7 @@ typedef struct piece {
 
 struct CUmemPoolHandle_st {
     int device;
+    bool on_host; /* its memory is none of the device's */
     uint64_t held, threshold;
     int wait_inside; /* may make a stream wait for the release of what it is given */
 };
@@ -194,13 +195,15 @@ CUresult stub_cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned fla
 CUresult stub_cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *p)
 {
     STUB_CALL(cuMemPoolCreate, STUB_UNSAFE);
+    bool on_host = p->location.type == LOCATION_HOST;
     if (p->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->handleTypes > 1 || p->maxSize != 0 || p->usage != 0 ||
-        p->location.type != CU_MEM_LOCATION_TYPE_DEVICE || p->location.id < 0 || p->location.id >= stub.devices)
+        (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE && !on_host) || p->location.id < 0 ||
+        p->location.id >= stub.devices)
         return STUB_INVALID_VALUE;
     CUmemoryPool pool = atomic_exchange(&destroyed, NULL);
     if (!pool && !(pool = malloc(sizeof *pool)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *pool = (struct CUmemPoolHandle_st){.device = p->location.id, .wait_inside = 1};
+    *pool = (struct CUmemPoolHandle_st){.device = p->location.id, .on_host = on_host, .wait_inside = 1};
     pthread_mutex_lock(&stub.lock);
     stub.device[pool->device].count.pools++;
     pthread_mutex_unlock(&stub.lock);
@@ -310,7 +313,7 @@ static piece *find_freed(CUmemoryPool pool, uint64_t bytes, const stub_line *lin
 /* With the lock held. */
 static piece *make_pooled(CUmemoryPool pool, uint64_t bytes)
 {
-    uint64_t reserved = wi_round_up(bytes, STUB_GRANULE);
+    uint64_t reserved = pool->on_host ? 0 : wi_round_up(bytes, STUB_GRANULE);
     piece *p = make(POOLED, pool->device, bytes, reserved);
     if (!p) {
         trim(pool, 0);
@@ -378,6 +381,53 @@ CUresult stub_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
         return STUB_INVALID_VALUE;
     chosen[device] = pool;
     return CUDA_SUCCESS;
+}
+
+CUresult stub_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+    STUB_CALL(cuDeviceGetMemPool, 0);
+    if (device < 0 || device >= stub.devices)
+        return STUB_INVALID_DEVICE;
+    defaults[device].device = device;
+    *pool = chosen[device] ? chosen[device] : &defaults[device];
+    return CUDA_SUCCESS;
+}
+
+/* The host has a pool as well, which is never chosen anew. */
+CUresult stub_cuMemGetDefaultMemPool(CUmemoryPool *pool, const CUmemLocation *where, int type)
+{
+    static struct CUmemPoolHandle_st of_host = {.on_host = true};
+    STUB_CALL(cuMemGetDefaultMemPool, 0);
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return STUB_INVALID_VALUE;
+    if (where->type != LOCATION_HOST)
+        return stub_cuDeviceGetDefaultMemPool(pool, where->id);
+    *pool = &of_host;
+    return CUDA_SUCCESS;
+}
+
+CUresult stub_cuMemGetMemPool(CUmemoryPool *pool, const CUmemLocation *where, int type)
+{
+    STUB_CALL(cuMemGetMemPool, 0);
+    bool of_device = type == CU_MEM_ALLOCATION_TYPE_PINNED && where->type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return of_device ? stub_cuDeviceGetMemPool(pool, where->id) : stub_cuMemGetDefaultMemPool(pool, where, type);
+}
+
+CUresult stub_cuMemSetMemPool(const CUmemLocation *where, int type, CUmemoryPool pool)
+{
+    STUB_CALL(cuMemSetMemPool, 0);
+    bool of_device = type == CU_MEM_ALLOCATION_TYPE_PINNED && where->type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return of_device ? stub_cuDeviceSetMemPool(where->id, pool) : STUB_INVALID_VALUE;
+}
+
+/* There is no other process. */
+CUresult stub_cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, void *shared)
+{
+    STUB_CALL(cuMemPoolImportPointer, 0);
+    (void)address;
+    (void)pool;
+    (void)shared;
+    return STUB_NOT_PERMITTED;
 }
 
 CUresult stub_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)

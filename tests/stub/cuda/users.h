@@ -43,6 +43,8 @@ enum {
     X(cuStreamBeginCapture, 10010, (CUstream stream, int mode))                                                        \
     X(cuStreamBeginCaptureToGraph, 12030,                                                                              \
       (CUstream stream, CUgraph graph, const void *behind, const void *edges, size_t count, int mode))                 \
+    X(cuStreamBeginRecaptureToGraph, 13030,                                                                            \
+      (CUstream stream, int mode, CUgraph graph, void (*fn)(void *), void *user))                                      \
     X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph * graph))                                                   \
     X(cuGraphInstantiateWithFlags, 11040, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))         \
     X(cuGraphLaunch, 10000, (CUgraphExec executable, CUstream stream))                                                 \
@@ -54,6 +56,11 @@ enum {
     X(cuMemAllocAsync, 11020, (CUdeviceptr * address, size_t bytes, CUstream stream))                                  \
     X(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool * pool, CUdevice device))                                        \
     X(cuDeviceSetMemPool, 11020, (CUdevice device, CUmemoryPool pool))                                                 \
+    X(cuDeviceGetMemPool, 11020, (CUmemoryPool * pool, CUdevice device))                                               \
+    X(cuMemGetDefaultMemPool, 13000, (CUmemoryPool * pool, const CUmemLocation *where, int type))                      \
+    X(cuMemGetMemPool, 13000, (CUmemoryPool * pool, const CUmemLocation *where, int type))                             \
+    X(cuMemSetMemPool, 13000, (const CUmemLocation *where, int type, CUmemoryPool pool))                               \
+    X(cuMemPoolImportPointer, 11020, (CUdeviceptr * address, CUmemoryPool pool, void *shared))                         \
     X(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *access, size_t count))                     \
     X(cuDeviceTotalMem, 3020, (size_t * bytes, CUdevice device))                                                       \
     X(cuMemGetAddressRange, 3020, (CUdeviceptr * base, size_t * bytes, CUdeviceptr address))                           \
@@ -79,6 +86,8 @@ CUresult stub_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
 CUresult stub_cuStreamBeginCapture_ptsz(CUstream stream, int mode);
 CUresult stub_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const void *behind, const void *edges,
                                                size_t count, int mode);
+CUresult stub_cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void (*fn)(void *),
+                                                 void *user);
 CUresult stub_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
 
 #endif

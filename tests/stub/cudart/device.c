@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NOT_SUPPORTED = 801 };
-
 static cudart_driver driver;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local int last_error, device;
@@ -32,6 +30,41 @@ static void load(void)
     STUB_USERS(X)
 #undef X
     driver.cuInit(0);
+}
+
+/* Finds the driver's function of a name and a version. *how is what cuGetProcAddress says of it. */
+static int entry_point(const char *name, void **function, unsigned version, unsigned long long flags, int *how)
+{
+    enum { INVALID_VALUE = 1, NOT_FOUND = 500 };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *symbol = dlsym(library, "cuGetProcAddress_v2");
+    CUresult (*get)(const char *, void **, int, unsigned long long, int *);
+    memcpy(&get, &symbol, sizeof get);
+    if (!name || !function)
+        return cudart_keep(INVALID_VALUE);
+    if (get(name, function, (int)version, flags, how) != CUDA_SUCCESS)
+        *function = NULL;
+    return how || *function ? CUDA_SUCCESS : cudart_keep(NOT_FOUND);
+}
+
+CUDART_FUNCTION(int, cudaGetDriverEntryPointByVersion,
+                (const char *name, void **function, unsigned version, unsigned long long flags, int *how))
+{
+    return entry_point(name, function, version, flags, how);
+}
+
+/* In the version that the runtime is of. */
+CUDART_FUNCTION(int, cudaGetDriverEntryPoint, (const char *name, void **function, unsigned long long flags, int *how))
+{
+    enum { VERSION = 13000 };
+    return entry_point(name, function, VERSION, flags, how);
+}
+
+/* What code that is compiled for default streams of threads calls. */
+CUDART_FUNCTION(int, cudaGetDriverEntryPoint_ptsz,
+                (const char *name, void **function, unsigned long long flags, int *how))
+{
+    enum { VERSION = 13000, PER_THREAD = 2 };
+    return entry_point(name, function, VERSION, flags ? flags : PER_THREAD, how);
 }
 
 /* Retained once in the process, and for good. */
@@ -204,16 +237,4 @@ CUDART_FUNCTION(int, cudaGetDeviceProperties, (void *properties, int ordinal))
 CUDART_FUNCTION(int, cudaDeviceSynchronize, (void))
 {
     return cudart_keep(cudart_enter()->cuCtxSynchronize());
-}
-
-CUDART_FUNCTION(int, cudaGetDriverEntryPointByVersion,
-                (const char *name, void **function, unsigned version, unsigned long long flags, int *found))
-{
-    (void)name;
-    (void)version;
-    (void)flags;
-    *function = NULL;
-    if (found)
-        *found = 1;
-    return cudart_keep(NOT_SUPPORTED);
 }
