@@ -122,11 +122,15 @@ def use(*clients: Client, budget: int | str | None = None, name: str = "torch", 
 
 def _answer_from_weir(used: Used) -> None:
     own: Any = torch._C
+
+    def empty_cache() -> None:
+        seams.wseam_torch_empty_cache()
+
     own._cuda_memoryStats = lambda device: memory_stats(used, device)
     own._cuda_memorySnapshot = lambda mempool_id=None, *_, **__: snapshot(used, *_asked_for(mempool_id))
     own._cuda_record_memory_history = _history.record
     own._cuda_record_memory_history_legacy = _history.record_as_before
-    own._cuda_isHistoryEnabled = seams.wseam_torch_history_on
+    own._cuda_isHistoryEnabled = lambda: bool(seams.wseam_torch_history_on())  # not ctypes' own: torch.compile hashes it
     own._cuda_attach_out_of_memory_observer = _history.observe
     own._cuda_checkPoolLiveAllocations = _pool_has_exactly
     own._cuda_cudaCachingAllocator_enable = seams.wseam_torch_set_caching
@@ -135,7 +139,7 @@ def _answer_from_weir(used: Used) -> None:
     torch.cuda.MemPool = torch.cuda.memory.MemPool = MemPool
     # torch.accelerator asks these, and not the allocator of CUDA that is current.
     own._accelerator_isAllocatorInitialized = lambda: True
-    own._accelerator_emptyCache = seams.wseam_torch_empty_cache
+    own._accelerator_emptyCache = empty_cache
     own._accelerator_getDeviceStats = lambda device: memory_stats(used, device)
     own._accelerator_resetPeakStats = lambda device: seams.wseam_torch_reset(device, PEAKS)
     own._accelerator_resetAccumulatedStats = lambda device: seams.wseam_torch_reset(device, ACCUMULATED)
@@ -293,7 +297,7 @@ def _segments(ordinal: int, client: Client, reading: Reading | None = None) -> l
 
     with client.runtime._use() as pointer:
         check(lib.weir_layout_walk(pointer, i.LayoutFunction(tell), None, None))
-    if reading and reading.on:  # not in the walk, which may hold what allocations wait for
+    if reading and reading.on:
         for block in (block for segment in segments for block in segment["blocks"] if block["frames"]):
             block["frames"] = [*reading.frames_of(block["address"]), *block["frames"]]
     return segments

@@ -240,6 +240,12 @@ class Events(Case):
             is_([entry["action"] for entry in trace()], ["alloc"])
         """)
 
+    def test_what_answers_instead_of_pytorch_can_be_looked_up(self):
+        self.run_lines("""
+            answers = [function for name, function in vars(own).items() if "_cuda_" in name or "_accelerator_" in name]
+            assert len(answers) > 10 and len(set(answers)) == len(answers), answers  # torch.compile has PyTorch's functions in a table
+        """)
+
     def test_what_pytorch_has_no_meaning_for_is_refused(self):
         self.run_lines("""
             for wrong in (dict(enabled="some"), dict(context="free"), dict(stacks="cpp"), dict(skip=["alloc", "frees"])):
@@ -466,6 +472,16 @@ class Tools(Case):
             print("opened")
         """, real=True)
         self.assertIn("opened", out)
+
+    def test_the_compiler_still_knows_pytorchs_functions(self):
+        self.run_lines("""
+            import torch._dynamo
+            known = torch._dynamo.trace_rules.get_torch_obj_rule_map()
+            assert own._cuda_isHistoryEnabled in known and own._cuda_record_memory_history in known
+            record()
+            compiled = torch.compile(lambda value: value * 2 + 1, backend="eager")
+            is_(compiled(torch.ones(3)).tolist(), [3, 3, 3])
+        """, real=True)
 
     def test_the_tools_tell_a_refusal_and_a_block_of_another_client(self):
         self.run_lines(f"""
