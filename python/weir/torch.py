@@ -133,7 +133,7 @@ def _answer_from_weir(used: Used) -> None:
     own._cuda_isHistoryEnabled = lambda: bool(seams.wseam_torch_history_on())  # not ctypes' own: torch.compile hashes it
     own._cuda_attach_out_of_memory_observer = _history.observe
     own._cuda_checkPoolLiveAllocations = _pool_has_exactly
-    own._cuda_cudaCachingAllocator_enable = seams.wseam_torch_set_caching
+    own._cuda_cudaCachingAllocator_enable = lambda on: seams.wseam_torch_set_caching(bool(on))
     seams.wseam_torch_set_caching(os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") != "1")
     seams.wseam_torch_trace(used._traced)
     torch.cuda.MemPool = torch.cuda.memory.MemPool = MemPool
