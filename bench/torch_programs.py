@@ -43,6 +43,8 @@ SERIAL = ("unet",)  # cuDNN looks for what is fastest: one process at a time
 COST = {"unet": 60, "llama": 60, "loops": 45, "rcnn": 35, "llama+graph": 35, "llama+compile": 45, "gpt2+compile": 45, "unet+compile": 45,
         "bert+compile": 45}  # seconds of a round, roughly
 ELSE = 25
+KINDS = {"plain": [name for name in STEPS if "+" not in name], "graph": [name for name in STEPS if "+graph" in name],
+         "compile": [name for name in STEPS if "+compile" in name]}
 saving = threading.Lock()
 
 
@@ -284,7 +286,7 @@ class Lane:
 
 def words():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", default=",".join(STEPS), metavar="LIST", help="of " + ",".join(STEPS))
+    parser.add_argument("--programs", default=",".join(STEPS), metavar="LIST", help=f"of {','.join(STEPS)}; or {', '.join(KINDS)}: all of a kind")
     parser.add_argument("--variants", nargs="+", default=["torch", "again", "expandable", "weir"], metavar="VARIANT",
                         help="allocators, weir with options; `again` is torch once more, for what the machine does by itself")
     parser.add_argument("--caps", default=",".join(STEPS), metavar="LIST", help="the programs whose smallest caps are looked for")
@@ -305,8 +307,16 @@ def words():
     return given
 
 
+def expanded(text):
+    """Names, each once; a kind stands for all of its programs."""
+    names = (some for name in text.split(",") if name for some in KINDS.get(name, (name,)))
+    return list(dict.fromkeys(names))
+
+
 def check(parser, given):
-    given.programs, given.caps = given.programs.split(","), [name for name in given.caps.split(",") if name]
+    given.programs, given.caps = expanded(given.programs), expanded(given.caps)
+    if not given.programs:
+        parser.error("--programs: none")
     for name in (*given.programs, *given.caps):
         if name not in STEPS:
             parser.error(f"there is no program {name}")

@@ -289,6 +289,10 @@ class Figures(unittest.TestCase):
         self.assertEqual(programs.parts_of(list(range(8)), 2), [[0, 1, 2, 3], [4, 5, 6, 7]])
         self.assertEqual(programs.parts_of([0, 1], 2), [[], []])
 
+    def test_a_kind_stands_for_its_programs(self):
+        self.assertEqual(programs.expanded("bert,compile,bert+compile,"), ["bert", "gpt2+compile", "bert+compile", "unet+compile", "llama+compile"])
+        self.assertEqual(sorted(programs.expanded("plain,graph,compile")), sorted(torch_run.STEPS))
+
     def test_the_widest_bound_is_next(self):
         torch, weir = programs.Variant("torch"), programs.Variant("weir")
         def program(name, mine):
