@@ -120,11 +120,10 @@ class Lane:
     def run(self):
         self.begin_compiled()
         self.rounds(self.next_first)
-        for workers in self.begun.values():
-            self.done(workers)
-        self.begun = {}
         self.find_caps(time.monotonic() + CAPS * max(0, self.left()))
         self.rounds(self.widest)
+        for workers in self.begun.values():  # there was no time for
+            self.done(workers)
 
     def rounds(self, next_one):
         """While one program warms up, the next one's processes load PyTorch."""
