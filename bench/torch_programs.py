@@ -36,13 +36,15 @@ from torch_worker import Variant, Worker  # noqa: E402
 TURN = 60  # milliseconds, at the least, but
 TURNS = 25  # are wanted of a round
 SHARE = 0.75  # of what both hold alone, a budget for them together
-FIRST, CAPS = 0.6, 0.45  # of the time, in which programs have their first round; of what is left then, for caps
+FIRST, CAPS = 0.6, 0.35  # of the time, in which programs have their first round; of what is left then, for caps
 LAST, GRACE = 10, 6  # seconds before the end in which nothing is begun, and of these for the answers that are under way
 LOAD = 8  # seconds, to load PyTorch
 SERIAL = ("unet",)  # cuDNN looks for what is fastest: one process at a time
 COST = {"unet": 60, "llama": 60, "loops": 45, "rcnn": 35, "llama+graph": 35, "llama+compile": 45, "gpt2+compile": 45, "unet+compile": 45,
         "bert+compile": 45}  # seconds of a round, roughly
 ELSE = 25
+KINDS = {"plain": [name for name in STEPS if "+" not in name], "graph": [name for name in STEPS if "+graph" in name],
+         "compile": [name for name in STEPS if "+compile" in name]}
 saving = threading.Lock()
 
 
@@ -102,25 +104,26 @@ class Lane:
 
     def start(self, program):
         if program in self.begun:
-            return self.begun.pop(program)
-        workers = {variant: self.worker(program, variant, "--turns") for variant in program.going()}
-        for worker in workers.values() if self.early(program) else ():
-            worker.tell("begin")
-            worker.tell(self.steps_of(program)[0])
-        return workers
+            return self.begun[program]
+        return {variant: self.worker(program, variant, "--turns") for variant in program.going()}
 
-    def early(self, program):
-        return "+compile" in program.name and self.steps_of(program)[0] > 0
+    def begin_compiled(self):
+        """At once, while others are measured: it takes minutes."""
+        for program in self.programs:
+            warm = self.steps_of(program)[0]
+            if "+compile" in program.name and warm and self.left() > 0:
+                self.begun[program] = workers = self.start(program)
+                for worker in workers.values():
+                    worker.tell("begin")
+                    worker.tell(warm)
 
     def run(self):
-        """What is compiled begins at once, while others are measured."""
-        self.begun = {program: self.start(program) for program in self.programs if self.early(program) and self.left() > 0}
+        self.begin_compiled()
         self.rounds(self.next_first)
-        for workers in self.begun.values():
-            self.done(workers)
-        self.begun = {}
         self.find_caps(time.monotonic() + CAPS * max(0, self.left()))
         self.rounds(self.widest)
+        for workers in self.begun.values():  # there was no time for
+            self.done(workers)
 
     def rounds(self, next_one):
         """While one program warms up, the next one's processes load PyTorch."""
@@ -186,6 +189,7 @@ class Lane:
             self.turns(program, self.made(workers, program, answers, meanwhile), answers)
         finally:
             self.done(workers)
+            self.begun.pop(program, None)
         for variant, worker in workers.items():
             program.add_answers(variant, answers[variant])
             if worker.failed:
@@ -197,7 +201,7 @@ class Lane:
 
     def made(self, workers, program, answers, meanwhile):
         """Those that have begun and are warm."""
-        early, warm = self.early(program), self.steps_of(program)[0]
+        early, warm = program in self.begun, self.steps_of(program)[0]
         self.all_answer(workers, None if early else "begin")
         for some in [{variant: worker} for variant, worker in workers.items()] if program.name in SERIAL else [workers]:
             for variant, answer in self.all_answer(some, None if early else warm).items() if warm else ():
@@ -249,15 +253,17 @@ class Lane:
         return "ms" in answer
 
     def find_caps(self, end):
-        """weir's first. Where the least of all is enough for it, it is the only try."""
+        """weir's first, PyTorch's own last. Where the least of all is enough for weir, it is the only try."""
         wanted = [(program, variant) for program in self.programs if program.name in self.given.caps and program.peak()
                   for variant in program.variants if not variant.of and variant.allocator != "again" and program.memory.get(variant)]
+
+        order = ("weir", "expandable", "torch")
 
         def search(program, variant):
             if time.monotonic() < end:
                 program.caps[variant] = smallest(lambda ratio: self.try_cap(program, variant, ratio, end), variant.allocator == "weir")
         with concurrent.futures.ThreadPoolExecutor(self.given.at_once) as pool:
-            for task in [pool.submit(search, *job) for job in sorted(wanted, key=lambda job: job[1].allocator != "weir")]:
+            for task in [pool.submit(search, *job) for job in sorted(wanted, key=lambda job: order.index(job[1].allocator))]:
                 try:
                     task.result()
                 except TimeoutError:
@@ -279,7 +285,7 @@ class Lane:
 
 def words():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", default=",".join(STEPS), metavar="LIST", help="of " + ",".join(STEPS))
+    parser.add_argument("--programs", default=",".join(STEPS), metavar="LIST", help=f"of {','.join(STEPS)}; or {', '.join(KINDS)}: all of a kind")
     parser.add_argument("--variants", nargs="+", default=["torch", "again", "expandable", "weir"], metavar="VARIANT",
                         help="allocators, weir with options; `again` is torch once more, for what the machine does by itself")
     parser.add_argument("--caps", default=",".join(STEPS), metavar="LIST", help="the programs whose smallest caps are looked for")
@@ -300,8 +306,16 @@ def words():
     return given
 
 
+def expanded(text):
+    """Names, each once; a kind stands for all of its programs."""
+    names = (some for name in text.split(",") if name for some in KINDS.get(name, (name,)))
+    return list(dict.fromkeys(names))
+
+
 def check(parser, given):
-    given.programs, given.caps = given.programs.split(","), [name for name in given.caps.split(",") if name]
+    given.programs, given.caps = expanded(given.programs), expanded(given.caps)
+    if not given.programs:
+        parser.error("--programs: none")
     for name in (*given.programs, *given.caps):
         if name not in STEPS:
             parser.error(f"there is no program {name}")

@@ -289,6 +289,10 @@ class Figures(unittest.TestCase):
         self.assertEqual(programs.parts_of(list(range(8)), 2), [[0, 1, 2, 3], [4, 5, 6, 7]])
         self.assertEqual(programs.parts_of([0, 1], 2), [[], []])
 
+    def test_a_kind_stands_for_its_programs(self):
+        self.assertEqual(programs.expanded("bert,compile,bert+compile,"), ["bert", "gpt2+compile", "bert+compile", "unet+compile", "llama+compile"])
+        self.assertEqual(sorted(programs.expanded("plain,graph,compile")), sorted(torch_run.STEPS))
+
     def test_the_widest_bound_is_next(self):
         torch, weir = programs.Variant("torch"), programs.Variant("weir")
         def program(name, mine):
@@ -311,11 +315,15 @@ class Figures(unittest.TestCase):
 class Processor(Case):
     def test_each_program_runs(self):
         for program in torch_run.STEPS:
-            if program == "compiled" or program == "rcnn" and not importlib.util.find_spec("torchvision"):
-                continue  # compiled takes a compiler, and a minute
+            if "+compile" in program or program == "rcnn" and not importlib.util.find_spec("torchvision"):
+                continue  # the first take a compiler, and minutes
             said, _ = self.call(RUN, program, "--device", "cpu", "--small", "--warm", 0, "--steps", 2, fake=False)
             run = json.loads(said)
             self.assertEqual((run["program"], len(run["ms"]), run["memory"]), (program, 2, {}))
+            self.assertEqual(len(run["answers"]), 2)
+            self.assertTrue(answers.finite(run["answers"]) and all(run["answers"]), run["answers"])
+            again = json.loads(self.call(RUN, program, "--device", "cpu", "--small", "--warm", 1, "--steps", 1, fake=False)[0])
+            self.assertNotEqual(answers.verdict(program, answers.unlike(run["answers"], again["answers"]), 0), answers.WRONG)
 
 
 if __name__ == "__main__":

@@ -192,10 +192,10 @@ case $3 in half) printf '{"part": "ha'; echo why >&2; exit 4;; *) echo '{"value"
                 self.assertLessEqual(2.5 * serving + min(serving, 15) + 4 * 5, left)
         self.assertEqual(onnx_steps.serving_in(185), 60)
 
-    def of_torch(self, part, status, said, gpus="0", writes=None):
+    def of_torch(self, part, status, said, gpus="0", writes=None, words="--programs bert"):
         steps.results.clear()
         (self.folder / "torch-tests").mkdir(exist_ok=True)
-        given = mock.Mock(stub=False, programs="--programs bert", tests=None, gpus=gpus)
+        given = mock.Mock(stub=False, programs=words, tests=None, gpus=gpus)
         with mock.patch.object(steps, "run", return_value=(status, said, 1.0), side_effect=writes) as run, \
                 mock.patch.object(gpu_python.importlib.util, "find_spec", return_value=True):
             getattr(gpu_python, part)(given, 120)
@@ -229,6 +229,9 @@ case $3 in half) printf '{"part": "ha'; echo why >&2; exit 4;; *) echo '{"value"
             os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-2"
             _, call = self.of_torch("programs", 0, listed, gpus=None)
             self.assertIn("--gpus GPU-2 ", " ".join(map(str, call.args[1])))
+
+    def test_programs_may_be_listed_alone(self):
+        self.assertEqual(self.of_torch("programs", 0, "|", words="graph,compile")[1].args[1][-2:], ["--programs", "graph,compile"])
 
     def test_orders_of_imports_are_told(self):
         said = "| imports |\nMISS use: at most 60 ms\nleft out: cupy: no cupy here\n"
