@@ -42,7 +42,7 @@ include(${PROJECT_SOURCE_DIR}/tests/stub/tests.cmake)
 add_custom_target(test-python-seams ALL)
 add_dependencies(test-python-seams weir-seams stub-cuda)
 list(APPEND python_environment "LD_LIBRARY_PATH=${WEIR_STUB}/cuda" "STUB_CUDA_TOTAL=0x40000000")
-foreach(part seams torch cupy numba rmm residency)
+foreach(part seams torch cupy numba rmm guide residency)
   weir_python_test(python-${part} ${Python3_EXECUTABLE} test_${part})
 endforeach()
 # And the real libraries, where the store has them.
