@@ -1,6 +1,7 @@
 """weir/cccl.hpp, compiled with CCCL's headers alone, and weir/rmm.hpp, compiled with RMM's, each run over the stub of CUDA's driver; what
-docs/guide/cupy.md shows of both, compiled; and what RMM logs, read by weir replay. Needs the packages nvidia-cuda-cccl and nvidia-cuda-runtime, and for RMM librmm and
-rapids_logger, of this Python's; without them it is skipped, or fails under WEIR_TEST_REAL=1."""
+docs/guide/cupy.md shows of both, compiled; and what RMM logs, read by weir replay. Needs the packages nvidia-cuda-cccl and
+nvidia-cuda-runtime, and for RMM librmm and rapids_logger, of this Python's; without them it is skipped, or fails under
+WEIR_TEST_REAL=1."""
 
 import importlib.util
 import os
@@ -20,20 +21,18 @@ COMPILER = os.environ.get("CXX") or "c++"
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]
 
 
-def package(name):
-    """The folder of a package; None: it is not here."""
-    spec = importlib.util.find_spec(name)
-    return Path(next(iter(spec.submodule_search_locations))) if spec else None
+def found(package, pattern):
+    """The first such file of a package of this Python's, which may lie in several folders; None: it is not here."""
+    spec = importlib.util.find_spec(package)
+    folders = map(Path, spec.submodule_search_locations) if spec else ()
+    return next((path for folder in folders for path in sorted(folder.glob(pattern))), None)
 
 
-def needed(*packages):
-    """The folders of these packages, and that of CUDA's runtime, with include and lib in it."""
-    found = [package(name) for name in packages]
-    nvidia = package("nvidia")
-    cuda = next(iter(sorted(nvidia.glob("cu*/include/cuda_runtime_api.h"))), None) if nvidia else None
-    if cuda and all(found):
-        return [*found, cuda.parent.parent]
-    what = f"{', '.join([*packages, 'nvidia-cuda-cccl'])} and nvidia-cuda-runtime are not all here"
+def needed(*files):
+    """Those files; the test is skipped where one is not here."""
+    if all(files):
+        return files
+    what = "librmm, rapids_logger, nvidia-cuda-cccl and nvidia-cuda-runtime are not all here"
     if os.environ.get("WEIR_TEST_REAL"):
         raise AssertionError(what)
     raise unittest.SkipTest(what)
@@ -79,18 +78,19 @@ class Header(unittest.TestCase):
         self.assertEqual("", call([program, *words], LD_LIBRARY_PATH=path))
 
     def test_it_is_a_resource_of_cccls_without_rmm(self):
-        (cuda,) = needed()
-        if not (cuda / "include/cccl").is_dir():
-            self.skipTest("nvidia-cuda-cccl is not here")
+        runtime, cccl = needed(found("nvidia", "cu*/include/cuda_runtime_api.h"), found("nvidia", "cu*/include/cccl"))
+        includes, cuda = [cccl, runtime.parent], runtime.parent.parent
         for standard in (17, 20):
             with self.subTest(standard):
-                program = self.build("cccl_resource", standard, [cuda / "include/cccl", cuda / "include"], cuda)
+                program = self.build("cccl_resource", standard, includes, cuda)
                 self.run_program(program, [BUILD / "lib", cuda / "lib"])
                 (shown,) = (text for text in blocks("cpp") if "weir/cccl.hpp" in text)
-                self.compile_shown(shown, standard, [cuda / "include/cccl", cuda / "include"])
+                self.compile_shown(shown, standard, includes)
 
     def test_it_is_a_resource_of_rmms_and_its_log_can_be_read(self):
-        rmm, logger, cuda = needed("librmm", "rapids_logger")
+        runtime, rmm, logger = needed(found("nvidia", "cu*/include/cuda_runtime_api.h"), found("librmm", "include"),
+                                      found("rapids_logger", "include"))
+        rmm, logger, cuda = rmm.parent, logger.parent, runtime.parent.parent
         # RMM brings the CCCL that it was built with.
         includes = [rmm / "include", rmm / "include/rapids", logger / "include", cuda / "include"]
         (shown,) = (text for text in blocks("cpp") if "weir/rmm.hpp" in text)
