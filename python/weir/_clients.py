@@ -11,6 +11,20 @@ from .runtime import Client, Runtime
 from .sizes import parse_budget, parse_size
 
 
+# The first budget that was said for frameworks' clients. Who says it may open the runtime later than a framework that says none.
+_said: list[int] = []
+
+
+def _runtime(ordinal: int, budget: int | None) -> Runtime:
+    """The device's, as it is where no budget is given; one that is made then has the budget that was said first."""
+    if budget is None and _said:
+        try:
+            return Runtime(f"cuda:{ordinal}", _said[0])
+        except Conflict:
+            pass  # it is there, with another one
+    return Runtime(f"cuda:{ordinal}", budget)
+
+
 class Clients:
     """`given` clients, each of a device of its own; without any, clients called `name` in the process's runtimes."""
 
@@ -22,6 +36,8 @@ class Clients:
         self._maximum, self._guarantee = parse_size(maximum), parse_size(guarantee)  # wrong ones are refused here, not when one is opened
         self._only = bool(given)
         self._lock = threading.RLock()
+        if self._budget is not None:
+            _said.append(self._budget)
         self._clients: dict[int, Client] = {}
         for client in given:
             ordinal = ordinal_of(client)
@@ -36,8 +52,7 @@ class Clients:
             if client is None:
                 if self._only:
                     raise NotFound(f"{self._name} was given no client for cuda:{ordinal}: give one for each device that it uses")
-                runtime = Runtime(f"cuda:{ordinal}", self._budget)
-                client = Client(runtime, self._name, maximum=self._maximum, guarantee=self._guarantee)
+                client = Client(_runtime(ordinal, self._budget), self._name, maximum=self._maximum, guarantee=self._guarantee)
                 self._clients[ordinal] = client
             return client
 

@@ -1,7 +1,7 @@
 /* Whom PyTorch's own allocator tells of its blocks, and weir tells in its place: the profiler (torch.profiler with
  * profile_memory), and the callbacks of torch.cuda._gpu_trace, which the CUDA sanitizer of PyTorch listens to.
  *
- * PyTorch's C++ calls these callbacks by a table without names, so that weir calls those of Python itself. */
+ * PyTorch's C++ reaches the callbacks by a table whose entries have no names; weir calls Python's functions for them. */
 #include "seams/torch.h"
 #include "seams/seams.h"
 

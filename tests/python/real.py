@@ -1,5 +1,5 @@
-"""real.py FILE: runs a test of this folder over the real libraries, with the Python of the store's environment "frameworks" (scripts/venv
-frameworks) that has them. Where it is not there the test is skipped, or fails under WEIR_REQUIRE_ENGINES=1."""
+"""real.py FILE: runs a test of this folder over the real libraries, by the Python of the store's environment "frameworks" that has them
+(scripts/venv frameworks). Where it is not there the test is skipped, or fails under WEIR_REQUIRE_ENGINES=1."""
 
 import os
 import sys
