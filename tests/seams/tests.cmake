@@ -20,4 +20,4 @@ foreach(part c10_cuda torch_cuda)
 endforeach()
 add_dependencies(test-seams-abi stub-cuda)
 set_tests_properties(seams-abi PROPERTIES
-  ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000;WEIR_BUDGET=64MiB")
+  ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000;STUB_CUDA_DEVICES=2;WEIR_BUDGET=64MiB")

@@ -61,6 +61,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wseam_torch_pool_of": (c.c_int, [c.c_void_p, _to(c.c_uint64)]),
     "wseam_torch_count": (None, [c.c_int, _to(wseam_torch_counts)]),
     "wseam_torch_reset": (None, [c.c_int, c.c_uint32]),
+    "wseam_torch_shareable": (_status, [_pointer, c.c_bool]),
     "wseam_torch_place": (_status, [_pointer, _to(c.c_int)]),
     "wseam_torch_leave_place": (_status, [c.c_int]),
     "wseam_torch_place_functions": (_status, [c.c_int, _to(_pointer), _to(_pointer)]),
