@@ -32,7 +32,8 @@ def ask_before_sharing(*, segments: bool) -> None:
 
         @functools.wraps(share)
         def share_if_possible(self: Any, *args: Any, **options: Any) -> Any:
-            check(seams.wseam_torch_shareable(self.data_ptr() or None, segments))
+            if self.device.type == "cuda":
+                check(seams.wseam_torch_shareable(self.data_ptr() or None, segments))
             return share(self, *args, **options)
 
         storage._share_cuda_ = share_if_possible

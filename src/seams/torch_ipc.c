@@ -67,6 +67,7 @@ static bool ipc_handle_of(void *pointer, wtorch_ipc *handle, int64_t *offset)
 {
     unsigned long long address = (uintptr_t)pointer, base = 0;
     size_t bytes = 0;
+    *handle = (wtorch_ipc){{0}}; /* handles of one allocation are the same bytes */
     pthread_once(&cuda.once, ipc_find);
     if (!cuda.address_range || !cuda.get_handle || cuda.address_range(&base, &bytes, address) != 0 || !base ||
         base > address || cuda.get_handle(handle, base) != 0)

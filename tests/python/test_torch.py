@@ -491,5 +491,106 @@ class Answers(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
 
 
+STAND_IN = """
+import sys
+sys.path[:0] = {paths!r}
+from driver import *
+import torch, weir, weir.torch
+begin()
+alloc, free = seams.wseam_torch_alloc, seams.wseam_torch_free
+alloc.restype, alloc.argtypes = c.c_void_p, [c.c_size_t, c.c_int, c.c_void_p]
+free.restype, free.argtypes = None, [c.c_void_p, c.c_size_t, c.c_int, c.c_void_p]
+seams.wseam_torch_throws = lambda: True  # there is no PyTorch that could
+
+def refused(error, function, *words):
+    try:
+        function()
+    except error as caught:
+        for word in words:
+            assert word in str(caught), str(caught)
+    else:
+        raise AssertionError("it was not refused")
+"""
+
+
+class Sharing(unittest.TestCase):
+    """What is asked before PyTorch sends a tensor to another process."""
+
+    def run_lines(self, lines):
+        here = Path(__file__).resolve().parent
+        done = run_python(STAND_IN.format(paths=[str(here), str(here / "fake")]) + textwrap.dedent(lines))
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_mapped_memory_is_not_shared_and_stays_as_it_is(self):
+        self.run_lines("""
+            used = weir.torch.use(budget="64MiB")
+            share = lambda pointer, *device: torch.UntypedStorage(pointer, *device)._share_cuda_()
+            a = alloc(3000, 0, None)
+            refused(weir.Unsupported, lambda: share(a), "3000 bytes on cuda:0", "budget(mapped)", "tensor.cpu()", 'resource="segments"')
+            refused(weir.Unsupported, lambda: share(a + 100), "3000 bytes")  # a part of it
+            refused(weir.Unsupported, lambda: share(4096), "not weir's")
+            assert share(None) == ("shared", None)  # an empty tensor
+            assert share(4096, "cpu") == ("shared", 4096)
+            assert used.client().stats().live == 3072
+            free(a, 3000, 0, None)
+            assert used.client().stats().live == 0
+        """)
+
+    def test_memory_in_segments_is_shared_and_its_block_is_counted_by_pytorch(self):
+        self.run_lines("""
+            refused(weir.Invalid, lambda: weir.torch.use(weir.Runtime("cuda:0").client("mine"), resource="segments"), "limits")
+            used = weir.torch.use(resource="segments")
+            refused(weir.Conflict, used.client, "segments", "cache")  # the process has a runtime of that device already
+        """)
+        self.run_lines("""
+            used = weir.torch.use(budget="64MiB", resource="segments")
+            a = alloc(3000, 0, None)
+            assert used.client().runtime.resource == "budget(segments)"
+            assert torch.UntypedStorage(a)._share_cuda_() == ("shared", a)
+            refused(weir.Unsupported, weir.torch.suspend, "segments")
+            free(a, 3000, 0, None)
+        """)
+
+    def test_a_pools_segments_are_shared_where_each_is_an_allocation(self):
+        for resource, shared in (("cache", False), ("segments", False), ("direct", True)):
+            with self.subTest(resource):
+                self.run_lines(f"""
+                    import contextlib
+                    made = []
+                    torch._C._cuda_customAllocator = lambda make, drop: made.append(make) or torch.cuda.Allocator()
+                    torch.cuda.MemPool = lambda allocator: type("MemPool", (), {{}})()
+                    torch.cuda.use_mem_pool = lambda pool: contextlib.nullcontext()
+                    client = weir.Runtime("cuda:0", budget="64MiB", resource={resource!r}).client("part")
+                    with weir.torch.pool(client), weir.torch.pool(client):
+                        make = c.CFUNCTYPE(c.c_void_p, c.c_size_t, c.c_int, c.c_void_p)(made[0])
+                        segments = [make(2 * MIB, 0, None) for _ in range(2)]
+                    share = [lambda at=at: torch.UntypedStorage(at + 5000)._share_cuda_() for at in segments]
+                    if {shared}:
+                        assert [send() for send in share] == [("shared", at + 5000) for at in segments]
+                    else:
+                        refused(weir.Unsupported, lambda: [send() for send in share], 'resource="direct"')
+                    assert torch.UntypedStorage(4096)._share_cuda_() == ("shared", 4096)  # of PyTorch's own memory
+                """)
+
+    def test_a_child_by_fork_is_told_so(self):
+        self.run_lines("""
+            import os
+            used = weir.torch.use(budget="64MiB", resource="segments")
+            a = alloc(3000, 0, None)
+            child = os.fork()
+            if child == 0:
+                try:
+                    torch.UntypedStorage(a)._share_cuda_()
+                except weir.Forked:
+                    os._exit(alloc(256, 0, None) is not None)  # nothing is done, and nothing crashes
+                os._exit(3)
+            assert os.waitpid(child, 0)[1] == 0
+            assert torch.UntypedStorage(a)._share_cuda_() == ("shared", a)
+            b = alloc(5 * MIB, 0, None)
+            free(b, 5 * MIB, 0, None), free(a, 3000, 0, None)
+            assert used.client().stats().live == 0
+        """)
+
+
 if __name__ == "__main__":
     unittest.main()
