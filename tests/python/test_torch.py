@@ -57,13 +57,15 @@ def account():
 """
 
 
-class Torch(unittest.TestCase):
+class Lines(unittest.TestCase):
     def run_lines(self, lines, **environment):
         code = BEGIN.format(tests=str(Path(__file__).resolve().parent)) + textwrap.dedent(lines)
         done = run_python(code, **environment)
         self.assertEqual(done.returncode, 0, done.stdout)
         return done.stdout
 
+
+class Torch(Lines):
     def test_a_device_is_opened_when_it_is_first_used(self):
         self.run_lines("""
             is_(opened, [])
@@ -491,6 +493,107 @@ class Answers(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
 
 
+class Misuse(Lines):
+    """What programs do that no allocator can like, over the stub of CUDA's driver."""
+
+    def test_tensors_of_a_thread_that_is_gone_with_its_stream_are_freed_by_another(self):
+        self.run_lines("""
+            import threading
+            made = {}
+            def work():
+                begin()
+                made["stream"] = one = make_stream()
+                made["blocks"] = [t_alloc(3 * MIB, 0, one) for _ in range(3)]
+                other = make_stream()
+                t_record_stream(made["blocks"][0], other)
+                for stream in (one, other):
+                    with Work(stream):
+                        pass
+                    synchronize(stream)
+                destroy_stream(one), destroy_stream(other)
+            thread = threading.Thread(target=work)
+            thread.start(), thread.join()
+            is_(account()[0], 9 * MIB)
+            for block in made["blocks"]:
+                t_free(block, 3 * MIB, 0, made["stream"])
+            until = time.monotonic() + 60
+            while (account() != (0, 0) or seams.wseam_waiting()) and time.monotonic() < until:
+                time.sleep(0.001)
+                runtime.drain()
+            is_(account(), (0, 0))
+            third = make_stream()
+            large = t_alloc(60 * MIB, 0, third)
+            assert large, "the thread's memory is lost"
+            t_free(large, 60 * MIB, 0, third)
+        """)
+
+    def test_a_stream_that_has_the_address_of_a_gone_one_is_another(self):
+        self.run_lines("""
+            one = make_stream()
+            blocks = [t_alloc(3 * MIB, 0, one) for _ in range(3)]
+            destroy_stream(one)
+            again = make_stream()
+            mine = t_alloc(MIB, 0, again)
+            for block in blocks:
+                t_free(block, 3 * MIB, 0, one)  # by a handle that is gone, or the new stream's
+            t_free(mine, MIB, 0, again)
+            synchronize(again)
+            until = time.monotonic() + 60
+            while account() != (0, 0) and time.monotonic() < until:
+                time.sleep(0.001)
+                runtime.drain()
+            is_(account(), (0, 0))
+        """)
+
+    def test_refusals_in_the_middle_lose_nothing(self):
+        self.run_lines("""
+            one = make_stream()
+            held = [t_alloc(8 * MIB, 0, one) for _ in range(7)]
+            for _ in range(20):
+                is_(t_alloc(30 * MIB, 0, one), None)
+                is_(account(), (56 * MIB, 0))
+            for block in held:
+                t_free(block, 8 * MIB, 0, one)
+            large = t_alloc(60 * MIB, 0, one)
+            assert large, "what was freed after a refusal is not there"
+            t_free(large, 60 * MIB, 0, one)
+            synchronize(one)
+            is_(account(), (0, 0))
+        """)
+
+    def test_a_capture_that_fails_gives_its_pool_back(self):
+        self.run_lines("""
+            one = make_stream()
+            t_free(t_alloc(256, 0, one), 256, 0, one)
+            for number in range(1, 4):
+                t_begin_pool(0, number, 0, c.byref(Filter(one)))
+                begin_capture(one)
+                inside = [t_alloc(20 * MIB, 0, one) for _ in range(2)]
+                t_free(inside[0], 20 * MIB, 0, one)
+                end_capture(one)             # the program's exception is on its way
+                t_end_pool(0, number, 0)
+                t_free(inside[1], 20 * MIB, 0, one)
+                t_release_pool(0, number, 0)
+            is_(blocks(3), set())
+            large = t_alloc(60 * MIB, 0, one)
+            assert large, "the pools' memory is not there"
+            t_free(large, 60 * MIB, 0, one)
+        """)
+
+    def test_empty_tensors_take_nothing(self):
+        self.run_lines("""
+            counts = wseam_torch_counts()
+            one = make_stream()
+            for _ in range(3):
+                is_(t_alloc(0, 0, one), None)
+                t_free(None, 0, 0, one)
+            t_record_stream(None, one)
+            seams.wseam_torch_count(0, c.byref(counts))
+            is_((counts.allocation[0].allocated, counts.failures), (0, 0))
+            is_((account(), t_base(None, None)), ((0, 0), None))
+        """)
+
+
 STAND_IN = """
 import sys
 sys.path[:0] = {paths!r}
@@ -589,6 +692,20 @@ class Sharing(unittest.TestCase):
             b = alloc(5 * MIB, 0, None)
             free(b, 5 * MIB, 0, None), free(a, 3000, 0, None)
             assert used.client().stats().live == 0
+        """)
+
+    def test_use_is_refused_where_cuda_has_started_and_the_program_goes_on(self):
+        self.run_lines("""
+            torch.cuda.is_initialized = lambda: True
+            own = torch.UntypedStorage._share_cuda_
+            refused(weir.Conflict, lambda: weir.torch.use(budget="64MiB"), "first tensor", "weir.torch.pool")
+            assert torch.UntypedStorage._share_cuda_ is own  # nothing of PyTorch's was touched
+            assert not hasattr(torch._C, "_cuda_memoryStats")
+            refused(weir.Invalid, weir.torch.suspend, "use()")
+            torch.cuda.is_initialized = lambda: False
+            used = weir.torch.use(budget="64MiB")
+            refused(weir.Conflict, weir.torch.use, "once")
+            free(alloc(3000, 0, None), 3000, 0, None)
         """)
 
 
