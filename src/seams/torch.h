@@ -48,8 +48,8 @@ typedef struct wtorch_ipc {
  * as another process has it. WEIR_ERR_UNSUPPORTED: CUDA has no handle of such memory; the detail says what to do. */
 WEIR_NODISCARD weir_status wtorch_ipc_share(void *pointer, wtorch_ipc *handle, int64_t *offset);
 
-/* Maps what another process has shared on PyTorch's current device. Of one allocation there is one mapping, until it is closed
- * as often as it was opened. The memory is in no client's account. `text` is a handle of PyTorch's. */
+/* Maps what another process has shared on PyTorch's current device. An allocation is mapped once, until the mapping has been
+ * closed as often as opened. The memory is in no client's account. `text` is a handle of PyTorch's. */
 typedef struct wtorch_ipc_memory wtorch_ipc_memory;
 WEIR_NODISCARD weir_status wtorch_ipc_open(const char *text, size_t bytes, wtorch_ipc_memory **out, void **address);
 void wtorch_ipc_close(wtorch_ipc_memory *memory);

@@ -76,15 +76,18 @@ static bool ipc_handle_of(void *pointer, wtorch_ipc *handle, int64_t *offset)
     return true;
 }
 
-static weir_status ipc_refuse(const weir_block_details *details, const char *why, const char *remedy)
+static weir_status ipc_refuse(const weir_block_details *details, bool segment, const char *why)
 {
     weir_runtime_details runtime = WEIR_INIT(weir_runtime_details);
     if (!details->runtime || weir_runtime_info(details->runtime, &runtime) != WEIR_OK)
         return weir_fail(WEIR_ERR_UNSUPPORTED, "CUDA shares this tensor's memory, which is not weir's, with no other "
                                                "process: send tensor.cpu()");
-    return weir_fail(WEIR_ERR_UNSUPPORTED, "a tensor of %zu bytes on %s cannot be shared with other processes: its memory, of "
-                                           "the resource %s, %s. Send tensor.cpu(), or %s",
-                     details->bytes, runtime.device, runtime.resource, why, remedy);
+    return weir_fail(WEIR_ERR_UNSUPPORTED,
+                     "a tensor %s %zu bytes on %s cannot be shared with other processes: its memory, of the resource "
+                     "%s, is %s. Send tensor.cpu(), or %s",
+                     segment ? "in a segment of" : "of", details->bytes, runtime.device, runtime.resource, why,
+                     segment ? "take the pool's client from a runtime with resource=\"direct\""
+                             : "call weir.torch.use with resource=\"segments\"");
 }
 
 static weir_status ipc_share_as(void *pointer, bool segment, wtorch_ipc *handle, int64_t *offset)
@@ -100,13 +103,8 @@ static weir_status ipc_share_as(void *pointer, bool segment, wtorch_ipc *handle,
     if (runtime)
         weir_runtime_leave(runtime);
     if (!found)
-        return ipc_refuse(&details, "is mapped",
-                          segment ? "take the pool's client from a runtime with resource=\"direct\""
-                                  : "call weir.torch.use with resource=\"segments\"");
-    return segment && *offset != 0
-               ? ipc_refuse(&details, "is a part of an allocation",
-                            "take the pool's client from a runtime with resource=\"direct\"")
-               : WEIR_OK;
+        return ipc_refuse(&details, segment, "not what cuMemAlloc gave");
+    return segment && *offset != 0 ? ipc_refuse(&details, segment, "a part of an allocation") : WEIR_OK;
 }
 
 weir_status wtorch_ipc_share(void *pointer, wtorch_ipc *handle, int64_t *offset)
@@ -152,8 +150,9 @@ static weir_status ipc_map(const wtorch_ipc *handle, int device, wtorch_ipc_memo
     if (error != 0) {
         free(made);
         (void)cuda.last_error(); /* PyTorch would find it at its next call */
-        return weir_fail(WEIR_ERR_DRIVER, "cudaIpcOpenMemHandle on cuda:%d answered %d: the process that sent the tensor has "
-                                          "ended, or is this one",
+        return weir_fail(WEIR_ERR_DRIVER,
+                         "cudaIpcOpenMemHandle on cuda:%d answered %d: the process that sent the tensor has "
+                         "ended, or is this one",
                          device, error);
     }
     made->handle = *handle;

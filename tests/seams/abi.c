@@ -304,8 +304,8 @@ static void let_go(shared memory)
 /* Blocks of one allocation of the driver's have one handle, which is mapped once, and as long as one of them is in use. */
 static void tensors_are_shared_as_cpp_has_it(void **state)
 {
-    int *opened = symbol(c10, "fake_opened"), *closed = symbol(c10, "fake_closed"), *device = symbol(c10, "fake_device"),
-        *closed_on = symbol(c10, "fake_closed_on");
+    int *opened = symbol(c10, "fake_opened"), *closed = symbol(c10, "fake_closed"),
+        *device = symbol(c10, "fake_device"), *closed_on = symbol(c10, "fake_closed_on");
     void (*drop)(void *);
     (void)state;
     *(void **)&drop = symbol(cpp, "_ZdlPv");
@@ -347,16 +347,17 @@ static void what_cannot_be_shared_is_refused_and_loses_nothing(void **state)
     detail_names("3000 bytes on cuda:0");
     detail_names("resource=\"segments\"");
     assert_int_equal(wseam_torch_shareable(a, true), WEIR_ERR_UNSUPPORTED);
-    detail_names("is mapped");
+    detail_names("in a segment of 3000 bytes");
+    detail_names("not what cuMemAlloc gave");
     assert_int_equal(wseam_torch_shareable(&local, false), WEIR_ERR_UNSUPPORTED);
     detail_names("not weir's");
     ok(wseam_torch_shareable(&local, true)); /* of a segment that PyTorch has from CUDA */
     ok(wseam_torch_shareable(NULL, false));
     assert_null(open_handle(nothing, sizeof nothing).counted);
-    assert_int_equal(*errors, 1); /* and PyTorch does not come upon it */
     assert_null(open_handle(mapped, sizeof mapped).counted);
     assert_null(open_handle(mapped, 65).counted);
     assert_null(open_handle(mapped, 0).counted);
+    assert_int_equal(*errors, 1); /* the driver was asked once, and PyTorch does not come upon its error */
     give(a);
     assert_int_equal(bytes_now().current, 0);
 }
@@ -371,6 +372,7 @@ static void a_segment_is_shared_as_a_whole(void **state)
     refused += wseam_torch_shareable(a + 5000, true) != WEIR_OK;
     refused += wseam_torch_shareable(b + 5000, true) != WEIR_OK;
     assert_int_equal(refused, 1); /* they lie in one allocation */
+    detail_names("a part of an allocation");
     detail_names("resource=\"direct\"");
     give(a);
     give(b);
