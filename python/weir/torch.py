@@ -308,7 +308,8 @@ def _pool_of(client: Client) -> Any:
 def pool(client: Client) -> Iterator[Any]:
     """Inside, the calling thread's tensors on the client's device lie in segments that PyTorch's own allocator takes from the
     client (2 MiB and more each, by `torch.cuda.MemPool`, which is what `with` gives). Statistics, graphs and snapshots stay
-    PyTorch's. Segments go back with `torch.cuda.empty_cache()` when nothing in them lives.
+    PyTorch's. Segments go back with `torch.cuda.empty_cache()` when nothing in them lives. Sending a tensor in them to another
+    process is `Unsupported` but where the client's runtime has the resource "direct".
 
     `Conflict` with expandable segments, which go past every pool, and after `use`, which has all of PyTorch already."""
     settings = ",".join(os.environ.get(name, "") for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
