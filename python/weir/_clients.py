@@ -15,24 +15,25 @@ from .sizes import parse_budget, parse_size
 _said: list[int] = []
 
 
-def _runtime(ordinal: int, budget: int | None) -> Runtime:
+def _runtime(ordinal: int, budget: int | None, resource: str | None = None) -> Runtime:
     """The device's, as it is where no budget is given; one that is made then has the budget that was said first."""
     if budget is None and _said:
         try:
-            return Runtime(f"cuda:{ordinal}", _said[0])
+            return Runtime(f"cuda:{ordinal}", _said[0], resource)
         except Conflict:
             pass  # it is there, with another one
-    return Runtime(f"cuda:{ordinal}", budget)
+    return Runtime(f"cuda:{ordinal}", budget, resource)
 
 
 class Clients:
-    """`given` clients, each of a device of its own; without any, clients called `name` in the process's runtimes."""
+    """`given` clients, each of a device of its own; without any, clients called `name` in the process's runtimes, which have
+    `budget` and `resource` where they are given."""
 
     def __init__(self, name: str, given: Sequence[Client] = (), budget: int | str | None = None, maximum: int | str = 0,
-                 guarantee: int | str = 0) -> None:
-        if given and (budget is not None or maximum or guarantee):
+                 guarantee: int | str = 0, resource: str | None = None) -> None:
+        if given and (budget is not None or maximum or guarantee or resource is not None):
             raise Invalid("a client has its limits already: give clients, or limits")
-        self._name, self._budget = name, None if budget is None else parse_budget(budget)
+        self._name, self._resource, self._budget = name, resource, None if budget is None else parse_budget(budget)
         self._maximum, self._guarantee = parse_size(maximum), parse_size(guarantee)  # wrong ones are refused here, not when one is opened
         self._only = bool(given)
         self._lock = threading.RLock()
@@ -52,7 +53,7 @@ class Clients:
             if client is None:
                 if self._only:
                     raise NotFound(f"{self._name} was given no client for cuda:{ordinal}: give one for each device that it uses")
-                client = Client(_runtime(ordinal, self._budget), self._name, maximum=self._maximum, guarantee=self._guarantee)
+                client = Client(_runtime(ordinal, self._budget, self._resource), self._name, maximum=self._maximum, guarantee=self._guarantee)
                 self._clients[ordinal] = client
             return client
 

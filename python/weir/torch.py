@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from . import errors
+from . import _torch_ipc, errors
 from ._c import inspection as i
 from ._c.library import check, lib
 from ._c.seams import TorchOpen, TorchTraced, address, seams, wseam_torch_counts
@@ -34,7 +34,7 @@ from .residency import Residency
 from .runtime import Client
 
 METRICS = ("current", "peak", "allocated", "freed")
-REPLACED = 6  # functions of PyTorch's allocator; WTORCH_REPLACED in src/seams/torch.h
+REPLACED = 8  # functions of PyTorch's allocator; WTORCH_REPLACED in src/seams/torch.h
 LIVE, PENDING, THREAD_CACHED, PROMISED = 0, 1, 2, 3  # weir_span_state
 PEAKS, ACCUMULATED = 1, 2  # WEIR_RESET_PEAKS and WEIR_RESET_ACCUMULATED
 STATES = {LIVE: "active_allocated", PENDING: "active_pending_free"}
@@ -84,12 +84,13 @@ def _ordinal(device: Any) -> int:
 
 
 def use(*clients: Client, budget: int | str | None = None, name: str = "torch", maximum: int | str = 0,
-        guarantee: int | str = 0) -> Used:
+        guarantee: int | str = 0, resource: str | None = None) -> Used:
     """From now on all of PyTorch's memory on CUDA devices comes from weir. Before the first tensor on one of them.
 
     Either from these clients, each for its device, or from clients called `name` that are opened when a device is first used:
     `budget` is of each device's runtime, for all its clients together (None: as it is, or the default), `maximum` and
-    `guarantee` are PyTorch's own. `Conflict` where PyTorch has allocated already, or weir is used already; `Unsupported` for a
+    `guarantee` are PyTorch's own, and `resource` is the runtimes' (as `Runtime`): with "segments" tensors can be sent to other
+    processes, and PyTorch cannot be suspended. `Conflict` where PyTorch has allocated already, or weir is used already; `Unsupported` for a
     PyTorch without CUDA."""
     global _used  # pylint: disable=global-statement
     with _lock:
@@ -103,7 +104,7 @@ def use(*clients: Client, budget: int | str | None = None, name: str = "torch", 
         if not seams.wseam_torch_throws():
             raise errors.Unsupported(f"PyTorch {torch.__version__} does not have its errors where weir looks for them, so that what is "
                                      "refused would go unnoticed; weir.torch.pool(client) works")
-        used = Used(Clients(name, clients, budget, maximum, guarantee))
+        used = Used(Clients(name, clients, budget, maximum, guarantee, resource))
         check(seams.wseam_torch_begin(used._open))
         allocator = torch._C._cuda_customAllocator(address(seams.wseam_torch_alloc), address(seams.wseam_torch_free))
         for setter, function in (("set_reset_fn", "empty_cache"), ("set_memory_fraction_fn", "set_fraction"),
@@ -114,6 +115,7 @@ def use(*clients: Client, budget: int | str | None = None, name: str = "torch", 
         torch._C._cuda_changeCurrentAllocator(allocator)
         used.complete = seams.wseam_torch_complete() == REPLACED
         _answer_from_weir(used)
+        _torch_ipc.ask_before_sharing(segments=False)
         _used = used
         return used
 
@@ -370,7 +372,8 @@ def _pool_of(client: Client) -> Any:
 def pool(client: Client) -> Iterator[Any]:
     """Inside, the calling thread's tensors on the client's device lie in segments that PyTorch's own allocator takes from the
     client (2 MiB and more each, by `torch.cuda.MemPool`, which is what `with` gives). Statistics, graphs and snapshots stay
-    PyTorch's. Segments go back with `torch.cuda.empty_cache()` when nothing in them lives.
+    PyTorch's. Segments go back with `torch.cuda.empty_cache()` when nothing in them lives. Sending a tensor in them to another
+    process is `Unsupported` but where the client's runtime has the resource "direct".
 
     `Conflict` with expandable segments, which go past every pool, and after `use`, which has all of PyTorch already."""
     settings = ",".join(os.environ.get(name, "") for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))
@@ -380,5 +383,6 @@ def pool(client: Client) -> Iterator[Any]:
     if _used is not None:
         raise errors.Conflict("all of PyTorch's memory is weir's already, by use()")
     made = _pool_of(client)
+    _torch_ipc.ask_before_sharing(segments=True)
     with torch.cuda.use_mem_pool(made):
         yield made

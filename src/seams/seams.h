@@ -84,7 +84,7 @@ WEIR_API WEIR_NODISCARD weir_status wseam_torch_give(int device, weir_client *cl
 /* Whether refusals can be thrown to this PyTorch, which takes NULL for memory. */
 WEIR_API bool wseam_torch_throws(void);
 
-/* When PyTorch's allocator is the pluggable allocator with these functions: adds up to six functions that the pluggable
+/* When PyTorch's allocator is the pluggable allocator with these functions: adds up to eight functions that the pluggable
  * allocator lacks, and returns their number. */
 WEIR_API int wseam_torch_complete(void);
 
@@ -205,6 +205,10 @@ WEIR_API void wseam_torch_history_snapshot(int device, uint64_t bytes);
  * budget, `left` the bytes that weir's limits leave to PyTorch. NULL: nobody is called. */
 typedef void (*wseam_torch_observer)(int device, uint64_t bytes, uint64_t total, uint64_t left);
 WEIR_API void wseam_torch_observe(wseam_torch_observer observer);
+/* Whether CUDA can share the memory at `pointer` with other processes. `segment`: a block of weir's is a segment of PyTorch's
+ * own allocator, which shares it as an allocation of the driver's. NULL, and what is not weir's in that case: WEIR_OK.
+ * WEIR_ERR_UNSUPPORTED: the detail says why not, and what to do. */
+WEIR_API WEIR_NODISCARD weir_status wseam_torch_shareable(void *pointer, bool segment);
 
 /* For a MemPool of PyTorch's own, which asks for segments: one of 32 places for clients. *place goes into the names of its two
  * functions. WEIR_ERR_BUSY: all are taken. */

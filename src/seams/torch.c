@@ -275,6 +275,7 @@ static void torch_refuse(weir_status status, size_t bytes, int device, const voi
 static weir_status allocate_again(weir_client *client, size_t bytes, int device, void *native, void **out)
 {
     count_failure(device, false);
+    wtorch_ipc_collect();
     wtorch_pools_reclaim();
     wseam_free_waiting();
     weir_status status = torch_allocate(client, bytes, device, native, out);

@@ -1,5 +1,5 @@
-/* PyTorch's seam, inside: the memory of captures' pools (torch_pools.c), streams that use a block besides its own (torch_uses.c), and
- * the history (torch_history.c), beside what is allocated as ever (torch.c). */
+/* PyTorch's seam, inside: the memory of captures' pools (torch_pools.c), streams that use a block besides its own (torch_uses.c), the
+ * history (torch_history.c), and tensors that processes share (torch_ipc.c), beside what is allocated as ever (torch.c). */
 #ifndef WSEAM_TORCH_H
 #define WSEAM_TORCH_H
 
@@ -50,6 +50,26 @@ void wtorch_state_set(void *given, void (*freed)(void *user, void *pointer),
 void wtorch_tell(void *pointer, int64_t bytes, int device);
 void wtorch_tell_refused(size_t bytes, int device);
 
+/* ---- torch_ipc.c: tensors that processes share ------------------------------------------------------------------- */
+
+/* CUDA's handle of an allocation, for other processes (cudaIpcMemHandle_t). */
+typedef struct wtorch_ipc {
+    char bytes[64];
+} wtorch_ipc;
+
+/* The handle of the driver's allocation that `pointer` lies in, and the pointer's offset there. The memory is to stay as long
+ * as another process has it. WEIR_ERR_UNSUPPORTED: CUDA has no handle of such memory; the detail says what to do. */
+WEIR_NODISCARD weir_status wtorch_ipc_share(void *pointer, wtorch_ipc *handle, int64_t *offset);
+
+/* Maps what another process has shared on PyTorch's current device. An allocation is mapped once, until the mapping has been
+ * closed as often as opened. The memory is in no client's account. `text` is a handle of PyTorch's. */
+typedef struct wtorch_ipc_memory wtorch_ipc_memory;
+WEIR_NODISCARD weir_status wtorch_ipc_open(const char *text, size_t bytes, wtorch_ipc_memory **out, void **address);
+void wtorch_ipc_close(wtorch_ipc_memory *memory);
+
+/* Has PyTorch free what other processes have let go. Costs nothing where nothing was shared. */
+void wtorch_ipc_collect(void);
+
 /* ---- torch_abi.c: what PyTorch offers to C++ alone --------------------------------------------------------------- */
 
 /* *to gets the address of a function or variable of a library that the process has loaded; NULL: there is none. */
@@ -64,6 +84,9 @@ void wtorch_abi_throw(bool out_of_memory, const char *text);
 
 /* Whether its exceptions can be thrown. */
 bool wtorch_abi_throws(void);
+
+/* torch.cuda.ipc_collect(). */
+void wtorch_abi_collect_shared(void);
 
 /* PyTorch's current stream of the device; NULL: CUDA's legacy stream, or it cannot be asked. */
 void *wtorch_abi_current_stream(int device);
@@ -96,7 +119,7 @@ typedef struct wtorch_calls {
 
 /* Replaces these functions in PyTorch's current allocator, which must be a pluggable one; `calls` stays. Answers how many of
  * WTORCH_REPLACED were found. */
-enum { WTORCH_REPLACED = 6 };
+enum { WTORCH_REPLACED = 8 };
 int wtorch_abi_replace(const wtorch_calls *calls);
 
 /* While a block is made to live again, PyTorch's allocator asks for memory to note it: the address it is to get. NULL: none. */

@@ -53,6 +53,7 @@ static struct {
     void *(*malloc)(void *self, size_t bytes, int8_t device, void *native);
     void (*raw_delete)(void *self, void *pointer);
     void (*(*raw_deleter)(const void *self))(void *);
+    bool (*collect_shared)(void);
 } cxx = {.once = PTHREAD_ONCE_INIT};
 
 /* Finding ---------------------------------------------------------------------------------------------------------- */
@@ -105,6 +106,7 @@ static void torch_abi_find(void)
     torch_abi_get(torch, CLASS "10raw_deleteEPv", &cxx.raw_delete);
     torch_abi_get(torch, "_ZNK5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator11raw_deleterEv",
                   &cxx.raw_deleter);
+    torch_abi_get(torch, "_ZN5torch14CudaIPCCollectEv", &cxx.collect_shared);
     cxx.table_words = torch_abi_words_of(cxx.table);
     cxx.found = torch && core_cuda;
 }
@@ -264,6 +266,8 @@ static bool torch_abi_make_tables(void)
  * register and put x8 before them. */
 void *wtorch_state_told(void *result, void *self, int8_t device, uint64_t first, uint64_t second);
 void *wtorch_state_taken(void *result, void *self, int8_t device, const void *state);
+void *wtorch_tensor_shared(void *result, void *self, void *pointer);
+void *wtorch_tensor_opened(void *result, void *self, const void *handle);
 
 #if defined(__x86_64__)
 enum { RESULTS_BY_ADDRESS = 1 };
@@ -290,6 +294,8 @@ enum { RESULTS_BY_ADDRESS = 1 };
             ".size " #function "_by_x8, . - " #function "_by_x8\n")
 ENTRY(wtorch_state_told);
 ENTRY(wtorch_state_taken);
+ENTRY(wtorch_tensor_shared);
+ENTRY(wtorch_tensor_opened);
 #else
 enum { RESULTS_BY_ADDRESS = 0 };
 #define BY_ADDRESS(function) ((uintptr_t)(function))
@@ -379,6 +385,77 @@ void *wtorch_state_taken(void *result, void *self, int8_t device, const void *st
     return out;
 }
 
+/* Tensors that processes share ------------------------------------------------------------------------------------- */
+
+/* c10's ShareableHandle. */
+typedef struct shareable_handle {
+    int64_t offset;
+    cxx_string handle;
+} shareable_handle;
+
+static void *ipc_table[5];
+
+void wtorch_abi_collect_shared(void)
+{
+    if (wtorch_abi_find() && cxx.collect_shared)
+        (void)cxx.collect_shared();
+}
+
+static void torch_abi_close(counted *self)
+{
+    wtorch_ipc_close(self->state);
+}
+
+static bool torch_abi_make_ipc_table(void)
+{
+    void *entries[] = {(void *)(uintptr_t)torch_abi_nothing, (void *)(uintptr_t)torch_abi_nothing,
+                       (void *)(uintptr_t)torch_abi_close, (void *)(uintptr_t)counted_destroy,
+                       (void *)(uintptr_t)counted_deleter};
+    memcpy(ipc_table, entries, sizeof ipc_table);
+    return cxx.new_bytes != NULL;
+}
+
+/* CUDA's handle alone, which PyTorch's own allocator understands in the other process. */
+void *wtorch_tensor_shared(void *result, void *self, void *pointer)
+{
+    shareable_handle *out = result;
+    wtorch_ipc handle;
+    (void)self;
+    *out = (shareable_handle){.handle = {.text = out->handle.small}};
+    if (wtorch_ipc_share(pointer, &handle, &out->offset) != WEIR_OK) {
+        wtorch_abi_throw(false, weir_detail());
+        return out;
+    }
+    char *text = cxx.new_bytes(sizeof handle + 1); /* the string takes it over */
+    memcpy(text, &handle, sizeof handle);
+    text[sizeof handle] = 0;
+    out->handle = (cxx_string){.text = text, .bytes = sizeof handle};
+    memcpy(out->handle.small, &out->handle.bytes, sizeof out->handle.bytes); /* the capacity */
+    return out;
+}
+
+/* A std::shared_ptr<void> of the mapping. */
+void *wtorch_tensor_opened(void *result, void *self, const void *given)
+{
+    shared *out = result;
+    const cxx_string *handle = given;
+    counted *made = malloc(sizeof *made);
+    wtorch_ipc_memory *memory;
+    void *address;
+    (void)self;
+    *out = (shared){NULL, NULL};
+    weir_status status = made ? wtorch_ipc_open(handle->text, handle->bytes, &memory, &address)
+                              : weir_fail(WEIR_ERR_SYSTEM, "no host memory for a tensor of another process");
+    if (status != WEIR_OK) {
+        free(made);
+        wtorch_abi_throw(false, weir_detail());
+        return out;
+    }
+    *made = (counted){.table = ipc_table, .uses = 1, .weak = 1, .state = memory};
+    *out = (shared){address, made};
+    return out;
+}
+
 /* Replacing -------------------------------------------------------------------------------------------------------- */
 
 static void cache_info(void *self, int8_t device, size_t *largest)
@@ -439,6 +516,9 @@ int wtorch_abi_replace(const wtorch_calls *calls)
                 table,
                 CLASS "22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE",
                 BY_ADDRESS(wtorch_state_taken));
+    if (RESULTS_BY_ADDRESS && torch_abi_make_ipc_table())
+        count += torch_abi_replace(table, CLASS "14shareIpcHandleEPv", BY_ADDRESS(wtorch_tensor_shared)) +
+                 torch_abi_replace(table, CLASS "12getIpcDevPtrE" STRING, BY_ADDRESS(wtorch_tensor_opened));
     *object = table + 2; /* the table stays as long as the allocator, which PyTorch keeps to the end */
     return count;
 }

@@ -6,8 +6,11 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import unittest
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 
 from gpu import MIB, SOURCE, main, needed
 from pages import snippets
@@ -483,6 +486,401 @@ total = 0
 for batch in torch.utils.data.DataLoader(range(8), num_workers=2, pin_memory=True):
     total += int(batch.cuda().sum())
 print("passed", total)"""))
+
+
+class Misuse(Case):
+    """What programs do wrong, or end up in: each goes on afterwards, and nothing stays behind."""
+
+    def settle(self, before):
+        gc.collect()
+        torch.cuda.synchronize()
+        self.assertEqual(before, used.client().stats().live)
+
+    def test_a_thread_that_is_gone_leaves_tensors(self):
+        before, left, streams = used.client().stats().live, [], []
+
+        def work(number):
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                tensor = torch.full((MIB,), number, dtype=torch.int32, device="cuda")
+                tensor.record_stream(torch.cuda.default_stream())
+                busy(tensor)
+                left.append(tensor)
+            streams.append(stream)
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for stream in streams:
+            torch.cuda.current_stream().wait_stream(stream)
+        self.assertEqual({200, 201, 202, 203}, {int(tensor[-1]) for tensor in left})
+        del stream
+        streams.clear()
+        left.clear()
+        self.settle(before)
+        x = torch.empty(BUDGET - before - 64 * MIB, dtype=torch.uint8, device="cuda")
+        del x
+
+    def test_memory_runs_out_within_a_backward(self):
+        def loss(size):
+            x = torch.rand(size // 4, device="cuda", requires_grad=True)
+            return (torch.sin(x) * torch.exp(x)).sum(), x
+        small = loss(MIB)
+        small[0].backward()
+        del small
+        before = used.client().stats().live
+        for _ in range(3):
+            total, x = loss(64 * MIB)
+            with used.client().runtime.client("neighbour") as client:
+                block = client.alloc(BUDGET - used.client().runtime.stats().live - 32 * MIB)
+                with self.assertRaises(torch.cuda.OutOfMemoryError) as caught:
+                    total.backward()
+                self.assertIn("neighbour", str(caught.exception))
+                del caught
+                block.close()
+            self.assertIsNone(x.grad)
+            del total, x
+            self.settle(before)
+            total, x = loss(16 * MIB)
+            total.backward()
+            self.assertTrue(torch.isfinite(x.grad).all().item())
+            del total, x
+            self.settle(before)
+
+    def test_captures_fail_again_and_again(self):
+        x = torch.ones(MIB, device="cuda")
+        torch.cuda.synchronize()
+        before = used.client().stats().live
+        for _ in range(3):
+            kept = []
+            with self.assertRaises(ZeroDivisionError), torch.cuda.graph(torch.cuda.CUDAGraph()):
+                kept.append(x * 2)
+                y = torch.empty(64 * MIB, device="cuda")  # a pool of 256 MiB
+                raise ZeroDivisionError
+            kept.clear()
+            y = None
+            self.settle(before)
+        torch.cuda.empty_cache()
+        large = torch.empty(BUDGET - before - 64 * MIB, dtype=torch.uint8, device="cuda")
+        del large
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            y = x * 3
+        graph.replay()
+        self.assertEqual(float(y.sum()), 3 * MIB)
+        del x, y, graph
+
+    def test_empty_tensors(self):
+        before = used.client().stats().live
+        x = torch.empty(0, device="cuda")
+        y = torch.empty((3, 0, 5), dtype=torch.float16, device="cuda")
+        self.assertEqual((0, 0), (x.data_ptr(), y.data_ptr()))
+        self.assertEqual(before, used.client().stats().live)
+        z = torch.cat([x, torch.ones(5, device="cuda"), x])
+        x.record_stream(torch.cuda.Stream())
+        self.assertEqual((5.0, 0.0), (float(z.sum()), float(x.sum())))
+        self.assertEqual((3, 0, 5), tuple((y + 1).shape))
+        x.resize_(4).fill_(2)
+        self.assertEqual(8.0, float(x.sum()))
+        del x, y, z
+        self.settle(before)
+
+    def test_mapped_memory_is_not_sent(self):
+        before = used.client().stats().live
+        x = torch.arange(1000, device="cuda")
+        for _ in range(3):
+            with self.assertRaises(weir.Unsupported) as caught:
+                ForkingPickler.dumps(x)
+            for word in ("8000 bytes on cuda:0", "tensor.cpu()", 'resource="segments"'):
+                self.assertIn(word, str(caught.exception))
+            del caught
+        self.assertEqual(499500, int(x.sum()))
+        self.assertGreater(len(ForkingPickler.dumps(torch.empty(0, device="cuda"))), 0)
+        self.assertGreater(len(ForkingPickler.dumps(x.cpu())), 0)
+        torch.cuda.ipc_collect()
+        del x
+        self.settle(before)
+
+
+class Programs(unittest.TestCase):
+    """Each test is a program of its own, in a file, as processes that are spawned begin with it."""
+
+    @staticmethod
+    def run_program(lines, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "program.py"
+            path.write_text(PEER + textwrap.dedent(lines), encoding="utf-8")
+            return subprocess.run([sys.executable, "-B", str(path), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  timeout=300, check=False, env={**os.environ, "PYTHONPATH": str(SOURCE / "python")})
+
+    def program(self, lines, *words):
+        done = self.run_program(lines, *words)
+        self.assertEqual(0, done.returncode, done.stdout[-3000:])
+        self.assertIn("passed", done.stdout)
+
+
+class Processes(Programs):
+    """Tensors that processes share."""
+
+    @classmethod
+    def setUpClass(cls):
+        done = cls.run_program("""
+            if __name__ == "__main__":
+                with Other("plain") as other:
+                    other.ask("add", torch.full((1000,), 5, dtype=torch.uint8, device="cuda"))
+        """)
+        if done.returncode:
+            raise unittest.SkipTest(f"PyTorch without weir cannot share tensors here: {done.stdout[-300:]}")
+
+    def test_bytes_are_right_in_the_other_process_and_written_ones_come_back(self):
+        for receiver in ("plain", "segments", "mapped"):
+            with self.subTest(receiver):
+                self.program("""
+                    if __name__ == "__main__":
+                        used = weir.torch.use(budget="1GiB", resource="segments")
+                        with Other(sys.argv[1]) as other:
+                            before = used.client().stats().live
+                            sizes = (1, 300, 5000, MIB, 5 * MIB, 50 * MIB)
+                            tensors = [torch.full((size,), 1 + i, dtype=torch.uint8, device="cuda") for i, size in enumerate(sizes)]
+                            tensors += [torch.full((64, 64), 7, dtype=torch.uint8, device="cuda")[8:40, 16:], tensors[4][MIB:2 * MIB],
+                                        torch.nn.Parameter(torch.full((1000,), 9.0, device="cuda")), torch.empty(0, device="cuda")]
+                            for tensor in tensors:
+                                other.ask("add", tensor.detach())
+                            torch.cuda.synchronize()
+                            assert [int(tensor.flatten()[-1]) for tensor in tensors[:7]] == [2, 3, 4, 5, 6, 7, 8]
+                            assert (int(tensors[4][MIB - 1]), int(tensors[4][MIB]), float(tensors[8][-1])) == (6, 7, 10)  # part of it twice
+                            del tensors, tensor
+                            other.ask("forget")
+                            other.settles(used, before)
+                        print("passed")
+                """, receiver)
+
+    def test_a_block_stays_until_the_other_process_has_let_it_go(self):
+        for receiver in ("plain", "mapped"):
+            with self.subTest(receiver):
+                self.program("""
+                    if __name__ == "__main__":
+                        used = weir.torch.use(budget="1GiB", resource="segments")
+                        with Other(sys.argv[1]) as other:
+                            before = used.client().stats().live
+                            x = torch.full((300 * MIB,), 5, dtype=torch.uint8, device="cuda")
+                            side = torch.cuda.Stream()
+                            x.record_stream(side)
+                            other.ask("keep", x)
+                            del x
+                            gc.collect()
+                            torch.cuda.synchronize(), torch.cuda.empty_cache(), torch.cuda.ipc_collect()
+                            assert used.client().stats().live - before == 300 * MIB, used.client().stats()
+                            for _ in range(3):
+                                others = [torch.full((100 * MIB,), 255, dtype=torch.uint8, device="cuda") for _ in range(6)]
+                                del others
+                            assert other.ask("sum") == 5 * 300 * MIB
+                            try:
+                                torch.empty(800 * MIB, dtype=torch.uint8, device="cuda")
+                                raise AssertionError("it had room")
+                            except torch.cuda.OutOfMemoryError:
+                                pass
+                            other.ask("forget")
+                            y = torch.empty(900 * MIB, dtype=torch.uint8, device="cuda")  # what was let go is freed for it
+                            del y
+                            other.settles(used, before)
+                        print("passed")
+                """, receiver)
+
+    def test_a_pool_of_single_allocations_is_shared_by_pytorch_itself(self):
+        self.program("""
+            if __name__ == "__main__":
+                client = weir.Runtime("cuda:0", budget="1GiB", resource="direct").client("part")
+                with Other("plain") as other:
+                    with weir.torch.pool(client):
+                        tensors = [torch.full((size,), 5, dtype=torch.uint8, device="cuda") for size in (300, 3 * MIB, 50 * MIB)]
+                    assert client.stats().live > 50 * MIB
+                    for tensor in tensors + [torch.full((1000,), 5, dtype=torch.uint8, device="cuda")]:
+                        other.ask("add", tensor)
+                    torch.cuda.synchronize()
+                    assert [int(tensor[-1]) for tensor in tensors] == [6, 6, 6]
+                    other.ask("forget")
+                print("passed")
+        """)
+
+    def test_a_pool_of_parts_of_allocations_is_refused(self):
+        self.program("""
+            if __name__ == "__main__":
+                client = weir.Runtime("cuda:0", budget="1GiB").client("part")
+                with weir.torch.pool(client):
+                    x = torch.ones(1000, device="cuda")
+                try:
+                    ForkingPickler.dumps(x)
+                except weir.Unsupported as error:
+                    assert 'resource="direct"' in str(error), error
+                    print("passed", float(x.sum()))
+        """)
+
+    def test_the_imported_block_is_in_nobodys_account(self):
+        self.program("""
+            if __name__ == "__main__":
+                weir.torch.use(budget="1GiB", resource="segments")
+                with Other("mapped") as other:
+                    before = other.ask("live")
+                    x = torch.full((200 * MIB,), 5, dtype=torch.uint8, device="cuda")  # more than the other's budget
+                    other.ask("keep", x)
+                    assert other.ask("live") == before, other.ask("live")
+                    assert other.ask("sum") == 5 * 200 * MIB
+                    other.ask("forget")
+                print("passed")
+        """)
+
+    def test_the_other_process_dies_with_the_tensor(self):
+        self.program("""
+            if __name__ == "__main__":
+                used = weir.torch.use(budget="1GiB", resource="segments")
+                x = torch.full((3 * MIB,), 5, dtype=torch.uint8, device="cuda")
+                with Other("mapped") as other:
+                    other.ask("keep", x)
+                    other.kill()
+                assert int(x[-1]) == 5
+                with Other("mapped") as other:
+                    other.ask("add", x)
+                    torch.cuda.synchronize()
+                    assert int(x[-1]) == 6
+                    other.ask("forget")
+                y = torch.full((500 * MIB,), 1, dtype=torch.uint8, device="cuda")
+                assert int(y[-1]) == 1
+                print("passed")
+        """)
+
+
+class Ends(Programs):
+    """Forks, and a beginning that comes too late."""
+
+    def test_a_forked_child_touches_the_device(self):
+        self.program("""
+            import os
+            weir.torch.use(budget="1GiB")
+            x = torch.full((MIB,), 5, dtype=torch.uint8, device="cuda")
+            for what in (lambda: torch.zeros(1, device="cuda"), lambda: x.clone(), lambda: x.cpu(), lambda: torch.cuda.synchronize()):
+                child = os.fork()
+                if child == 0:
+                    try:
+                        what()
+                        os._exit(3)
+                    except (weir.Error, RuntimeError) as error:
+                        print("child:", str(error)[:200], flush=True)
+                    del x
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+            assert int((x + torch.ones_like(x)).sum()) == 6 * MIB
+            class Of(torch.utils.data.Dataset):
+                def __len__(self):
+                    return 8
+                def __getitem__(self, i):
+                    return torch.full((4,), float(i))
+            loader = torch.utils.data.DataLoader(Of(), num_workers=2, pin_memory=True, multiprocessing_context="fork")
+            total = sum(float(batch.cuda().sum()) for batch in loader)
+            assert total == 4 * 28, total
+            print("passed")
+        """)
+
+    def test_use_is_too_late_and_the_program_goes_on(self):
+        self.program("""
+            x = torch.full((MIB,), 5, dtype=torch.uint8, device="cuda")
+            for _ in range(2):
+                try:
+                    weir.torch.use()
+                    raise AssertionError("it was not too late")
+                except weir.Conflict:
+                    pass
+            assert int((x + 1).sum()) == 6 * MIB
+            assert torch.cuda.memory_allocated() >= MIB
+            with weir.torch.pool(weir.Runtime("cuda:0", budget="1GiB").client("part")):
+                y = torch.ones(MIB, device="cuda")
+            assert float(y.sum()) == MIB
+            print("passed")
+        """)
+
+
+# A program with another process, which does what it is asked for.
+PEER = """
+import gc, queue, sys, time
+import torch, torch.multiprocessing as mp
+import weir, weir.torch
+from multiprocessing.reduction import ForkingPickler
+MIB = 1 << 20
+
+
+def live():
+    return weir.torch._used.client().stats().live if weir.torch._used else 0
+
+
+def serve(receiver, asked, answers):
+    if receiver != "plain":
+        weir.torch.use(budget="150MiB", resource=None if receiver == "mapped" else receiver)
+    torch.zeros(1, device="cuda")
+    kept = None
+    while True:
+        what, tensor = asked.get()
+        answer = None
+        if what == "add" and tensor.numel():
+            first = tensor.flatten()[0].clone()
+            assert bool((tensor == first).all()), "other bytes"
+            tensor.add_(1)
+        elif what == "keep":
+            kept = tensor
+        elif what == "sum":
+            answer = int(kept.sum(dtype=torch.int64))
+        elif what == "forget":
+            kept = None
+        elif what == "live":
+            answer = live()
+        del tensor
+        gc.collect()
+        torch.cuda.synchronize()
+        answers.put((what, answer))
+        if what == "end":
+            return
+
+
+class Other:
+    def __init__(self, receiver):
+        context = mp.get_context("spawn")
+        self.asked, self.answers = context.SimpleQueue(), context.Queue()
+        self.process = context.Process(target=serve, args=(receiver, self.asked, self.answers))
+        self.process.start()
+
+    def ask(self, what, tensor=None):
+        self.asked.put((what, tensor))
+        while True:
+            try:
+                done, answer = self.answers.get(timeout=1)
+                assert done == what
+                return answer
+            except queue.Empty:
+                assert self.process.is_alive(), "the other process has ended"
+
+    def settles(self, used, before):
+        gc.collect()
+        until = time.monotonic() + 30
+        while used.client().stats().live != before and time.monotonic() < until:
+            torch.cuda.ipc_collect(), torch.cuda.synchronize(), time.sleep(0.01)
+        assert used.client().stats().live == before, (used.client().stats(), before)
+
+    def kill(self):
+        self.process.kill()
+        self.process.join()
+        self.process = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process and not error[0]:
+            self.ask("end")
+        if self.process:
+            self.process.join(60)
+            self.process.kill()
+"""
 
 
 if __name__ == "__main__":

@@ -58,13 +58,15 @@ def account():
 """
 
 
-class Torch(unittest.TestCase):
+class Lines(unittest.TestCase):
     def run_lines(self, lines, **environment):
         code = BEGIN.format(tests=str(Path(__file__).resolve().parent)) + textwrap.dedent(lines)
         done = run_python(code, **environment)
         self.assertEqual(done.returncode, 0, done.stdout)
         return done.stdout
 
+
+class Torch(Lines):
     def test_a_device_is_opened_when_it_is_first_used(self):
         self.run_lines("""
             is_(opened, [])
@@ -563,7 +565,7 @@ class Page(unittest.TestCase):
             from weir._c.seams import seams
             begin()
             seams.wseam_torch_throws = lambda: True  # there is no PyTorch that could
-            seams.wseam_torch_complete = lambda: 6
+            seams.wseam_torch_complete = lambda: 8
         """)
         told = []
         for line, text in snippets("torch.md", "torch"):
@@ -571,6 +573,222 @@ class Page(unittest.TestCase):
             self.assertEqual(0, done.returncode, f"line {line}: {done.stdout}")
             told.append(done.stdout.split())
         self.assertEqual([["True", "4096", "4096"], ["True"], ["True", "1048576.0"]], told)
+
+
+class Misuse(Lines):
+    """What programs do that no allocator can like, over the stub of CUDA's driver."""
+
+    def test_tensors_of_a_thread_that_is_gone_with_its_stream_are_freed_by_another(self):
+        self.run_lines("""
+            import threading
+            made = {}
+            def work():
+                begin()
+                made["stream"] = one = make_stream()
+                made["blocks"] = [t_alloc(3 * MIB, 0, one) for _ in range(3)]
+                other = make_stream()
+                t_record_stream(made["blocks"][0], other)
+                for stream in (one, other):
+                    with Work(stream):
+                        pass
+                    synchronize(stream)
+                destroy_stream(one), destroy_stream(other)
+            thread = threading.Thread(target=work)
+            thread.start(), thread.join()
+            is_(account()[0], 9 * MIB)
+            for block in made["blocks"]:
+                t_free(block, 3 * MIB, 0, made["stream"])
+            until = time.monotonic() + 60
+            while (account() != (0, 0) or seams.wseam_waiting()) and time.monotonic() < until:
+                time.sleep(0.001)
+                runtime.drain()
+            is_(account(), (0, 0))
+            third = make_stream()
+            large = t_alloc(60 * MIB, 0, third)
+            assert large, "the thread's memory is lost"
+            t_free(large, 60 * MIB, 0, third)
+        """)
+
+    def test_a_stream_that_has_the_address_of_a_gone_one_is_another(self):
+        self.run_lines("""
+            one = make_stream()
+            blocks = [t_alloc(3 * MIB, 0, one) for _ in range(3)]
+            destroy_stream(one)
+            again = make_stream()
+            mine = t_alloc(MIB, 0, again)
+            for block in blocks:
+                t_free(block, 3 * MIB, 0, one)  # by a handle that is gone, or the new stream's
+            t_free(mine, MIB, 0, again)
+            synchronize(again)
+            until = time.monotonic() + 60
+            while account() != (0, 0) and time.monotonic() < until:
+                time.sleep(0.001)
+                runtime.drain()
+            is_(account(), (0, 0))
+        """)
+
+    def test_refusals_in_the_middle_lose_nothing(self):
+        self.run_lines("""
+            one = make_stream()
+            held = [t_alloc(8 * MIB, 0, one) for _ in range(7)]
+            for _ in range(20):
+                is_(t_alloc(30 * MIB, 0, one), None)
+                is_(account(), (56 * MIB, 0))
+            for block in held:
+                t_free(block, 8 * MIB, 0, one)
+            large = t_alloc(60 * MIB, 0, one)
+            assert large, "what was freed after a refusal is not there"
+            t_free(large, 60 * MIB, 0, one)
+            synchronize(one)
+            is_(account(), (0, 0))
+        """)
+
+    def test_a_capture_that_fails_gives_its_pool_back(self):
+        self.run_lines("""
+            one = make_stream()
+            t_free(t_alloc(256, 0, one), 256, 0, one)
+            for number in range(1, 4):
+                t_begin_pool(0, number, 0, c.byref(Filter(one)))
+                begin_capture(one)
+                inside = [t_alloc(20 * MIB, 0, one) for _ in range(2)]
+                t_free(inside[0], 20 * MIB, 0, one)
+                end_capture(one)             # the program's exception is on its way
+                t_end_pool(0, number, 0)
+                t_free(inside[1], 20 * MIB, 0, one)
+                t_release_pool(0, number, 0)
+            is_(blocks(3), set())
+            large = t_alloc(60 * MIB, 0, one)
+            assert large, "the pools' memory is not there"
+            t_free(large, 60 * MIB, 0, one)
+        """)
+
+    def test_empty_tensors_take_nothing(self):
+        self.run_lines("""
+            counts = wseam_torch_counts()
+            one = make_stream()
+            for _ in range(3):
+                is_(t_alloc(0, 0, one), None)
+                t_free(None, 0, 0, one)
+            t_record_stream(None, one)
+            seams.wseam_torch_count(0, c.byref(counts))
+            is_((counts.allocation.allocated, counts.failures), (0, 0))
+            is_((account(), t_base(None, None)), ((0, 0), None))
+        """)
+
+
+STAND_IN = """
+import sys
+sys.path[:0] = {paths!r}
+from driver import *
+import torch, weir, weir.torch
+begin()
+alloc, free = seams.wseam_torch_alloc, seams.wseam_torch_free
+alloc.restype, alloc.argtypes = c.c_void_p, [c.c_size_t, c.c_int, c.c_void_p]
+free.restype, free.argtypes = None, [c.c_void_p, c.c_size_t, c.c_int, c.c_void_p]
+seams.wseam_torch_throws = lambda: True  # there is no PyTorch that could
+
+def refused(error, function, *words):
+    try:
+        function()
+    except error as caught:
+        for word in words:
+            assert word in str(caught), str(caught)
+    else:
+        raise AssertionError("it was not refused")
+"""
+
+
+class Sharing(unittest.TestCase):
+    """What is asked before PyTorch sends a tensor to another process."""
+
+    def run_lines(self, lines):
+        here = Path(__file__).resolve().parent
+        done = run_python(STAND_IN.format(paths=[str(here), str(here / "fake")]) + textwrap.dedent(lines))
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_mapped_memory_is_not_shared_and_stays_as_it_is(self):
+        self.run_lines("""
+            used = weir.torch.use(budget="64MiB")
+            share = lambda pointer, *device: torch.UntypedStorage(pointer, *device)._share_cuda_()
+            a = alloc(3000, 0, None)
+            refused(weir.Unsupported, lambda: share(a), "3000 bytes on cuda:0", "budget(mapped)", "tensor.cpu()", 'resource="segments"')
+            refused(weir.Unsupported, lambda: share(a + 100), "3000 bytes")  # a part of it
+            refused(weir.Unsupported, lambda: share(4096), "not weir's")
+            assert share(None) == ("shared", None)  # an empty tensor
+            assert share(4096, "cpu") == ("shared", 4096)
+            assert used.client().stats().live == 3072
+            free(a, 3000, 0, None)
+            assert used.client().stats().live == 0
+        """)
+
+    def test_memory_in_segments_is_shared_and_its_block_is_counted_by_pytorch(self):
+        self.run_lines("""
+            refused(weir.Invalid, lambda: weir.torch.use(weir.Runtime("cuda:0").client("mine"), resource="segments"), "limits")
+            used = weir.torch.use(resource="segments")
+            refused(weir.Conflict, used.client, "segments", "cache")  # the process has a runtime of that device already
+        """)
+        self.run_lines("""
+            used = weir.torch.use(budget="64MiB", resource="segments")
+            a = alloc(3000, 0, None)
+            assert used.client().runtime.resource == "budget(segments)"
+            assert torch.UntypedStorage(a)._share_cuda_() == ("shared", a)
+            refused(weir.Unsupported, weir.torch.suspend, "segments")
+            free(a, 3000, 0, None)
+        """)
+
+    def test_a_pools_segments_are_shared_where_each_is_an_allocation(self):
+        for resource, shared in (("cache", False), ("segments", False), ("direct", True)):
+            with self.subTest(resource):
+                self.run_lines(f"""
+                    import contextlib
+                    made = []
+                    torch._C._cuda_customAllocator = lambda make, drop: made.append(make) or torch.cuda.Allocator()
+                    torch.cuda.MemPool = lambda allocator: type("MemPool", (), {{}})()
+                    torch.cuda.use_mem_pool = lambda pool: contextlib.nullcontext()
+                    client = weir.Runtime("cuda:0", budget="64MiB", resource={resource!r}).client("part")
+                    with weir.torch.pool(client), weir.torch.pool(client):
+                        make = c.CFUNCTYPE(c.c_void_p, c.c_size_t, c.c_int, c.c_void_p)(made[0])
+                        segments = [make(2 * MIB, 0, None) for _ in range(2)]
+                    share = [lambda at=at: torch.UntypedStorage(at + 5000)._share_cuda_() for at in segments]
+                    if {shared}:
+                        assert [send() for send in share] == [("shared", at + 5000) for at in segments]
+                    else:
+                        refused(weir.Unsupported, lambda: [send() for send in share], 'resource="direct"')
+                    assert torch.UntypedStorage(4096)._share_cuda_() == ("shared", 4096)  # of PyTorch's own memory
+                """)
+
+    def test_a_child_by_fork_is_told_so(self):
+        self.run_lines("""
+            import os
+            used = weir.torch.use(budget="64MiB", resource="segments")
+            a = alloc(3000, 0, None)
+            child = os.fork()
+            if child == 0:
+                try:
+                    torch.UntypedStorage(a)._share_cuda_()
+                except weir.Forked:
+                    os._exit(alloc(256, 0, None) is not None)  # nothing is done, and nothing crashes
+                os._exit(3)
+            assert os.waitpid(child, 0)[1] == 0
+            assert torch.UntypedStorage(a)._share_cuda_() == ("shared", a)
+            b = alloc(5 * MIB, 0, None)
+            free(b, 5 * MIB, 0, None), free(a, 3000, 0, None)
+            assert used.client().stats().live == 0
+        """)
+
+    def test_use_is_refused_where_cuda_has_started_and_the_program_goes_on(self):
+        self.run_lines("""
+            torch.cuda.is_initialized = lambda: True
+            own = torch.UntypedStorage._share_cuda_
+            refused(weir.Conflict, lambda: weir.torch.use(budget="64MiB"), "first tensor", "weir.torch.pool")
+            assert torch.UntypedStorage._share_cuda_ is own  # nothing of PyTorch's was touched
+            assert not hasattr(torch._C, "_cuda_memoryStats")
+            refused(weir.Invalid, weir.torch.suspend, "use()")
+            torch.cuda.is_initialized = lambda: False
+            used = weir.torch.use(budget="64MiB")
+            refused(weir.Conflict, weir.torch.use, "once")
+            free(alloc(3000, 0, None), 3000, 0, None)
+        """)
 
 
 if __name__ == "__main__":

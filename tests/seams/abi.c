@@ -12,7 +12,7 @@
 
 enum { BLOCK = 1 << 20, MANY = 20, POOL = 7, ANOTHER = 3 };
 /* Slots of fake_torch.c's table. */
-enum { CACHE_INFO, FRACTION, RESET_PEAKS, RESET_ACCUMULATED, GET_STATE, SET_STATE, OTHER };
+enum { CACHE_INFO, FRACTION, RESET_PEAKS, RESET_ACCUMULATED, GET_STATE, SET_STATE, SHARE, OPEN, OTHER };
 
 typedef struct allocator {
     void (**table)(void);
@@ -47,21 +47,36 @@ typedef struct filter {
     bool (*invoker)(const void *functor, void *const *stream);
 } filter;
 
+/* A std::string, and c10's ShareableHandle. */
+typedef struct string {
+    char *text;
+    size_t bytes, room[2];
+} string;
+
+typedef struct shareable {
+    int64_t offset;
+    string handle;
+} shareable;
+
 static allocator torch;
-static void *cpp;
-static weir_client *client;
+static void *cpp, *c10;
+static weir_client *client, *second;
 static int *thrown;
 static void *(*torch_malloc)(void *self, size_t bytes, int8_t device, void *stream);
 static void (*torch_delete)(void *self, void *pointer);
 
+/* The second device's memory is not mapped. */
 static void open_device(int device)
 {
     weir_client_options options = WEIR_INIT(weir_client_options);
+    weir_runtime_options of_second = WEIR_INIT(weir_runtime_options);
+    weir_client **opened = device ? &second : &client;
     weir_runtime *runtime;
     options.name = "torch";
-    ok(weir_runtime_get("cuda:0", NULL, &runtime));
-    ok(weir_client_create(runtime, &options, &client));
-    ok(wseam_torch_give(device, client));
+    of_second.resource = "segments";
+    ok(weir_runtime_get(device ? "cuda:1" : "cuda:0", device ? &of_second : NULL, &runtime));
+    ok(weir_client_create(runtime, &options, opened));
+    ok(wseam_torch_give(device, *opened));
 }
 
 static void *symbol(void *library, const char *name)
@@ -78,8 +93,8 @@ static void *symbol(void *library, const char *name)
 static int set_up(void **state)
 {
     (void)state;
-    void *c10 = dlopen(built_path("tests/torch/libc10_cuda.so"), RTLD_NOW),
-         *cuda = dlopen(built_path("tests/torch/libtorch_cuda.so"), RTLD_NOW);
+    c10 = dlopen(built_path("tests/torch/libc10_cuda.so"), RTLD_NOW);
+    void *cuda = dlopen(built_path("tests/torch/libtorch_cuda.so"), RTLD_NOW);
     cpp = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL);
     if (!cpp || !c10 || !cuda)
         return -1;
@@ -98,11 +113,16 @@ static int set_up(void **state)
     return 0;
 }
 
-static void *take(size_t bytes)
+static void *take_on(int8_t device, size_t bytes)
 {
-    void *pointer = torch_malloc(&torch, bytes, 0, NULL);
+    void *pointer = torch_malloc(&torch, bytes, device, NULL);
     assert_non_null(pointer);
     return pointer;
+}
+
+static void *take(size_t bytes)
+{
+    return take_on(0, bytes);
 }
 
 static void give(void *pointer)
@@ -253,11 +273,122 @@ static void a_state_is_set_as_cpp_has_it(void **ignored)
     drop(changes.alive);
 }
 
+static shareable share(void *pointer)
+{
+    return ((shareable(*)(void *, void *))torch.table[SHARE])(&torch, pointer);
+}
+
+static shared open_handle(char *text, size_t bytes)
+{
+    const string handle = {.text = text, .bytes = bytes};
+    return ((returned(*)(void *, const string *))torch.table[OPEN])(&torch, &handle).state;
+}
+
+static void let_go(shared memory)
+{
+    memory.counted->table[2](memory.counted);
+    memory.counted->table[3](memory.counted);
+}
+
+/* Blocks of one allocation of the driver's have one handle, which is mapped once, and as long as one of them is in use. */
+static void tensors_are_shared_as_cpp_has_it(void **state)
+{
+    int *opened = symbol(c10, "fake_opened"), *closed = symbol(c10, "fake_closed"),
+        *device = symbol(c10, "fake_device"), *closed_on = symbol(c10, "fake_closed_on");
+    void (*drop)(void *);
+    (void)state;
+    *(void **)&drop = symbol(cpp, "_ZdlPv");
+    void *a = take_on(1, 300), *b = take_on(1, 5000);
+    shareable of_a = share(a), of_b = share(b);
+    assert_true(of_a.handle.bytes == 64 && of_a.handle.room[0] == 64 && of_a.handle.text[64] == 0);
+    assert_memory_equal(of_a.handle.text, of_b.handle.text, 64);
+    assert_int_equal(of_b.offset - of_a.offset, (char *)b - (char *)a);
+    *device = 1;
+    shared first = open_handle(of_a.handle.text, 64);
+    char versioned[66] = {2, 'c'}; /* as PyTorch's own allocator has it */
+    memcpy(versioned + 2, of_b.handle.text, 64);
+    shared more = open_handle(versioned, sizeof versioned);
+    assert_ptr_equal((char *)first.state + of_a.offset, a);
+    assert_ptr_equal((char *)more.state + of_b.offset, b);
+    assert_int_equal(*opened, 1);
+    *device = 0; /* another thing is current when the last one goes */
+    let_go(first);
+    assert_int_equal(*closed, 0);
+    let_go(more);
+    assert_true(*closed == 1 && *closed_on == 1 && *device == 0);
+    let_go(open_handle(of_a.handle.text, 64));
+    assert_true(*opened == 2 && *closed == 2 && *closed_on == 0);
+    drop(of_a.handle.text);
+    drop(of_b.handle.text);
+    give(a);
+    give(b);
+}
+
+static void what_cannot_be_shared_is_refused_and_loses_nothing(void **state)
+{
+    char nothing[64] = {0}, mapped[66] = {2, 'e'};
+    int *errors = symbol(c10, "fake_errors"), local = 0;
+    (void)state;
+    void *a = take(3000);
+    shareable answer = share(a);
+    assert_true(answer.handle.bytes == 0 && !answer.handle.text[0]);
+    assert_int_equal(wseam_torch_shareable(a, false), WEIR_ERR_UNSUPPORTED);
+    detail_names("3000 bytes on cuda:0");
+    detail_names("resource=\"segments\"");
+    assert_int_equal(wseam_torch_shareable(a, true), WEIR_ERR_UNSUPPORTED);
+    detail_names("in a segment of 3000 bytes");
+    detail_names("not what cuMemAlloc gave");
+    assert_int_equal(wseam_torch_shareable(&local, false), WEIR_ERR_UNSUPPORTED);
+    detail_names("not weir's");
+    ok(wseam_torch_shareable(&local, true)); /* of a segment that PyTorch has from CUDA */
+    ok(wseam_torch_shareable(NULL, false));
+    assert_null(open_handle(nothing, sizeof nothing).counted);
+    assert_null(open_handle(mapped, sizeof mapped).counted);
+    assert_null(open_handle(mapped, 65).counted);
+    assert_null(open_handle(mapped, 0).counted);
+    assert_int_equal(*errors, 1); /* the driver was asked once, and PyTorch does not come upon its error */
+    give(a);
+    assert_int_equal(bytes_now().current, 0);
+}
+
+/* A segment of PyTorch's own is shared from its beginning, which has to be that of an allocation. */
+static void a_segment_is_shared_as_a_whole(void **state)
+{
+    (void)state;
+    char *a = take_on(1, 2 * MIB), *b = take_on(1, 2 * MIB);
+    ok(wseam_torch_shareable(b + 5000, false));
+    int refused = 0;
+    refused += wseam_torch_shareable(a + 5000, true) != WEIR_OK;
+    refused += wseam_torch_shareable(b + 5000, true) != WEIR_OK;
+    assert_int_equal(refused, 1); /* they lie in one allocation */
+    detail_names("a part of an allocation");
+    detail_names("resource=\"direct\"");
+    give(a);
+    give(b);
+}
+
+static void what_others_have_let_go_is_freed_before_memory_is_refused(void **state)
+{
+    void **kept = symbol(dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD), "fake_shared"), (*drop)(void *);
+    (void)state;
+    *(void **)&drop = symbol(cpp, "_ZdlPv");
+    *kept = take_on(1, 40 * MIB);
+    shareable answer = share(*kept);
+    void *large = take_on(1, 50 * MIB); /* of 64 MiB */
+    assert_null(*kept);
+    drop(answer.handle.text);
+    give(large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_throws_is_answered),
         cmocka_unit_test(a_state_is_set_as_cpp_has_it),
+        cmocka_unit_test(tensors_are_shared_as_cpp_has_it),
+        cmocka_unit_test(what_cannot_be_shared_is_refused_and_loses_nothing),
+        cmocka_unit_test(a_segment_is_shared_as_a_whole),
+        cmocka_unit_test(what_others_have_let_go_is_freed_before_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

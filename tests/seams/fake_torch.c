@@ -1,8 +1,10 @@
 /* What the seam of PyTorch looks for by address in libc10_cuda.so (C10_CUDA) and in libtorch_cuda.so, in C: the names are those
  * that a compiler of C++ makes. The pluggable allocator notes what it allocates, as PyTorch's does. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -27,6 +29,55 @@ cuda_stream _ZN3c104cuda20getCurrentCUDAStreamEa(int8_t device)
 void *_ZNK3c104cuda10CUDAStream6streamEv(const cuda_stream *stream)
 {
     return (void *)(uintptr_t)stream->id; // NOLINT(performance-no-int-to-ptr)
+}
+
+/* What libc10_cuda.so takes from libcudart.so, of a device whose memory is the process's own. */
+typedef struct ipc_handle {
+    char bytes[64];
+} ipc_handle;
+
+API int cudaGetDevice(int *device);
+API int cudaSetDevice(int device);
+API int cudaIpcOpenMemHandle(void **address, ipc_handle handle, unsigned flags);
+API int cudaIpcCloseMemHandle(void *address);
+API int cudaGetLastError(void);
+
+/* The current device; mappings that were opened and closed; the device on which one was closed last; errors asked for. */
+API int fake_device, fake_opened, fake_closed, fake_closed_on, fake_errors;
+int fake_device, fake_opened, fake_closed, fake_closed_on, fake_errors;
+
+int cudaGetDevice(int *device)
+{
+    *device = fake_device;
+    return 0;
+}
+
+int cudaSetDevice(int device)
+{
+    fake_device = device;
+    return 0;
+}
+
+/* The stub's handle of an allocation begins with its address. */
+int cudaIpcOpenMemHandle(void **address, ipc_handle handle, unsigned flags)
+{
+    memcpy(address, handle.bytes, sizeof *address);
+    if (!*address || flags != 1)
+        return 1;
+    fake_opened++;
+    return 0;
+}
+
+int cudaIpcCloseMemHandle(void *address)
+{
+    fake_closed += address != NULL;
+    fake_closed_on = fake_device;
+    return 0;
+}
+
+int cudaGetLastError(void)
+{
+    return ++fake_errors;
 }
 
 #else
@@ -103,11 +154,27 @@ THROWS(14resetPeakStatsEa)
 THROWS(21resetAccumulatedStatsEa)
 THROWS(18getCheckpointStateEaSt4pairIyyE)
 THROWS(22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE)
+THROWS(14shareIpcHandleEPv)
+THROWS(12getIpcDevPtrENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE)
 THROWS(other)
 
+/* What PyTorch keeps for other processes that have it; it is freed when they have let it go. */
+API void *fake_shared;
+API bool _ZN5torch14CudaIPCCollectEv(void);
+void *fake_shared;
+
+bool _ZN5torch14CudaIPCCollectEv(void)
+{
+    void *pointer = fake_shared;
+    fake_shared = NULL;
+    if (pointer)
+        delete_it(pointer);
+    return pointer;
+}
+
 /* The slots are those of tests/seams/abi.c, behind two words that are no functions. */
-API void (*TABLE[9])(void);
-void (*TABLE[9])(void) = {
+API void (*TABLE[11])(void);
+void (*TABLE[11])(void) = {
     NULL,
     NULL,
     OF_ALLOCATOR(9cacheInfoEaPm),
@@ -116,6 +183,8 @@ void (*TABLE[9])(void) = {
     OF_ALLOCATOR(21resetAccumulatedStatsEa),
     OF_ALLOCATOR(18getCheckpointStateEaSt4pairIyyE),
     OF_ALLOCATOR(22setCheckpointPoolStateEaSt10shared_ptrIN3c104cuda20CUDACachingAllocator14AllocatorStateEE),
+    OF_ALLOCATOR(14shareIpcHandleEPv),
+    OF_ALLOCATOR(12getIpcDevPtrENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE),
     OF_ALLOCATOR(other),
 };
 

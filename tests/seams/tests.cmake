@@ -20,7 +20,7 @@ foreach(part c10_cuda torch_cuda)
 endforeach()
 add_dependencies(test-seams-abi stub-cuda)
 set_tests_properties(seams-abi PROPERTIES
-  ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000;WEIR_BUDGET=64MiB")
+  ENVIRONMENT "LD_LIBRARY_PATH=${WEIR_STUB}/cuda;STUB_CUDA_TOTAL=0x10000000;STUB_CUDA_DEVICES=2;WEIR_BUDGET=64MiB")
 
 # The same for what is told of blocks, for which libc10.so is enough.
 weir_test(seams-told ${CMAKE_CURRENT_LIST_DIR}/told.c ${seams_sources} INTERNAL)

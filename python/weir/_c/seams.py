@@ -99,6 +99,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wseam_torch_history_snapshot": (None, [c.c_int, c.c_uint64]),
     "wseam_torch_stack_frames": (_to(wseam_torch_frames), [_pointer]),
     "wseam_torch_observe": (None, [TorchObserver]),
+    "wseam_torch_shareable": (_status, [_pointer, c.c_bool]),
     "wseam_torch_place": (_status, [_pointer, _to(c.c_int)]),
     "wseam_torch_leave_place": (_status, [c.c_int]),
     "wseam_torch_place_functions": (_status, [c.c_int, _to(_pointer), _to(_pointer)]),

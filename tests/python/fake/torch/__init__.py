@@ -30,4 +30,18 @@ def ones(count, device):
     return Tensor(count)
 
 
-__all__ = ["Tensor", "cuda", "ones"]
+
+class UntypedStorage:
+    """Of memory that the test has; tells what was shared."""
+
+    def __init__(self, pointer, device="cuda"):
+        self._pointer, self.device = pointer, types.SimpleNamespace(type=device)
+
+    def data_ptr(self):
+        return self._pointer or 0
+
+    def _share_cuda_(self):
+        return "shared", self._pointer
+
+
+__all__ = ["Tensor", "UntypedStorage", "cuda", "ones"]
