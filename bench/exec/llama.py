@@ -12,7 +12,7 @@ import sys
 ROUNDS = 10
 WHOLE = ("-ngl", "99")
 COMPLETION = ("--fit", "off", "--temp", "0", "--ignore-eos", "-no-cnv", "--simple-io", "-n", "48", "-p", "a b c d e f g h")
-BYTES_OF_A_TOKEN = 32 << 10  # of the cache of gpu_llama_model.py's llama of 1.1 billion parameters
+BYTES_OF_A_TOKEN = 2 << 10  # of the cache of the smallest llama of gpu_llama_model.py; the one of 1.1 billion parameters has more
 
 
 def run(*command):
@@ -31,11 +31,12 @@ def main():
     completion = (os.path.join(folder, "llama-completion"), "-m", model, *WHOLE, *COMPLETION)
     answer = expect(run(*completion, "-c", 1024))
     if len(sys.argv) > 3:
-        tokens = (int(sys.argv[3]) << 20) // BYTES_OF_A_TOKEN  # as much as all of the budget
+        tokens = (int(sys.argv[3]) << 20) // BYTES_OF_A_TOKEN  # as much as all of the budget at least
         assert run(*completion, "-c", tokens).returncode, "more than the budget was given"
     tests = json.loads(expect(run(os.path.join(folder, "llama-bench"), "-m", model, *WHOLE, "-p", 512, "-n", 128, "-r", ROUNDS, "-o", "json")))
-    print(json.dumps({"answer": hashlib.sha256(answer).hexdigest()[:12], "seconds": sum(test["avg_ns"] for test in tests) / 1e9,
-                      "on": tests[0].get("gpu_info", "")}))
+    if "CUDA" not in tests[0]["backends"]:
+        sys.exit(f"llama.cpp has found no GPU: {tests[0]['backends']}")
+    print(json.dumps({"answer": hashlib.sha256(answer).hexdigest()[:12], "seconds": sum(test["avg_ns"] for test in tests) / 1e9}))
 
 
 if __name__ == "__main__":

@@ -398,6 +398,50 @@ class Refusals(Case):
         self.assertIn("set-user-ID", self.refused("./strong"))
 
 
+class Guide(Case):
+    """What docs/guide/exec.md shows, as it is written. Its programs are stand-ins, which ask for memory of CUDA's."""
+
+    def setUp(self):
+        super().setUp()
+        self.page = (SOURCE / "docs/guide/exec.md").read_text()
+        (self.folder / "programs").mkdir()
+        served = f"{PLACE}/preload-linked linked served"
+        for path, text in (("programs/python", f'test "$1" = train.py && exec {served}'), ("server", f'test "$1 $2" = "--port 80" && exec {served}'),
+                           ("programs/torchrun", 'shift; for i in $(seq "$1"); do ' + served + " & done; wait")):
+            (self.folder / path).write_text(f"#!/bin/sh\n{text}\n")
+            (self.folder / path).chmod(0o755)
+
+    def test_its_commands(self):
+        commands = re.search(r"^```sh\n(.*?)^```$", self.page, re.M | re.S)[1].splitlines()
+        self.assertEqual([re.findall(r"--(\S+)", line)[:2] for line in commands], [["budget"], ["budget", "stats"], ["budget", "report"]])
+        path = os.pathsep.join([str(COMMAND.parent), str(self.folder / "programs"), os.environ["PATH"]])
+        said = [self.run_it("sh", "-euc", line, PATH=path, STUB_CUDA_DEVICES="2")[1] for line in commands]
+        self.assertRegex(said[0], r"weir exec: preload-linked \(process \d+\)\n")
+        self.assertEqual(said[1], "")
+        self.assertRegex((self.folder / "memory.txt").read_text(), r"cuda:0 +8 GiB")
+        self.assertEqual(len(re.findall(r"weir exec: \S+ shows process", said[2])), 4)
+        self.assertEqual(len(list(self.folder.glob("page.*html"))), 4)
+
+    def test_its_table(self):
+        """Each line that the page shows is one of the program's tables, whatever its figures are."""
+        shown = re.search(r"^```\n(weir exec: .*?)^```$", self.page, re.M | re.S)[1].splitlines()
+        texts = [self.exec_it(PLACE / "preload-linked", "linked", case)[1] for case in ("physical", "refused")]
+        self.assertIn(re.sub(r" +", " ", shown[1]), [re.sub(r" +", " ", line) for line in texts[0].splitlines()])
+
+        def shape(line):
+            line = re.sub(r"process \d+", "process N", re.sub(r"\d+(\.\d+)? (B|[KMG]iB)", "SIZE", line))
+            line = re.sub(r"preload-linked|train\b", "NAME", line)
+            return re.sub(r" +", " ", re.sub(r"\d+", "N", line.partition(": NAME asked")[0])).strip().partition(" N, ")[0]
+
+        mine = {shape(line) for text in texts for line in text.splitlines()}
+        self.assertEqual({shape(line) for line in shown if "all processes together" not in line} - mine, set())
+
+    def test_its_options(self):
+        listed = set(re.findall(r"(--[a-z-]+)", "\n".join(re.findall(r"^\| (`--.*?) \|", self.page, re.M))))
+        helped = set(re.findall(r"^  (--[a-z-]+)", self.run_it(COMMAND, "exec", "--help")[0], re.M))
+        self.assertEqual(listed, helped - {"--help"})
+
+
 @unittest.skipUnless((CUDA_HEADERS / "cudaTypedefs.h").exists(), "no header of CUDA's is here")
 class Declarations(unittest.TestCase):
     """Of the header that is here, or of the one in WEIR_CUDA_INCLUDE."""

@@ -9,8 +9,10 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
+from pathlib import Path
 
 import common
 from common import MIB, SECONDS
@@ -137,6 +139,60 @@ class Command(common.Case):
         screen = Screen(self.environment(**more), *words, rows=rows, columns=columns)
         self.addCleanup(screen.close)
         return screen
+
+
+class Guide(Command):
+    """What docs/guide/watch.md shows, as it is written. A process of the tests stands for the models of `weir run`, whose command has a
+    folder of its own in PATH, and for process 4711; where there is no socat, a few lines of Python are that."""
+
+    SOCAT = """import socket, sys
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(sys.argv[2].partition(":")[2])
+    connection.sendall(sys.stdin.buffer.read())
+    connection.shutdown(socket.SHUT_WR)
+    print(connection.makefile().read(), end="")
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.page = (Path(__file__).resolve().parents[2] / "docs/guide/watch.md").read_text()
+        self.blocks = [(kind, text.splitlines()) for kind, text in re.findall(r"^```(\w*)\n(.*?)^```$", self.page, re.M | re.S)]
+        programs = self.folder / "programs"
+        programs.mkdir()
+        (programs / "weir").write_text(f'#!/bin/sh\ntest "$1" = run && echo "$WEIR_WATCH" "$@" >{self.folder}/ran && exit\nexec {COMMAND} "$@"\n')
+        (programs / "socat").write_text(f"#!{sys.executable}\n{self.SOCAT}")
+        for program in programs.iterdir():
+            program.chmod(0o755)
+        self.path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+
+    def given(self, line):
+        done = subprocess.run(["sh", "-euc", line], env=self.environment(PATH=self.path, WEIR_SERVER=""), timeout=SECONDS, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), line)
+        return done.stdout
+
+    def test_its_first_commands(self):
+        process = self.with_two_clients()
+        commands = next(lines for kind, lines in self.blocks if kind == "sh")
+        self.given(f"{commands[0]}\nwait")
+        self.assertEqual((self.folder / "ran").read_text(), "1 run minilm.onnx minilm.gguf --repeat 1000\n")
+        listed, once = map(self.given, commands[1:])
+        shown = next(lines for kind, lines in self.blocks if not kind and lines[0].split()[:2] == ["pid", "command"])
+        self.assertEqual(listed.splitlines()[0].split(), shown[0].split())
+        self.assertRegex(listed, rf"(?m)^ *{process.pid} ")
+        top = next(lines for kind, lines in self.blocks if not kind and lines[0].startswith("weir top "))
+        headings = next(line.split() for line in top if line.split()[:2] == ["client", "live"])
+        self.assertIn(str(process.pid), once)
+        self.assertEqual([word for word in headings if word not in once], [])
+
+    def test_its_protocol(self):
+        process = self.with_two_clients()
+        line = next(lines[0] for kind, lines in self.blocks if kind == "sh" and "socat" in lines[0])
+        answer = json.loads(self.given(line.replace("4711", str(process.pid))))
+        self.assertEqual(answer["pid"], process.pid)
+        keys = set(re.findall(r"`(\w+)(?:\[\])?`", " ".join(re.findall(r"(?m)^\| (`[^|]*)\|", self.page[self.page.index("| key | is |"):]))))
+        self.assertEqual(keys - {"clients", "layout"}, set(answer))
+        self.assertIn("clients", answer["runtimes"][0])
 
 
 class Lists(Command):

@@ -4,7 +4,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_pointer_map plain;              /* pools, to the device's ordinal */
-static wi_pointer_map cudas;              /* other pools, to places beyond WP_HOST */
+static wi_pointer_map cudas;              /* pools that stay CUDA's, to their place, counted from WP_HOST on */
 static bool own_pool[WP_DEVICES];         /* the device's current one is not its default */
 static CUmemoryPool current[WP_DEVICES];  /* which, then */
 static CUmemoryPool defaults[WP_DEVICES]; /* where they were asked for */
