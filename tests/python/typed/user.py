@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_type
+from typing_extensions import assert_type
 
 import weir
 
