@@ -72,13 +72,14 @@ void text_add(char **text, const char *format, ...)
     free(more);
 }
 
-/* The lowest code point that needs so many bytes, and the mark of the first byte. */
-size_t text_character(const char *text, size_t left)
+/* The bytes of the UTF-8 character at `text`, and its number; 0: it is not valid. */
+static size_t text_decode(const char *text, size_t left, uint32_t *out)
 {
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000}; /* that needs so many bytes */
     const unsigned char *at = (const unsigned char *)text;
     if (left == 0)
         return 0;
+    *out = at[0];
     if (at[0] < 0x80)
         return 1;
     size_t bytes = at[0] >= 0xf0 && at[0] < 0xf8 ? 4 : at[0] >= 0xe0 ? 3 : at[0] >= 0xc2 ? 2 : 0;
@@ -91,7 +92,51 @@ size_t text_character(const char *text, size_t left)
         point = point << 6 | (at[i] & 0x3f);
     }
     bool surrogate = point >= 0xd800 && point <= 0xdfff;
+    *out = point;
     return point < least[bytes] || point > 0x10ffff || surrogate ? 0 : bytes;
+}
+
+size_t text_character(const char *text, size_t left)
+{
+    uint32_t ignored;
+    return text_decode(text, left, &ignored);
+}
+
+typedef struct text_range {
+    uint32_t first, last;
+} text_range;
+
+static bool text_is_among(uint32_t point, const text_range *ranges, size_t count)
+{
+    for (size_t i = 0; i < count && point >= ranges[i].first; i++)
+        if (point <= ranges[i].last)
+            return true;
+    return false;
+}
+
+/* Terminals give East Asian characters and pictures two columns, and what is put on the character before it none. The
+ * table has whole blocks of Unicode, as the C library's wcwidth needs the right locale. */
+static size_t text_point_columns(uint32_t point)
+{
+    static const text_range wide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},   {0xa960, 0xa97f},
+                                      {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},
+                                      {0xffe0, 0xffe6},   {0x16fe0, 0x18d08}, {0x1aff0, 0x1b2fb}, {0x1f300, 0x1f64f},
+                                      {0x1f680, 0x1f6ff}, {0x1f900, 0x1faff}, {0x20000, 0x3fffd}};
+    static const text_range none[] = {{0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},    {0x610, 0x61a},
+                                      {0x64b, 0x65f},   {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff},  {0x200b, 0x200f},
+                                      {0x202a, 0x202e}, {0x2060, 0x2069}, {0x20d0, 0x20ff},  {0xfe00, 0xfe0f},
+                                      {0xfe20, 0xfe2f}, {0xfeff, 0xfeff}, {0xe0100, 0xe01ef}};
+    if (point < 0x300)
+        return 1;
+    if (text_is_among(point, none, sizeof none / sizeof *none))
+        return 0;
+    return text_is_among(point, wide, sizeof wide / sizeof *wide) ? 2 : 1;
+}
+
+size_t text_character_columns(const char *text)
+{
+    uint32_t point;
+    return text_decode(text, strnlen(text, 4), &point) > 0 ? text_point_columns(point) : 1;
 }
 
 static bool is_control(const char *text, size_t bytes)
@@ -134,8 +179,11 @@ void text_cut(char *text, size_t most)
 size_t text_columns(const char *text)
 {
     size_t columns = 0;
-    for (; *text != '\0'; text++)
-        columns += ((unsigned char)*text & 0xc0) != 0x80;
+    while (*text != '\0') {
+        size_t length = text_character(text, strnlen(text, 4));
+        columns += text_character_columns(text);
+        text += length > 0 ? length : 1;
+    }
     return columns;
 }
 
@@ -143,11 +191,14 @@ size_t text_line(const char *text, size_t columns)
 {
     size_t length = 0, used = 0, blank = 0;
     while (text[length] != '\0' && used < columns) {
+        size_t takes = text_character_columns(text + length);
+        if (used + takes > columns && length > 0)
+            break;
         if (text[length] == ' ')
             blank = length;
         size_t one = text_character(text + length, strlen(text + length));
         length += one > 0 ? one : 1;
-        used++;
+        used += takes;
     }
     return text[length] == '\0' || text[length] == ' ' || blank == 0 ? length : blank;
 }

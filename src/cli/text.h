@@ -36,8 +36,10 @@ void text_cut(char *text, size_t most);
 /* The length in bytes of the UTF-8 character at `text`, of which `left` bytes remain; 0: it is not valid. */
 size_t text_character(const char *text, size_t left);
 
-/* The columns of a clean text on a terminal: one for each character. */
+/* The columns of a clean text on a terminal, and of its first character: two for an East Asian one, none for an accent
+ * that is put on the one before it. */
 size_t text_columns(const char *text);
+size_t text_character_columns(const char *text);
 
 /* Bytes of the text that fit into a line of so many columns: up to a blank, if it does not fit and has one. */
 size_t text_line(const char *text, size_t columns);

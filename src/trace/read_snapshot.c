@@ -71,20 +71,23 @@ static weir_class read_snapshot_class_of(const pickle_value *name)
     return i < WEIR_CLASS_COUNT ? (weir_class)i : WEIR_CLASS_OTHER;
 }
 
-/* The line of the program that asked: "forward (model.py:12)". */
+/* The line of the program that asked: "forward (model.py:12)"; the name alone where PyTorch knows no line. */
 static const char *frame_text(state *s, const pickle_value *frame)
 {
     char text[SNAPSHOT_TEXT_MOST];
     const pickle_value *name = pickle_get(s->p, frame, "name"), *file = pickle_get(s->p, frame, "filename");
     if (!name || name->kind != PICKLE_TEXT || !file || file->kind != PICKLE_TEXT)
         return "";
+    uint64_t line = pickle_number(pickle_get(s->p, frame, "line"), 0);
+    if (line == 0 && name->count > 0)
+        return read_snapshot_keep_text(s, name);
     const char *last = file->text + file->count;
     while (last > file->text && last[-1] != '/')
         last--;
     int length =
         snprintf(text, sizeof text, "%.*s (%.*s:%llu)", (int)(name->count > 200 ? 200 : name->count), name->text,
                  (int)(file->text + file->count - last > 200 ? 200 : file->text + file->count - last), last,
-                 (unsigned long long)pickle_number(pickle_get(s->p, frame, "line"), 0));
+                 (unsigned long long)line);
     return read_snapshot_keep(s, text, (uint64_t)length);
 }
 

@@ -168,6 +168,25 @@ class Export(harness.Case):
             self.assertEqual((answer["timeline"]["held"][0], answer["seconds"]), (2 << 20, 6e-6))
             self.assertEqual([range_["bytes"] for range_ in answer["ranges"]], [4 << 20])
 
+    def test_a_snapshot_of_pytorch_now(self):
+        """Keys and actions as of PyTorch 2.11: frames without a line, mapped segments, what a program marks, pools of graphs."""
+        more = {"compile_context": "N/A", "user_metadata": "step 3", "pool_id": (0, 1)}
+        unknown = {"name": "c10::cuda::alloc", "filename": "??", "line": 0, "fx_node_op": "call_function", "fx_node_name": "relu"}
+        now = {"segments": [segment(BASE, 4 << 20, [block(BASE, 2048, 2000, "active_allocated", [unknown, *STACK]),
+                                                    block(BASE + 2048, (4 << 20) - 2048, 0, "inactive")])
+                            | {"segment_pool_id": (0, 1), "is_expandable": True, "registration_counter": -1}],
+               "device_traces": [[entry("segment_map", BASE, 4 << 20) | more, entry("alloc", BASE, 2000, frames=[unknown]) | more,
+                                  entry("alloc", BASE + 2048, 700, frames=[unknown, *STACK]) | more,
+                                  entry("user_defined", 0, 0) | more, entry("free_requested", BASE + 2048, 700) | more,
+                                  entry("free_completed", BASE + 2048, 700) | more, entry("segment_unmap", BASE + (2 << 20), 2 << 20) | more],
+                                 []],
+               "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0,
+                                      "expandable_segments": True, "roundup_power2_divisions": {"1": 0, "32768": 0}},
+               "external_annotations": [{"name": "step", "stage": "START", "time_us": 1000, "device": 0}]}
+        answer = self.read_back(now)
+        self.assertEqual([answer[key] for key in ("allocations", "frees", "malformed", "unknown", "live_at_end")], [2, 1, 0, 0, 2048])
+        self.assertEqual({tag["tag"] for tag in answer["tags"]}, {"c10::cuda::alloc", "forward (model.py:12)"})
+
     def test_devices_and_older_snapshots(self):
         two = {"segments": [segment(BASE, 1 << 20, [block(BASE, 1 << 20, 99, "active_allocated")], device=1)],
                "device_traces": [[entry("alloc", BASE, 512), entry("free_requested", BASE, 512), entry("free_completed", BASE, 512)], []]}
@@ -277,6 +296,43 @@ class Export(harness.Case):
         self.assertEqual(sum(e["ph"] == "i" for e in events), sums.refused)
         self.assertEqual(sum(e["args"]["bytes"] for e in events if e["ph"] == "i"),
                          sum(row[2] for row in made if row[0] == "allocate failure"))
+
+    def check_shape(self, events):
+        """What Trace Event Format asks of each event, and of those that belong together."""
+        keys = {"M": {"ph", "pid", "tid", "name", "args"}, "C": {"ph", "pid", "name", "ts", "args"},
+                "b": {"ph", "cat", "id", "pid", "tid", "name", "ts", "args"}, "e": {"ph", "cat", "id", "pid", "tid", "name", "ts"},
+                "i": {"ph", "s", "pid", "tid", "name", "cat", "ts", "args"}}
+        opened, last, named = {}, {}, set()
+        for e in events:
+            self.assertEqual(set(e), keys[e["ph"]], e)
+            self.assertTrue(isinstance(e["name"], str) and isinstance(e["pid"], int))
+            if e["ph"] == "M":
+                named.add(e["pid"])
+                continue
+            self.assertGreaterEqual(e["ts"], 0)
+            self.assertIn(e["pid"], named)
+            if e["ph"] == "C":
+                self.assertGreaterEqual(e["ts"], last.get((e["pid"], e["name"]), 0))
+                last[e["pid"], e["name"]] = e["ts"]
+                self.assertTrue(all(isinstance(value, int) and value >= 0 for value in e["args"].values()))
+            elif e["ph"] == "i":
+                self.assertIn(e["s"], ("g", "p"))
+            elif e["ph"] == "b":
+                self.assertNotIn((e["cat"], e["id"]), opened)
+                opened[e["cat"], e["id"]] = e
+            else:
+                began = opened[e["cat"], e["id"]]
+                self.assertEqual((began["pid"], began["name"]), (e["pid"], e["name"]))
+                self.assertLessEqual(began["ts"], e["ts"])
+
+    def test_the_shape_of_trace_events(self):
+        _, _, trace = self.made()
+        self.weir("run", "a.toy", "b.toy", WEIR_TRACE="t.weir")
+        for one in (trace, "t.weir", self.write("s.pickle", pickle.dumps(SNAPSHOT)), self.write("none.csv", recorded.HEADER + "\n")):
+            whole = json.loads(self.export(one, "perfetto").read_text())
+            self.assertEqual(set(whole), {"displayTimeUnit", "otherData", "traceEvents"})
+            self.assertIn(whole["displayTimeUnit"], ("ms", "ns"))
+            self.check_shape(whole["traceEvents"])
 
     def test_small_blocks_have_no_slices(self):
         made, _, trace = self.made()

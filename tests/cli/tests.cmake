@@ -3,7 +3,7 @@ if(NOT TARGET weir_command OR NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
   return()
 endif()
 include(${CMAKE_CURRENT_LIST_DIR}/replay.cmake)
-foreach(part words run run_chosen npy files engines devices bench replay traces report pages export plan check explain stored llm run_aside run_refused)
+foreach(part words run run_chosen npy files engines devices bench replay traces report pages export memory_viz plan check explain stored llm run_aside run_refused)
   add_test(NAME cli-${part} COMMAND ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER} WEIR_TEST_BINARY=${PROJECT_BINARY_DIR}
     WEIR_TEST_STORE=${WEIR_STORE_PATH} WEIR_TEST_SANITIZE=${WEIR_SANITIZE} ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set_tests_properties(cli-${part} PROPERTIES LABELS cli)

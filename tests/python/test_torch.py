@@ -742,7 +742,7 @@ class Sharing(unittest.TestCase):
                 self.run_lines(f"""
                     import contextlib
                     made = []
-                    torch._C._cuda_customAllocator = lambda make, drop: made.append(make) or torch.cuda.Allocator()
+                    torch._C._cuda_customAllocator = lambda make, drop: made.append(make) or torch.cuda.Allocator(make, drop)
                     torch.cuda.MemPool = lambda allocator: type("MemPool", (), {{}})()
                     torch.cuda.use_mem_pool = lambda pool: contextlib.nullcontext()
                     client = weir.Runtime("cuda:0", budget="64MiB", resource={resource!r}).client("part")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+import unicodedata
 from pathlib import Path
 
 import common
@@ -19,6 +20,11 @@ from common import MIB, SECONDS
 
 COMMAND = common.BUILD / "bin/weir"
 TAKEN, GIVEN = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+def columns_of(text):
+    """Of a terminal: two of an East Asian character, none of an accent."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 class Screen:
@@ -505,6 +511,27 @@ class Shows(Command):
         screen.press(b"q")
         self.assertEqual(screen.end(), (0, ""))
         self.assertTrue(screen.is_restored())
+        self.ended(process)
+
+    def test_fifty_clients_with_wide_names_in_narrow_terminals(self):
+        process = self.started()
+        process.do("get", "host")
+        names = ["日本語のモデル", "한국어", "e\u0301t\u00e9-cafe\u0301", "😀😀", "x" * 60, "Ａ" * 20]
+        for i in range(50):
+            process.do("client", f"{i:02}{names[i % len(names)]}", 0)
+            process.do("alloc", i, (50 - i) * MIB // 4, i % 5)
+        screen = self.screen(process.pid, "--interval", "100ms", rows=70, columns=160)
+        rows = screen.until_it_has("00日本語のモデル", "49한국어")
+        ends = {columns_of(row[:row.index("MiB")]) for row in rows if re.match(r"  \d\d\D", row) and "MiB" in row}
+        self.assertEqual(len(ends), 1, rows)  # however wide the names
+        for columns in (40, 41, 20, 9):
+            screen.resize(30, columns)
+            screen.until(lambda there: len(there) == 30 and max(map(columns_of, there)) <= columns)
+        screen.press(b"q")
+        self.assertEqual(screen.end(), (0, ""))
+        self.assertTrue(screen.is_restored())
+        lines = self.weir("top", "--once", process.pid).splitlines()
+        self.assertEqual(sum(bool(re.match(r"  \d\d\D", line)) for line in lines), 50)
         self.ended(process)
 
     def test_the_locale_and_colours(self):

@@ -168,7 +168,8 @@ size_t screen_fit(const char *line, int columns)
             at = behind_sequence(at);
             continue;
         }
-        if (columns-- <= 0)
+        columns -= (int)text_character_columns(at);
+        if (columns < 0)
             break;
         size_t length = text_character(at, strlen(at));
         at += length > 0 ? length : 1;
