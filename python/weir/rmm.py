@@ -46,6 +46,8 @@ class Resource(rmm.mr.CallbackMemoryResource):  # type: ignore[misc]
         return out.value or 0
 
     def _deallocate(self, address: int, size: int, stream: Any) -> None:  # pylint: disable=unused-argument
+        if seams is None or inside is None or self.client._pointer is None:
+            return  # the interpreter has ended, and all memory goes with the process; RMM would take an exception for somebody else's
         with inside:
             seams.wseam_free_on(self.client._pointer, address, stream.__cuda_stream__()[1])
 

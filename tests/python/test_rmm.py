@@ -79,6 +79,20 @@ class RMM(unittest.TestCase):
             is_(of_account(resource.client), (0, 1, 1))
         """)
 
+    def test_what_lives_at_the_end_is_left(self):
+        told = self.run_lines("""
+            class Buffer:
+                def __init__(self, resource):
+                    self.resource, self.address = resource, resource.allocate(MIB)
+                def __del__(self):
+                    self.resource.deallocate(self.address, MIB)
+            resource = weir.rmm.use(budget="64MiB")
+            mine = Buffer(resource)  # goes with the program's module
+            sys.kept = Buffer(resource)  # goes when nearly all is gone
+            weir.kept = Buffer(resource)
+        """)
+        self.assertEqual(told, "")
+
     def test_what_it_refuses(self):
         self.run_lines("""
             client = weir.Runtime("cuda:0", budget="64MiB").client("a")
