@@ -114,6 +114,8 @@ def use(*clients: Client, budget: int | str | None = None, name: str = "torch", 
             getattr(allocator, setter)(address(getattr(seams, f"wseam_torch_{function}")))
         torch._C._cuda_changeCurrentAllocator(allocator)
         used.complete = seams.wseam_torch_complete() == REPLACED
+        seams.wseam_torch_set_caching(os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") != "1")
+        seams.wseam_torch_trace(used._traced)
         _answer_from_weir(used)
         _torch_ipc.ask_before_sharing(segments=False)
         _used = used
@@ -136,8 +138,6 @@ def _answer_from_weir(used: Used) -> None:
     own._cuda_attach_out_of_memory_observer = _history.observe
     own._cuda_checkPoolLiveAllocations = _pool_has_exactly
     own._cuda_cudaCachingAllocator_enable = lambda on: seams.wseam_torch_set_caching(bool(on))
-    seams.wseam_torch_set_caching(os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", "0") != "1")
-    seams.wseam_torch_trace(used._traced)
     torch.cuda.MemPool = torch.cuda.memory.MemPool = MemPool
     # torch.accelerator asks these, and not the allocator of CUDA that is current.
     own._accelerator_isAllocatorInitialized = lambda: True

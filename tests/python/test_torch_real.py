@@ -210,12 +210,13 @@ class Used(unittest.TestCase):
                 catch.restype, catch.argtypes = c.c_char_p, [c.c_void_p, c.c_size_t]
                 assert catch(alloc, MIB) == b"nothing" and used.client(0).stats().live == MIB
                 said = catch(alloc, 1 << 40).decode()
-                assert said.startswith("N3c1016OutOfMemoryErrorE: CUDA out of memory. Tried to allocate 1 TiB on cuda:0: torch asked"), said
+                assert said.startswith("N3c1016OutOfMemoryErrorE: CUDA out of memory. Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of 64.00 MiB of "
+                                       "which 63.00 MiB is free. torch asked"), said
                 assert used.client(0).stats().live == MIB
                 own = torch._C
                 assert own._cuda_getAllocatorBackend() == "pluggable" and own._cuda_getMemoryFraction(0) == 1
-                own._cuda_setMemoryFraction(0.5, 0)
-                assert own._cuda_getMemoryFraction(0) == 0.5 and used.client(0).stats().maximum == 32 * MIB
+                own._cuda_setMemoryFraction(1 / 32, 0)  # of the stub's 1 GiB
+                assert own._cuda_getMemoryFraction(0) == 1 / 32 and used.client(0).stats().maximum == 32 * MIB
                 own._cuda_resetAccumulatedMemoryStats(0)
                 own._cuda_resetPeakMemoryStats(0)
                 counts = own._cuda_memoryStats(0)
