@@ -10,6 +10,7 @@ from gpu_steps import ROOT
 
 COMMANDS = {"llama-bench": "llama-bench", "completion": "llama-completion"}  # folder in tools: program
 PARTS = ("common", "vendor", *(f"tools/{folder}" for folder in COMMANDS))
+HEADERS = ("src/llama-ext.h",)  # of the library's own, which they include
 # llama.cpp's own lists of sources, without the libraries: those are the store's.
 LISTS = """cmake_minimum_required(VERSION 3.18)
 project(commands C CXX)
@@ -37,7 +38,7 @@ def unpack(archive, folder):
         for member in tar:
             inside = member.name.partition("/")[2]
             inside = inside[len(prefix):] if inside.startswith(prefix) else ""
-            if member.isfile() and inside.startswith(tuple(part + "/" for part in PARTS)) and ".." not in inside:
+            if member.isfile() and (inside.startswith(tuple(part + "/" for part in PARTS)) or inside in HEADERS) and ".." not in inside:
                 member.name = inside
                 tar.extract(member, folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 

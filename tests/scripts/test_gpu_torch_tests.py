@@ -70,7 +70,7 @@ ON_WEIR = {
     "TestGraphs.test_a": "its class: OSError: nothing of this class", "TestGraphs.test_b": "its class: OSError: nothing of this class",
     "TestMemory.test_alloc_in_parts": "AssertionError: True is not false", "TestMemory.test_event_hangs": "hangs: nothing ended for 3 s",
     "TestMemory.test_graph_ends_its_process": "its process ended with 7: it said nothing",
-    "TestMemory.test_memory_fails_on_weir": "AssertionError: True is not false : the first line",
+    "TestMemory.test_memory_fails_on_weir": "AssertionError: True is not false : the first line / the second",
     "TestMemory.test_stream_kills_its_process": "killed by SIGABRT: what it said last"}
 
 
