@@ -140,7 +140,7 @@ def numba_program(budget):
 def version_of(name):
     module = import_numba() if name == "numba" else __import__(name)
     if name == "numba":
-        import numba.cuda  # pylint: disable=unused-import
+        import numba.cuda  # noqa: F401 pylint: disable=unused-import
     return module.__version__
 
 

@@ -24,6 +24,7 @@ typedef struct torch_device {
 
 static torch_device devices[WTORCH_DEVICES];
 static wseam_torch_open open_client;
+static atomic_size_t emptied; /* how often the cache was, of all devices */
 
 /* Devices ---------------------------------------------------------------------------------------------------------- */
 
@@ -105,11 +106,12 @@ static void count_failure(int device, bool final)
 void wseam_torch_count(int device, wseam_torch_counts *out)
 {
     torch_device *d = device_at(device);
-    *out = (wseam_torch_counts){.retries = 0};
+    *out = (wseam_torch_counts){.emptied = atomic_load(&emptied)};
     if (!d || !wtorch_client(device))
         return;
     pthread_mutex_lock(&d->lock);
     *out = d->counts;
+    out->emptied = atomic_load(&emptied);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -256,7 +258,8 @@ static void torch_refuse(weir_status status, size_t bytes, int device, const voi
     const weir_client *client = wtorch_client(device);
     char text[2048], detail[1024], size[32], all[32], left[32];
     snprintf(detail, sizeof detail, "%s", weir_detail()); /* the calls below may fail */
-    if (status != WEIR_ERR_OUT_OF_MEMORY || !client)
+    bool of_memory = status == WEIR_ERR_OUT_OF_MEMORY || bytes >= (size_t)1 << 60;
+    if (!of_memory || !client)
         snprintf(text, sizeof text, "weir could not allocate on cuda:%d: %s", device, detail);
     else if (bytes >= (size_t)1 << 60)
         snprintf(text, sizeof text, "CUDA out of memory. Tried to allocate more than 1EB memory. %s", detail);
@@ -265,11 +268,11 @@ static void torch_refuse(weir_status status, size_t bytes, int device, const voi
                  "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free. %s",
                  torch_size(bytes, size, sizeof size), device, torch_size(budget_of(client), all, sizeof all),
                  torch_size(largest(device), left, sizeof left), detail);
-    if (status == WEIR_ERR_OUT_OF_MEMORY && client) {
+    if (of_memory && client) {
         wtorch_history_refused(bytes, device, native, budget_of(client), largest(device));
         wtorch_tell_refused(bytes, device);
     }
-    wtorch_abi_throw(status == WEIR_ERR_OUT_OF_MEMORY, text);
+    wtorch_abi_throw(of_memory, text);
 }
 
 static weir_status allocate_again(weir_client *client, size_t bytes, int device, void *native, void **out)
@@ -342,12 +345,9 @@ void wseam_torch_empty_cache(void)
     wtorch_uses_again();
     wtorch_pools_reclaim();
     for (int i = 0; i < WTORCH_DEVICES; i++)
-        if (wtorch_client(i)) {
+        if (wtorch_client(i))
             (void)!weir_runtime_trim(weir_client_runtime(wtorch_client(i)), NULL, NULL);
-            pthread_mutex_lock(&devices[i].lock);
-            devices[i].counts.emptied++;
-            pthread_mutex_unlock(&devices[i].lock);
-        }
+    atomic_fetch_add(&emptied, 1);
 }
 
 void wseam_torch_set_fraction(double fraction, int device)

@@ -212,6 +212,8 @@ class Used(unittest.TestCase):
                 said = catch(alloc, 1 << 40).decode()
                 assert said.startswith("N3c1016OutOfMemoryErrorE: CUDA out of memory. Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of 64.00 MiB of "
                                        "which 63.00 MiB is free. torch asked"), said
+                said = catch(alloc, 1 << 61).decode()
+                assert said.startswith("N3c1016OutOfMemoryErrorE: CUDA out of memory. Tried to allocate more than 1EB memory."), said
                 assert used.client(0).stats().live == MIB
                 own = torch._C
                 assert own._cuda_getAllocatorBackend() == "pluggable" and own._cuda_getMemoryFraction(0) == 1

@@ -278,6 +278,7 @@ static shareable share(void *pointer)
     return ((shareable(*)(void *, void *))torch.table[SHARE])(&torch, pointer);
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter) ; a string has what it may write
 static shared open_handle(char *text, size_t bytes)
 {
     const string handle = {.text = text, .bytes = bytes};

@@ -421,6 +421,7 @@ CUresult stub_cuMemSetMemPool(const CUmemLocation *where, int type, CUmemoryPool
 }
 
 /* There is no other process. */
+// NOLINTNEXTLINE(readability-non-const-parameter) ; it is CUDA's
 CUresult stub_cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, void *shared)
 {
     STUB_CALL(cuMemPoolImportPointer, 0);
