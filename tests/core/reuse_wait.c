@@ -223,7 +223,11 @@ static void own_memory_that_must_be_moved_is_waited_for(void **state)
     assert_int_equal(last.held, 3 * BYTES);
     opened_by_a_wait = &f.gate;
     ok(weir_alloc(f.two, 2 * BYTES, f.a, WEIR_CLASS_KV, &both));
-    assert_null(opened_by_a_wait);
+    bool waited = !opened_by_a_wait;
+    if (!waited)
+        open_gate(&f.gate); /* else the process would not end */
+    opened_by_a_wait = NULL;
+    assert_true(waited);
     came_by(WEIR_RUNG_WAIT);
     assert_true(last.held < 4 * BYTES);
     ok(weir_free(f.two, between, f.a));
