@@ -58,7 +58,7 @@ typedef struct weir_request {
  * nothing has changed. Errors: WEIR_ERR_OUT_OF_MEMORY (weir_refusal_last has the numbers), WEIR_ERR_INVALID (a class or
  * client that is none, a size that no device could have), WEIR_ERR_STREAM_MISUSE, WEIR_ERR_DRIVER, WEIR_ERR_FORKED. May
  * block while the driver maps memory and, without WEIR_ALLOC_NO_WAIT, for pending frees: up to the option `wait`
- * (default 1 s) before it would be refused; and 10 ms at most, where other streams have freed something, before more
+ * (default 1 s) before it would be refused; and 10 ms at most, where streams have freed something, before more
  * memory would be held than was in use (the option `reuse_wait`: percent of the time). Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_alloc(weir_client *client, size_t bytes, weir_stream stream,
                                                weir_class memory_class, void **out);

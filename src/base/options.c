@@ -55,9 +55,8 @@ static struct option {
     {.name = "reuse_wait",
      .environment = "WEIR_REUSE_WAIT",
      .standard = "2",
-     .help =
-         "percent of the time that allocations may wait for what other streams have freed rather than hold more memory "
-         "than was in use: 0 to 100",
+     .help = "percent of the time that allocations may wait for what streams have freed rather than hold more memory "
+             "than was in use: 0 to 100",
      .valid = is_percent},
     {.name = "cores",
      .environment = "WEIR_CORES",

@@ -350,7 +350,7 @@ weir_status wi_segments_create(const wi_driver *driver, wi_device *device, wi_re
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_base_init(&s->base, &table, driver, device);
     s->base.granule = WI_SEGMENT_ROUND;
-    wi_stream_lists_init(&s->stream_lists, &s->base, &s->shared.stream_lists);
+    wi_stream_lists_init(&s->stream_lists, &s->base, &s->shared);
     s->base.idle = &s->shared.idle;
     s->shared.by_address = true;
     pthread_cond_init(&s->returned, NULL);

@@ -1,4 +1,4 @@
-/* Rather than hold more than was in use, a request waits a little for what another stream has freed. */
+/* Rather than hold more than was in use, a request waits a little for what streams have freed. */
 #include "rungs.h"
 
 #include "base/system.h"
@@ -207,7 +207,65 @@ static void waiting_is_limited_to_a_share_of_the_time(void **state)
     end(&f);
 }
 
-/* What the request's own stream has freed is its own at once. */
+/* What the stream itself has freed lies in two pieces. To make one of them, the device has to be past the other. */
+static void own_memory_that_must_be_moved_is_waited_for(void **state)
+{
+    (void)state;
+    fixture f;
+    void *first, *between, *last_one, *both;
+    start_let_go(&f);
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &first));
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &between));
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &last_one));
+    ok(weir_free(f.two, first, f.a));
+    ok(weir_free(f.two, last_one, f.a));
+    weir_stats last = take_snapshot(f.runtime).device;
+    assert_int_equal(last.held, 3 * BYTES);
+    opened_by_a_wait = &f.gate;
+    ok(weir_alloc(f.two, 2 * BYTES, f.a, WEIR_CLASS_KV, &both));
+    bool waited = !opened_by_a_wait;
+    if (!waited)
+        open_gate(&f.gate); /* else the process would not end */
+    opened_by_a_wait = NULL;
+    assert_true(waited);
+    came_by(WEIR_RUNG_WAIT);
+    assert_true(last.held < 4 * BYTES);
+    ok(weir_free(f.two, between, f.a));
+    ok(weir_free(f.two, both, f.a));
+    end(&f);
+}
+
+/* Two pieces that stream a frees lie side by side, and the device is past the first one alone: that one serves b. */
+static void a_chunk_passes_though_its_neighbour_does_not(void **state)
+{
+    (void)state;
+    fixture f;
+    void *first, *second, *more[4];
+    start_far(&f, "0");
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &first));
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &second));
+    ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &more[0]));
+    ok(weir_free(f.two, first, f.a));
+    ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &more[1])); /* finds nothing: an event is recorded on a */
+    let_go(&f, f.a);
+    f.gate = (gate)GATE;
+    hold(&f, f.a, second, 1, 64);
+    ok(weir_free(f.two, second, f.a));
+    weir_stats last = take_snapshot(f.runtime).device;
+    assert_int_equal(last.held, 4 * BYTES);
+    ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &more[2]));
+    came_by(WEIR_RUNG_REMAP);
+    assert_int_equal(last.held, 4 * BYTES);
+    ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &more[3])); /* the second piece has not passed */
+    came_by(WEIR_RUNG_CREATE);
+    assert_int_equal(last.held, 5 * BYTES);
+    let_go(&f, f.a);
+    for (size_t i = 0; i < 4; i++)
+        ok(weir_free(f.two, more[i], f.b));
+    end(&f);
+}
+
+/* What the request's own stream has freed is its own at once, where it fits. */
 static void one_stream_waits_for_nothing(void **state)
 {
     (void)state;
@@ -250,6 +308,8 @@ int main(void)
         cmocka_unit_test(a_wait_that_was_not_enough),
         cmocka_unit_test(no_waiting_in_a_capture_or_against_the_option),
         cmocka_unit_test(waiting_is_limited_to_a_share_of_the_time),
+        cmocka_unit_test(own_memory_that_must_be_moved_is_waited_for),
+        cmocka_unit_test(a_chunk_passes_though_its_neighbour_does_not),
         cmocka_unit_test(one_stream_waits_for_nothing),
         cmocka_unit_test(what_may_be_held_anyway_waits_for_nothing),
     };

@@ -60,7 +60,7 @@ bool wi_chunks_movable(const wi_chunk *b)
         return true;
     uint64_t end = chunk_start(b) + b->count * b->region->granule;
     for (const wi_extent *e = wi_region_at(b->region, chunk_start(b)); e && e->offset < end; e = e->next)
-        if (e->stream_list)
+        if (!wi_chunk_has_passed(b, e))
             return false;
     return true;
 }
@@ -100,9 +100,9 @@ static void chunks_keep_spare(wi_mapped *mapped, cargo *c)
     *c = (cargo){.end = &c->first};
 }
 
-/* Makes an idle chunk and the extents on it busy. Records were reserved, WI_RECORDS_PER_CHANGE for each chunk.
- * *before, which may be NULL: a busy extent of this thread that ends where the chunk may begin, which saves a
- * search. */
+/* Makes an idle chunk that can be moved, and the extents on it, busy; no stream's order holds for them any more.
+ * Records were reserved, WI_RECORDS_PER_CHANGE for each chunk. *before, which may be NULL: a busy extent of this thread
+ * that ends where the chunk may begin, which saves a search. */
 static wi_extent *chunks_seize(const wi_chunk *b, const wi_extent *before)
 {
     wi_region *region = b->region;
@@ -115,6 +115,7 @@ static wi_extent *chunks_seize(const wi_chunk *b, const wi_extent *before)
         if (e->offset + e->bytes > end)
             wi_region_cut(region, e, end);
         wi_region_set(region, e, WI_BUSY);
+        e->stream_list = NULL;
         if (e != extent)
             wi_region_merge_busy(region, extent);
     }

@@ -98,11 +98,11 @@ static bool compact_is_inside(const search *s, const wi_chunk *b)
 static bool compact_draw_free(search *s, const wi_extent *e, const wi_chunk **last)
 {
     uint64_t granule = s->region->granule, end = e->offset + e->bytes;
-    bool unpassed = e->stream_list && s->want->stream_list != WI_ANY_STREAM_LIST;
+    bool any = s->want->stream_list == WI_ANY_STREAM_LIST;
     for (uint64_t at = e->offset; at < end; at = ((*last)->first + (*last)->count) * granule) {
         const wi_chunk *b = s->region->chunks[at / granule];
-        bool costs =
-            b->occupied == 0 && !unpassed && (compact_is_inside(s, b) || wi_place_can_move(b, s->want->stream_list));
+        bool costs = b->occupied == 0 && (any || wi_chunk_has_passed(b, e)) &&
+                     (compact_is_inside(s, b) || wi_place_can_move(b, s->want->stream_list));
         if (b == *last)
             s->at[s->count - 1].costs &= costs;
         else if (!fit_add(s, b->first, b->first + b->count, costs))

@@ -135,18 +135,19 @@ uint64_t wi_growth_fill(uint64_t missing)
 
 /* Waits ------------------------------------------------------------------------------------------------------------ */
 
-/* Before more is held than the soft limit, a request waits a while for what other streams have freed. Else what one
- * stream freed in the last milliseconds is created once more for another that asks just then, and stays held: two
- * models on an H200 held 1.04 of their peak after ten seconds, and 1.2 to 1.6 after a minute.
+/* Before more is held than the soft limit, a request waits a while for what streams have freed. Else what one stream
+ * freed in the last milliseconds is created once more for another that asks just then, and stays held: two models on
+ * an H200 held 1.04 of their peak after ten seconds, and 1.2 to 1.6 after a minute. The request's own stream may have
+ * what it has freed where that lies, but an idle chunk can be moved only when the device is past it.
  *
  * The host waits, no stream does. A stream that its program holds up costs a small share of the time, and cannot come
  * to wait for itself. */
 enum { MOST_SAVED = 100 * 1000 * 1000, MOST_AT_ONCE = 10 * 1000 * 1000 }; /* nanoseconds */
 
-bool wi_growth_may_wait(const wi_placement *p, unsigned others)
+bool wi_growth_may_wait(const wi_placement *p, unsigned stream_lists)
 {
     return p->may_wait && p->native && !p->thread_bound && !p->guard_page && p->growth == WI_GROWTH_NORMAL &&
-           others > 0;
+           stream_lists > 0;
 }
 
 void wi_growth_earn_wait(wi_growth_policy *policy, uint64_t now)

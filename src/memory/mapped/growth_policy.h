@@ -53,8 +53,8 @@ void wi_growth_pay(wi_growth_policy *policy);
 /* How many granules a place over several holes may lack instead of a plan that lacks `missing`. */
 uint64_t wi_growth_fill(uint64_t missing);
 
-/* Waits. Whether the request may wait for what `others` more streams have freed. */
-bool wi_growth_may_wait(const wi_placement *placement, unsigned others);
+/* Waits. Whether the request may wait for what streams have freed, of which so many have stream lists. */
+bool wi_growth_may_wait(const wi_placement *placement, unsigned stream_lists);
 /* Time has passed, of which a share may be spent on waits. */
 void wi_growth_earn_wait(wi_growth_policy *policy, uint64_t now);
 /* Until when a request waits that begins now, and that waits for `most` nanoseconds in any case. */

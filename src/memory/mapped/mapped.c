@@ -191,15 +191,19 @@ static uint64_t mapped_trim_after_oom(wi_mapped *mapped)
     return device_oom_seen ? wi_chunks_trim_idle(mapped, WEIR_IDLE_KEPT) : 0;
 }
 
-static bool mapped_may_wait(const wi_mapped *mapped, const wi_placement *p)
+/* The next point to wait for. Other streams come first: their memory can then serve as it lies. The request's own
+ * stream may use its memory there without a wait, but cannot have chunks moved. False: nothing to wait for. */
+static bool mapped_next_point(wi_mapped *mapped, const wi_placement *p, wi_event *out)
 {
-    unsigned lists = mapped->shared.stream_lists, own = wi_stream_lists_find(&mapped->stream_lists, p->stream) ? 1 : 0;
-    return wi_growth_may_wait(p, lists > own ? lists - own : 0);
+    const wi_stream_lists *stream_lists = &mapped->stream_lists;
+    return wi_stream_lists_oldest(stream_lists, p->stream, out) ||
+           (wi_chunks_obtainable(mapped, true) > wi_chunks_obtainable(mapped, false) &&
+            wi_stream_lists_oldest(stream_lists, WEIR_STREAM_HOST, out));
 }
 
-/* Waits for frees of other streams until *deadline, which is set at the first call. True: some memory has passed. The
- * lock is released meanwhile. */
-static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
+/* Waits for frees until *deadline, which is set at the first call. True: the device is past some more of them. The lock
+ * is released meanwhile. */
+static bool mapped_wait_for_frees(wi_mapped *mapped, const wi_placement *p, uint64_t *deadline)
 {
     wi_resource *resource = &mapped->base.resource;
     uint64_t start = wi_now();
@@ -207,7 +211,7 @@ static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uin
     wi_growth_earn_wait(&mapped->policy, start);
     if (*deadline == 0)
         *deadline = wi_growth_wait_until(&mapped->policy, start, wi_option_wait());
-    if (start >= *deadline || !wi_stream_lists_oldest(&mapped->stream_lists, p->stream, &event))
+    if (start >= *deadline || !mapped_next_point(mapped, p, &event))
         return false;
     wi_base_unlock(wi_base_of(resource));
     bool waits = !resource->driver->stream_capturing(
@@ -215,24 +219,25 @@ static bool mapped_wait_for_others(wi_mapped *mapped, const wi_placement *p, uin
     weir_status status = waits ? resource->driver->wait(resource->device, event, *deadline) : WEIR_OK;
     wi_base_lock(wi_base_of(resource));
     wi_growth_pay_wait(&mapped->policy, wi_now() - start);
-    return waits && status == WEIR_OK && wi_stream_lists_renew(&mapped->stream_lists) > 0;
+    (void)wi_stream_lists_renew(&mapped->stream_lists);
+    return waits && status == WEIR_OK;
 }
 
-/* Stays under the soft limit as long as waiting for other streams helps, then goes beyond it. Only a wait that helped
+/* Stays under the soft limit as long as there is something to wait for, then goes beyond it. Only a wait that helped
  * counts as the rung that served the request. */
 static weir_status mapped_find_with_waits(wi_mapped *mapped, wi_placement *p, wi_block **out)
 {
     const weir_rung rung = p->rung;
     const wi_growth growth = p->growth;
     uint64_t deadline = 0;
-    for (bool waits = mapped_may_wait(mapped, p);;) {
+    for (bool waits = wi_growth_may_wait(p, mapped->shared.stream_lists);;) {
         p->growth = waits ? WI_GROWTH_SOFT_LIMIT : growth;
         p->over_soft_limit = false;
         weir_status status = mapped_find_in_regions(mapped, p, out);
         p->growth = growth;
         if (!p->over_soft_limit)
             return status;
-        waits = mapped_wait_for_others(mapped, p, &deadline);
+        waits = mapped_wait_for_frees(mapped, p, &deadline);
         p->rung = rung;
         if (waits)
             wi_climbed(p, WEIR_RUNG_WAIT);
@@ -530,7 +535,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a resource");
     wi_base_init(&mapped->base, &table, driver, device);
     mapped->granule = mapped->base.granule = driver->granule(device);
-    wi_stream_lists_init(&mapped->stream_lists, &mapped->base, &mapped->shared.stream_lists);
+    wi_stream_lists_init(&mapped->stream_lists, &mapped->base, &mapped->shared);
     mapped->base.idle = &mapped->shared.idle;
     mapped->device_has = UINT64_MAX;
     wi_growth_begin(&mapped->policy, wi_option_reuse_wait(), wi_now());

@@ -8,6 +8,7 @@ static void chunk_enlist(wi_chunk *chunk)
     wi_idle *idle = &chunk->region->shared->idle;
     chunk->previous = idle->last;
     chunk->next = NULL;
+    chunk->idle_since = idle->clock;
     *(idle->last ? &idle->last->next : &idle->first) = chunk;
     idle->last = chunk;
     idle->granules += chunk->count;

@@ -66,6 +66,7 @@ typedef struct wi_chunk {
     uint64_t bytes;        /* in the region; the last granule may reach beyond its end */
     uint64_t occupied;     /* bytes in use by blocks or busy */
     struct wi_chunk *previous, *next;
+    uint64_t idle_since; /* the clock when the last of its bytes were freed */
 
     wi_handle handle;
     struct wi_chunk *before, *behind; /* in the list of mapped chunks; mapped.h */
@@ -78,6 +79,7 @@ typedef struct wi_chunk {
 typedef struct wi_idle {
     wi_chunk *first, *last; /* longest idle first */
     uint64_t granules;
+    uint64_t clock;                   /* counts the epochs that were closed, of all stream lists; stream_lists.h */
     weir_gauge split, split_segments; /* split bytes, and the number of chunks with some */
     uint64_t most_partly;             /* the peak of that number since the base was made */
 } wi_idle;

@@ -9,10 +9,10 @@
  * few nanoseconds: one event that is recorded and queried takes 0.3 microseconds on an H200 (docs/benchmarks.md). */
 enum { FREES_PER_EPOCH = 64 };
 
-void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_base *base, unsigned *count)
+void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_base *base, wi_shared *shared)
 {
     stream_lists->base = base; /* the large tables are calloc's zeros, touched only as they are used */
-    stream_lists->count = count;
+    stream_lists->shared = shared;
     stream_lists->late.gone = true;
     stream_lists->late.open = 1;
     stream_lists->gone = &stream_lists->late;
@@ -122,11 +122,12 @@ static bool stream_list_can_record(const wi_stream_list *stream_list)
     return stream_list->stream.id != 0 && !stream_list->gone && stream_list_is_open(stream_list);
 }
 
-static wi_epoch stream_list_begin_epoch(wi_stream_list *stream_list)
+static wi_epoch stream_list_begin_epoch(const wi_stream_lists *stream_lists, wi_stream_list *stream_list)
 {
     stream_list->frees = 0;
     stream_list->recording = true;
-    return (wi_epoch){.epoch = stream_list->open++, .freed = stream_list->freed};
+    return (wi_epoch){
+        .epoch = stream_list->open++, .freed = stream_list->freed, .clock = ++stream_lists->shared->idle.clock};
 }
 
 static void stream_list_end_epoch(wi_stream_list *stream_list, const wi_epoch *mark, bool good)
@@ -145,7 +146,7 @@ static void stream_list_close_epoch(wi_stream_lists *stream_lists, wi_stream_lis
 {
     weir_stream stream = stream_list->stream;
     void *native = stream_list->native;
-    wi_epoch mark = stream_list_begin_epoch(stream_list);
+    wi_epoch mark = stream_list_begin_epoch(stream_lists, stream_list);
     stream_list_unlock(stream_lists);
     weir_status status =
         stream_lists->base->resource.driver->record(stream_lists->base->resource.device, native, &mark.event);
@@ -158,7 +159,8 @@ void wi_stream_lists_freed(wi_stream_lists *stream_lists, wi_stream_list *stream
 {
     stream_list->freed += bytes;
     stream_list->frees += count;
-    if (stream_list->frees >= FREES_PER_EPOCH && *stream_lists->count > 1 && stream_list_can_record(stream_list))
+    if (stream_list->frees >= FREES_PER_EPOCH && stream_lists->shared->stream_lists > 1 &&
+        stream_list_can_record(stream_list))
         stream_list_close_epoch(stream_lists, stream_list);
 }
 
@@ -179,6 +181,7 @@ static uint64_t stream_list_pass(wi_stream_lists *stream_lists, wi_stream_list *
             break;
         passed = mark->epoch;
         stream_list->freed_passed = mark->freed;
+        stream_list->passed_until = mark->clock;
         stream_list->first_epoch = (stream_list->first_epoch + 1) % WI_EPOCHS;
         stream_list->epoch_count--;
     }
@@ -233,7 +236,7 @@ wi_stream_list *wi_stream_lists_get(wi_stream_lists *stream_lists, weir_stream s
         __atomic_store_n(&stream_lists->entries[index], stream_list, __ATOMIC_RELEASE); /* wi_stream_lists_has */
         stream_lists->used = stream_lists->used > index ? stream_lists->used : index + 1;
     }
-    ++*stream_lists->count;
+    stream_lists->shared->stream_lists++;
     wi_store(stream_list->stream.id, stream.id);
     stream_list->native = native;
     stream_list->refused = false;
@@ -269,7 +272,7 @@ uint64_t wi_stream_lists_forget(wi_stream_lists *stream_lists, weir_stream strea
     stream_list->frees = 0;
     stream_list->epoch_count = 0;
     wi_store(stream_list->stream.id, 0);
-    --*stream_lists->count;
+    stream_lists->shared->stream_lists--;
     return bytes;
 }
 
@@ -287,7 +290,7 @@ void wi_stream_lists_abandon(wi_stream_lists *stream_lists, weir_stream stream)
     stream_list->next_gone = stream_lists->gone;
     stream_lists->gone = stream_list;
     wi_store(stream_lists->entries[stream_list->index], NULL);
-    --*stream_lists->count;
+    stream_lists->shared->stream_lists--;
 }
 
 /* Lists of gone streams with no memory left serve the next streams. Busy extents may still name them, with epochs that
@@ -331,8 +334,8 @@ bool wi_stream_lists_bound(wi_stream_lists *stream_lists)
     if (!r->driver->record_all || stream_lists->bounding || !stream_list_any_wants_bound(stream_lists))
         return false;
     for (wi_stream_list *stream_list = NULL; (stream_list = wi_stream_lists_next(stream_lists, stream_list));)
-        stream_list->bound =
-            stream_list_wants_bound(stream_list) ? stream_list_begin_epoch(stream_list) : (wi_epoch){.epoch = 0};
+        stream_list->bound = stream_list_wants_bound(stream_list) ? stream_list_begin_epoch(stream_lists, stream_list)
+                                                                  : (wi_epoch){.epoch = 0};
     stream_lists->bounding = true;
     stream_list_unlock(stream_lists);
     weir_status status = r->driver->record_all(r->device, &event);

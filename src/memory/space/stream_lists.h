@@ -7,6 +7,10 @@
  * on the reclaim ladder, and in trims and drains (wi_stream_lists_renew); where there are several lists, also after a
  * number of frees, so that the memory has passed by the time that it is wanted.
  *
+ * Coalesced extents have the latest epoch among their parts. A small block that is freed in each epoch would so keep
+ * large extents from passing. Therefore each chunk remembers when it became idle. The clock for that goes on with each
+ * epoch of any list. The device is past the chunk when it is past all frees of its lists before that time.
+ *
  * A stream may end without notice while its work goes on. Its list is *gone* then. It serves no requests, and what
  * was freed since its last event waits for a point behind all work of the device. That point is recorded when memory is
  * short or is given back, because recording it breaks captures that the driver does not know of. A list on whose
@@ -30,6 +34,7 @@ typedef struct wi_epoch {
     uint64_t epoch;
     wi_event event; /* behind the frees of all epochs up to this one */
     uint64_t freed; /* the list's, when the event was recorded */
+    uint64_t clock; /* as the epoch was closed: the event is behind all frees of the list at earlier times */
 } wi_epoch;
 
 /* When the stream ends in order, its list serves the next stream in the same entry. The epochs go on. */
@@ -39,6 +44,7 @@ struct wi_stream_list {
     uint64_t open, recorded, passed; /* epochs */
     uint64_t frees;                  /* in the open one */
     uint64_t freed, freed_passed;    /* bytes in all, and in epochs that have passed */
+    uint64_t passed_until;           /* the clock: the device is past all frees at earlier times */
     bool recording;                  /* a thread records an event now */
     bool gone;                       /* the stream has ended without notice: no event can be recorded on it */
     bool refused;                    /* the driver failed to record the last event */
@@ -55,7 +61,7 @@ struct wi_stream_list {
 typedef struct wi_stream_lists {
     wi_base *base;                                   /* whose lock it is */
     uint64_t released;                               /* bytes released to every stream up to now */
-    unsigned *count;                                 /* lists that have a stream */
+    wi_shared *shared;                               /* has the number of lists that have a stream, and the clock */
     unsigned used;                                   /* entries from there on never had a list */
     wi_stream_list *entries[WI_STREAM_LIST_ENTRIES]; /* by the entry of the stream in the runtime's table */
     uint32_t ended[WI_STREAM_LIST_ENTRIES];          /* generation of the last ended stream there */
@@ -71,7 +77,7 @@ static inline uint64_t wi_stream_list_number(weir_stream stream)
     return stream.id & (UINT64_MAX >> 16);
 }
 
-void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_base *base, unsigned *count);
+void wi_stream_lists_init(wi_stream_lists *stream_lists, wi_base *base, wi_shared *shared);
 void wi_stream_lists_destroy(wi_stream_lists *stream_lists); /* nothing is free in any */
 
 /* The stream's stream list; NULL when it has none. */
@@ -113,6 +119,11 @@ void wi_stream_lists_trace(const wi_stream_lists *stream_lists, const wi_extent 
 /* The oldest recorded point of the list that has the most bytes, except the list of stream `but`. False: there is
  * none. */
 bool wi_stream_lists_oldest(const wi_stream_lists *stream_lists, weir_stream but, wi_event *out);
+/* Whether the device is past all frees in that part of a free extent which lies on the idle chunk. */
+static inline bool wi_chunk_has_passed(const wi_chunk *chunk, const wi_extent *extent)
+{
+    return !extent->stream_list || chunk->idle_since < extent->stream_list->passed_until;
+}
 /* The point behind the last free in the extent; false: none was recorded yet. */
 bool wi_stream_lists_point(const wi_extent *extent, wi_event *out);
 
