@@ -55,6 +55,7 @@ static void forget_stream(world *w, unsigned stream)
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         world_forget_in_slot(&w->slots[i], stream);
     world_forget_in_pools(w, stream);
+    named_pass_on(w, stream, 0);
 }
 
 void run_synchronize(world *w, const step *s)
@@ -161,7 +162,7 @@ static bool has_blocks(const world *w, unsigned client)
     for (unsigned i = 0; i < WORLD_GRAPHS; i++)
         if (w->graphs[i].graph && w->graphs[i].client == client)
             return true;
-    return false;
+    return named_has_client(w, client);
 }
 
 static void affairs_open_client(world *w, unsigned client, uint64_t guaranteed, uint64_t maximum, weir_scrub scrub)

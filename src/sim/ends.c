@@ -58,6 +58,7 @@ static void pass_all_on(world *w, unsigned stream, unsigned other)
     for (unsigned i = 0; i < WORLD_POOLS; i++)
         for (unsigned k = 0; k < w->pools[i].count; k++)
             ends_pass_on(&w->pools[i].pieces[k].slot, stream, other);
+    named_pass_on(w, stream, other);
 }
 
 /* Ending ----------------------------------------------------------------------------------------------------------- */

@@ -251,6 +251,23 @@ static void choose_graph(world *w, step *s)
     s->field[F_FLAGS] = world_random(w, 8);
 }
 
+/* Chooses among few sizes, so that kept bytes serve again, and closes a pool seldom. */
+static void choose_named(world *w, step *s)
+{
+    static const uint64_t sizes[] = {512, 4096, 4096, 20480, 20480, 65536};
+    s->field[F_SLOT] = world_random(w, WORLD_NAMED);
+    s->field[F_CLIENT] = world_random(w, w->options.clients);
+    s->field[F_STREAM] = any_stream(w);
+    s->field[F_CLASS] = any_stream(w);
+    s->field[F_BYTES] =
+        chance(w, 70) ? sizes[world_random(w, sizeof sizes / sizeof *sizes)] : world_random(w, 1 << 20) + 1;
+    s->field[F_COUNT] = world_random(w, 24);
+    s->field[F_MORE] = world_random(w, 128);
+    s->field[F_FLAGS] = world_random(w, NAMED_ACTIONS);
+    if (s->field[F_FLAGS] == NAMED_CLOSES && chance(w, 60))
+        s->field[F_FLAGS] = NAMED_BEGINS;
+}
+
 static void choose_reserve(world *w, step *s)
 {
     s->field[F_SLOT] = world_random(w, WORLD_RESERVATIONS);
@@ -385,6 +402,7 @@ const operation operations[] = {
     {"record", {20, 20, 20}, run_record, choose_touch},
     {"capture", {6, 6, 6}, run_capture, choose_capture},
     {"graph", {3, 3, 3}, run_graph, choose_graph},
+    {"named", {30, 30, 30}, run_named, choose_named},
     {"replace", {4, 6, 4}, run_replace, choose_replace},
     {"late", {0, 0, 0}, run_late, choose_late},
     {"reserve", {6, 6, 6}, run_reserve, choose_reserve},
@@ -445,6 +463,26 @@ static bool choose_beside(world *w, step *s)
     return true;
 }
 
+/* Has the steps of an open capture come soon after each other, as an open capture keeps weir from much. */
+static bool choose_captured(world *w, step *s)
+{
+    enum { SOON = 80, ENDS = 8, JOINS = 40 };
+    for (unsigned i = 0; i < WORLD_NAMED; i++) {
+        if (w->named[i].capturing == 0 || w->named[i].in_hand || !chance(w, SOON))
+            continue;
+        s->operation = (uint8_t)operation_called("named");
+        choose_named(w, s);
+        s->field[F_SLOT] = i;
+        uint64_t pick = world_random(w, 100);
+        if (pick < ENDS)
+            s->field[F_FLAGS] = NAMED_ENDS;
+        else if (pick < JOINS && w->named[i].capturing < NAMED_STREAMS)
+            s->field[F_FLAGS] = NAMED_BEGINS;
+        return true;
+    }
+    return false;
+}
+
 /* The ordinary one for the most part: the others' steps take several times as long. */
 static void choose_mood(world *w)
 {
@@ -463,7 +501,7 @@ void world_choose(world *w, step *out)
     out->field[F_SEED] = world_random(w, UINT32_MAX);
     if (choose_beginning(w, out))
         return;
-    if (choose_beside(w, out))
+    if (choose_beside(w, out) || choose_captured(w, out))
         return;
     choose_mood(w);
     for (unsigned i = 0; i < operation_count(); i++)

@@ -98,6 +98,13 @@ void oracle_cached(oracle *o, oracle_block block);
 /* `held`: the block is freed and stays with a graph, so that no other client may have its bytes and the book has them
  * as pending. Otherwise the block belongs to its client again. */
 void oracle_hold(oracle *o, oracle_block block, bool held);
+/* The same for so many bytes of a block of the client's, as the book has them. */
+void oracle_keep(oracle *o, unsigned client, weir_class memory_class, uint64_t bytes, bool held);
+/* Makes a part of a held block, or of several held blocks, a block, which remembers the uses of its bytes. All bytes of
+ * the former blocks become parts. The book does not change. */
+oracle_block oracle_part(oracle *o, const oracle_got *part);
+/* The block's graph is closed while the block is live: from here on the block is an ordinary block, whose order is not known. */
+void oracle_let_out(oracle *o, oracle_block block);
 /* From here on the block is a pool, whose bytes are given out and come back; and until here: the call that frees it, by
  * oracle_freeing, begins. */
 void oracle_open_pool(oracle *o, oracle_block block);

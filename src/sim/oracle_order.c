@@ -28,11 +28,11 @@ void oracle_begin_order(oracle *o, owner *w, unsigned stream)
 {
     bool zeros = w->queued && (w->stream != stream || w->elsewhere), heir = o->heirs >> stream & 1;
     w->late = o->left_behind && zeros; /* its stream may have no point that could be had now */
-    w->order = !o->in_order || w->pool || w->graphs            ? ORDER_MORE
-               : w->late                                       ? ORDER_PERHAPS
-               : !stream                                       ? ORDER_MORE
-               : zeros || heir || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
-                                                               : ORDER_ALONE;
+    w->order = !o->in_order || w->pool || w->graphs                          ? ORDER_MORE
+               : w->late                                                     ? ORDER_PERHAPS
+               : !stream                                                     ? ORDER_MORE
+               : zeros || heir || w->let_out || !oracle_are_done(o, w->most) ? ORDER_PERHAPS
+                                                                             : ORDER_ALONE;
     w->elsewhere |= w->stream != stream; /* for the next free, if this free is refused */
     if (w->order != ORDER_MORE)
         o->followed |= UINT64_C(1) << stream;

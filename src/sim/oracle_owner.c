@@ -494,16 +494,65 @@ void oracle_cached(oracle *o, oracle_block block)
                       ULL(w->serial));
 }
 
-void oracle_hold(oracle *o, oracle_block block, bool held)
+void oracle_keep(oracle *o, unsigned client, weir_class memory_class, uint64_t bytes, bool held)
 {
-    owner *w = &o->table[block];
-    account *a = &o->accounts[w->client];
-    uint64_t more = held ? w->charged : 0, less = w->charged - more;
-    w->graphs = true;
-    oracle_live(o, w->client, w->memory_class, less, more);
+    account *a = &o->accounts[client];
+    uint64_t more = held ? bytes : 0, less = bytes - more;
+    oracle_live(o, client, memory_class, less, more);
     if (!o->slack) /* else two that adjoin may serve as one, with the second as slack behind it */
         a->pending_least += more - less;
     a->pending_most += more - less;
+}
+
+void oracle_hold(oracle *o, oracle_block block, bool held)
+{
+    owner *w = &o->table[block];
+    w->graphs = true;
+    oracle_keep(o, w->client, w->memory_class, w->charged, held);
+}
+
+/* Adds to *w the uses of a run of its bytes, by the former block. */
+static void oracle_owner_join_part(oracle *o, owner *w, const run *r)
+{
+    owner *had = &o->table[r->owner];
+    oracle_join(o, w->last, had->last);
+    w->own |= had->own;
+    w->declared |= had->declared;
+    w->queued |= had->queued;
+    w->write_stream = had->write_stream;
+    w->write = had->write;
+    w->stream = had->stream;
+    w->allocated = wi_max(w->allocated, had->allocated);
+    if (had->units == r->count)
+        had->state = OWNER_FREED;
+}
+
+oracle_block oracle_part(oracle *o, const oracle_got *part)
+{
+    const char *address = part->address;
+    uint32_t index = oracle_new_owner(o, part->length, part->charged, part->address);
+    run r;
+    if (index == UINT32_MAX)
+        return 0;
+    owner *w = &o->table[index];
+    w->state = OWNER_LIVE;
+    w->graphs = true;
+    w->client = part->client;
+    w->memory_class = part->memory_class;
+    for (uint64_t at = 0; at < w->length && oracle_owner_first_run(o, address + at, w->length - at, &r);) {
+        uint64_t end = oracle_owner_run_end(&r, at, address);
+        oracle_owner_join_part(o, w, &r);
+        oracle_owner_give(o, address + at, wi_min(end, w->length) - at, index);
+        at = end;
+    }
+    return index;
+}
+
+void oracle_let_out(oracle *o, oracle_block block)
+{
+    owner *w = &o->table[block];
+    w->graphs = false;
+    w->let_out = true;
 }
 
 /* Pools ------------------------------------------------------------------------------------------------------------ */

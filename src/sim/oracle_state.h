@@ -19,6 +19,7 @@ typedef struct owner {
     bool listed;    /* in the list of pending frees, or of those in order */
     bool late;      /* its free may wait for all work of the device, and not be pending */
     bool graphs;    /* it is or was held by a graph, whose close gives it back */
+    bool let_out;   /* it was held by a graph that was closed while the block was live */
     bool moving;    /* its free has not ended */
     owner_state state;
     unsigned client;

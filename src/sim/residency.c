@@ -47,7 +47,7 @@ static bool residency_can_move(const world *w, unsigned client)
         can = !w->pools[i].pool || w->pools[i].client != client || (!w->pools[i].closed && w->pools[i].in_hand == 0);
     for (unsigned i = 0; i < WORLD_GRAPHS && can; i++)
         can = !w->graphs[i].in_hand || w->graphs[i].client != client;
-    return can;
+    return can && named_can_move(w, client);
 }
 
 static void sim_residency_take_client(world *w, unsigned client, bool take)
@@ -62,6 +62,7 @@ static void sim_residency_take_client(world *w, unsigned client, bool take)
     for (unsigned i = 0; i < WORLD_GRAPHS; i++)
         if (w->graphs[i].graph && w->graphs[i].client == client)
             w->graphs[i].in_hand = take;
+    named_take_client(w, client, take);
 }
 
 /* Suspending ------------------------------------------------------------------------------------------------------- */

@@ -191,6 +191,7 @@ static void end_blocks(world *w)
             run_synchronize(w, &(step){.field = {[F_STREAM] = s}});
     if (world_features(w) & WEIR_FEATURE_GUARDS) /* now that no work is queued */
         (void)ANSWER(w, "weir_guard_check", weir_guard_check(w->runtime), WEIR_OK);
+    world_end_named(w); /* whose live blocks are put into slots */
     for (unsigned i = 0; i < WORLD_SLOTS; i++)
         if (w->slots[i].block.pointer)
             run_free(w, &(step){.field = {[F_SLOT] = i}});
@@ -215,6 +216,7 @@ void world_end(world *w)
     w->fault_base = w->fault_mark = w->faults;
     if (w->runtime) {
         world_settle_all(w);
+        named_end_captures(w);
         end_captures(w);
         if (w->options.seed % 3 != 0) /* in every third run the frees meet blocks that are away */
             world_resume_all(w);

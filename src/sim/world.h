@@ -33,6 +33,12 @@ enum {
     WORLD_GRAPHS = 2,
     WORLD_GRAPH_BLOCKS = 6,
     WORLD_CAPTURES = 3,
+    WORLD_NAMED = 2,
+    NAMED_EXTENTS = 80, /* a close makes two more of each piece at most */
+    NAMED_PIECES = 24,
+    NAMED_NEW = 30, /* so many extents are got, at most */
+    NAMED_LATE = 32,
+    NAMED_STREAMS = 2,    /* of one capture */
     WORLD_SUSPENDERS = 8, /* clients with a stream for copies */
     WORLD_DEPTH = 2
 };
@@ -203,6 +209,65 @@ typedef struct world_graph {
     bool in_hand;
 } world_graph;
 
+/* Bytes that a capture pool got from outside, all in the order of one stream. */
+typedef struct named_extent {
+    char *address;
+    uint64_t bytes, order; /* the stream's id; 0: of captures between begin and end */
+    oracle_block known;
+} named_extent;
+
+/* A live block of a capture pool. */
+typedef struct named_piece {
+    weir_block block;
+    uint64_t bytes, charged, order; /* the latter as the extent's */
+    uint64_t home_id;               /* of the stream of its request */
+    unsigned home;
+    uint32_t version; /* 0: nothing is known of the contents */
+    uint8_t memory_class;
+} named_piece;
+
+/* Bytes that the pool may use again when the device is past a point. */
+typedef struct named_late {
+    char *address;
+    uint64_t bytes, point;
+    unsigned number; /* the driver's, of the stream; 0: nothing */
+} named_late;
+
+typedef struct named_graph {
+    wi_sim_graph *branch[NAMED_STREAMS];
+} named_graph;
+
+/* A capture pool that requests name. */
+typedef struct world_named {
+    weir_capture_pool *pool; /* NULL: none */
+    unsigned client, home;   /* the latter: the stream of the launches, which stays as long as the pool does */
+    uint64_t worked;         /* bits of streams: what is done next with the pool's memory comes behind their work */
+    unsigned capturing;      /* so many streams are captured, … */
+    unsigned streams[NAMED_STREAMS];
+    bool begun;      /* … the first of them for the pool, by weir_capture_begin */
+    unsigned graphs; /* that can be launched */
+    named_graph recorded[WORLD_CAPTURES];
+    named_extent extents[NAMED_EXTENTS];
+    named_piece pieces[NAMED_PIECES];
+    named_late late[NAMED_LATE];
+    unsigned extent_count, piece_count;
+    bool in_hand;
+} world_named;
+
+/* What pools that requests name were used for, counted. */
+typedef enum named_count {
+    NAMED_FRESH,  /* a block of new memory */
+    NAMED_AGAIN,  /* … of what the pool kept */
+    NAMED_SPLIT,  /* … of a part of it */
+    NAMED_AFTER,  /* … of what was freed or used on another stream */
+    NAMED_BESIDE, /* … for a stream that joined a capture */
+    NAMED_LAUNCHED,
+    NAMED_CLOSED,
+    NAMED_LEFT_LIVE, /* blocks that were live when their pool was closed */
+    NAMED_REFUSED,   /* mistakes that were refused */
+    NAMED_COUNTS
+} named_count;
+
 typedef struct world {
     world_options options;
     oracle *oracle;
@@ -216,6 +281,8 @@ typedef struct world {
     reserved reservations[WORLD_RESERVATIONS];
     pool pools[WORLD_POOLS];
     world_graph graphs[WORLD_GRAPHS];
+    world_named named[WORLD_NAMED];
+    uint64_t named_counts[NAMED_COUNTS];
     uint64_t memberships;
     uint8_t owner[WORLD_CLIENTS]; /* as versions tell them apart; odd ones scrub */
     unsigned openings, opening[WORLD_CLIENTS];
@@ -409,6 +476,29 @@ void between_calls(void (*fn)(void *user), void *user);
 
 void run_graph(world *w, const step *s);
 void world_end_graphs(world *w);
+
+/* Capture pools that requests name. By the flags of its step something is done with an open one: each number up to the
+ * next one is that action, and so is chosen the more often. */
+enum {
+    NAMED_BEGINS = 0, /* a capture; or another stream joins it */
+    NAMED_ALLOCATES = 4,
+    NAMED_FREES = 13,
+    NAMED_TOUCHES = 20,
+    NAMED_LAUNCHES = 23,
+    NAMED_MISTAKES = 26,
+    NAMED_CLOSES = 28,
+    NAMED_ENDS = 29, /* the capture */
+    NAMED_FORGETS = 31,
+    NAMED_ACTIONS = 32
+};
+void run_named(world *w, const step *s);
+bool named_can_move(const world *w, unsigned client);
+void named_take_client(world *w, unsigned client, bool take);
+bool named_has_client(const world *w, unsigned client);
+/* Replaces the stream by `other` in what the pools' next work comes behind; 0: the host is behind the stream's work. */
+void named_pass_on(world *w, unsigned stream, unsigned other);
+void named_end_captures(world *w);
+void world_end_named(world *w);
 
 /* All pools. */
 void world_check_pools(world *w);

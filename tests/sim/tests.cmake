@@ -1,8 +1,8 @@
 # The simulated device, the oracle by hand-written schedules, and the runtime under both.
-foreach(part driver single graph oracle simulate planted faults ends residency scripts)
+foreach(part driver single graph oracle simulate planted faults ends residency named scripts)
   weir_test(sim-${part} sim/${part}.c SIMULATOR LABELS sim)
 endforeach()
-foreach(part simulate planted residency)
+foreach(part simulate planted residency named)
   add_test(NAME sim-${part}-long COMMAND test-sim-${part})
   set_tests_properties(sim-${part}-long PROPERTIES LABELS "sim;long" ENVIRONMENT WEIR_TEST_LONG=1)
 endforeach()
