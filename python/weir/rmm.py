@@ -26,8 +26,12 @@ _ALIGNMENT = 256  # RMM promises that
 
 
 class Resource(rmm.mr.CallbackMemoryResource):  # type: ignore[misc]
-    """A memory resource of RMM's over a client. RMM's error for a refusal is `MemoryError`, with weir's words behind RMM's own;
-    `refused` is the last one."""
+    """A memory resource of RMM's over a client of a CUDA device; `Invalid` for another one's.
+
+    It is for any thread. Sizes are in bytes, and memory is aligned to 256. It is allocated and freed in the order of the stream that
+    RMM names; a free on a stream that is being captured is done when the capture has ended. RMM keeps the resource as long as memory
+    of it lives, and the client cannot be closed before. RMM's error for a refusal is `MemoryError`, with weir's words behind RMM's
+    own; `refused` is the last one, of whatever thread, or None."""
 
     def __init__(self, client: Client) -> None:
         ordinal_of(client)
@@ -53,15 +57,19 @@ class Resource(rmm.mr.CallbackMemoryResource):  # type: ignore[misc]
 
 
 def resource(client: Client) -> Resource:
-    """A memory resource over that client, for `rmm.mr.set_per_device_resource` and whatever takes one. Memory of another device than
-    the client's is not to be asked of it."""
+    """A memory resource over that client, for `rmm.mr.set_per_device_resource`, RMM's adaptors and whatever takes one. Memory of another
+    device than the client's is not to be asked of it."""
     return Resource(client)
 
 
 def use(client: Client | None = None, *, budget: int | str | None = None, name: str = "rmm", maximum: int | str = 0,
         guarantee: int | str = 0) -> Resource:
-    """From now on RMM allocates from weir on a device: the client's, or the first one, where a client called `name` is opened.
-    `budget` is of the device's runtime, for all its clients together (None: as it is, or the default)."""
+    """From now on RMM allocates from weir on a device, on all threads: the client's, or the first one, where a client called `name` is
+    opened. What RMM has allocated before stays its own, and `rmm.reinitialize` takes this back.
+
+    `budget` is of the device's runtime, for all its clients together, in bytes or as a text such as "20GiB" (None: as it is, else the
+    first that was said for a framework, else the default); `maximum` and `guarantee` are this client's own. `Conflict` where the
+    device has a runtime with another budget, `Invalid` for limits beside a client that has its own."""
     clients = Clients(name, [client] if client is not None else [], budget, maximum, guarantee)
     found = Resource(client if client is not None else clients.of(0))
     rmm.mr.set_per_device_resource(ordinal_of(found.client), found)
