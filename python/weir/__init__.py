@@ -14,7 +14,7 @@ for each status. Everything may be used from any thread, and nothing after a for
 
 from .errors import (Busy, Cancelled, Closed, Conflict, Corrupt, DeviceLost, DoubleFree, DriverFailed, EngineFailed, Error, Foreign,
                      Forked, Interior, Invalid, NoRoom, NotFound, OutOfMemory, Stale, StreamMisuse, SystemFailed, Unsupported)
-from .names import Cause, Class, Hardware, Kind, ResidencyState, Scrub, Source, Status, Stay, Type
+from .names import Cause, Class, CpuUse, Hardware, Kind, ResidencyState, Scrub, Source, Status, Stay, Type
 from .runtime import Block, Client, Runtime
 from .sizes import format_size, parse_size, version
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .call import Call
     from .choice import Candidate, Check, Choice, Chosen, Problem, check, explain
     from .machine import Device, Option, devices, engines, option, options, set_option
+    from .manifest import Manifest, Requirements, read_manifest
     from .model import Metrics, Model, ModelInfo, Port, load
     from .outputs import Outputs
     from .planning import Buffer, Place, Plan, plan
@@ -42,6 +43,7 @@ _LATER = {name: module for module, names in {
     "call": ("Call",),
     "choice": ("Candidate", "Check", "Choice", "Chosen", "Problem", "check", "explain"),
     "machine": ("Device", "Option", "devices", "engines", "option", "options", "set_option"),
+    "manifest": ("Manifest", "Requirements", "read_manifest"),
     "model": ("Metrics", "Model", "ModelInfo", "Port", "load"),
     "outputs": ("Outputs",),
     "planning": ("Buffer", "Place", "Plan", "plan"),
@@ -71,11 +73,11 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AsyncStream", "Block", "Buffer", "Busy", "Call", "Cancelled", "Candidate", "Cause", "Check", "Choice", "Chosen", "Class",
-    "Client", "ClientStats", "Closed", "Conflict", "Corrupt", "Device", "DeviceLost", "DoubleFree", "DriverFailed", "EngineFailed",
-    "Error", "Event", "Fit", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind", "Lease", "Metrics", "Model",
+    "Client", "ClientStats", "Closed", "Conflict", "Corrupt", "CpuUse", "Device", "DeviceLost", "DoubleFree", "DriverFailed", "EngineFailed",
+    "Error", "Event", "Fit", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind", "Lease", "Manifest", "Metrics", "Model",
     "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Outputs", "Piece", "Place", "Plan", "Pool", "PoolEvent",
-    "PoolModel", "PoolUsage", "Port", "Prediction", "Presence", "Problem", "Receipt", "Refusal", "Residency", "ResidencyState",
+    "PoolModel", "PoolUsage", "Port", "Prediction", "Presence", "Problem", "Receipt", "Refusal", "Requirements", "Residency", "ResidencyState",
     "Runtime", "RuntimeStats", "Scrub", "Source", "Stale", "Status", "Stay", "Stayed", "Stream", "StreamMisuse", "SystemFailed",
     "Tensor", "Trace", "Type", "Unsupported", "Variant", "check", "devices", "engines", "explain", "format_size", "load", "option",
-    "options", "parse_size", "plan", "predict", "predict_fit", "set_option", "version",
+    "options", "parse_size", "plan", "predict", "predict_fit", "read_manifest", "set_option", "version",
 ]

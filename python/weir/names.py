@@ -57,6 +57,14 @@ class Scrub(enum.IntEnum):
     OTHERS = 1
 
 
+class CpuUse(enum.IntEnum):
+    """Whether a model may be on the processor: as the last resort, only where it is asked for by name, or never."""
+
+    LAST = 0
+    LISTED = 1
+    FORBIDDEN = 2
+
+
 class Type(enum.IntEnum):
     """The type of a tensor's elements."""
 

@@ -300,6 +300,27 @@ class Plain(Case):
     def test_arguments_are_the_programs(self):
         self.assertEqual(self.exec_it("echo", "--budget", "-x", "--", "--json")[0], "--budget -x -- --json\n")
 
+    def both(self, command, text=""):
+        """What a shell says that is run as it is, and under weir exec."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
+        environment = {**kept, "XDG_RUNTIME_DIR": str(self.folder)}
+        return [subprocess.run([*before, "sh", "-c", command], cwd=self.folder, env=environment, input=text, timeout=1000, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, check=True).stdout for before in ([], [COMMAND, "exec", "--budget", "1g"])]
+
+    def test_what_it_reads_and_where_it_is_are_as_ever(self):
+        for command in ("cat; pwd; umask; ulimit -n; ls /proc/self/fd | wc -l", "sh -c 'ls /proc/self/fd | wc -l; cat' & wait"):
+            plain, ours = self.both(command, "one\ntwo\n")
+            self.assertEqual(plain, ours)
+
+    def test_its_environment_has_what_children_take_alone(self):
+        plain, ours = (dict(line.partition("=")[::2] for line in said.splitlines()) for said in self.both("exec sh -c env"))
+        more = {key for key in ours if ours[key] != plain.get(key)} | set(plain) - set(ours)
+        self.assertEqual(more - {"LD_PRELOAD", "WEIR_BUDGET", "WEIR_EXEC", "WEIR_EXEC_BUDGET", "WEIR_EXEC_TREE", "_"}, set())
+
+    def test_nothing_is_written_for_it(self):
+        self.both(f"{PLACE}/preload-plain || test $? = 5")
+        self.assertEqual([path.name for path in self.folder.rglob("*") if path.is_file()], [])
+
     def test_other_libraries_stay_preloaded(self):
         out, _ = self.exec_it("sh", "-c", "echo $LD_PRELOAD", LD_PRELOAD=str(PLACE / "libpreload-second.so"))
         self.assertRegex(out, r"/libweir-preload\.so:\S+/libpreload-second\.so\n")

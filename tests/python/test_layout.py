@@ -28,7 +28,7 @@ CONSTANTS = {"WEIR_MAX_RANK": structures.MAX_RANK, "WEIR_KIND_MOST": structures.
              "WEIR_NAMES_ACTION": inspection.NAMES_ACTION, "WEIR_NAMES_VERDICT": inspection.NAMES_VERDICT}
 PREFIXES = {names.Status: "WEIR_ERR_", names.Class: "WEIR_CLASS_", names.Kind: "WEIR_KIND_", names.Scrub: "WEIR_SCRUB_",
             names.Type: "WEIR_TYPE_", names.Cause: "WEIR_CAUSE_", names.Source: "WEIR_OPTION_FROM_", names.Hardware: "WEIR_HARDWARE_",
-            names.ResidencyState: "WEIR_", names.Stay: "WEIR_STAY_"}
+            names.ResidencyState: "WEIR_", names.Stay: "WEIR_STAY_", names.CpuUse: "WEIR_CPU_"}
 COUNTS = {names.Status: "WEIR_STATUS_COUNT", names.Class: "WEIR_CLASS_COUNT", names.Kind: "WEIR_KIND_COUNT",
           names.Scrub: "WEIR_SCRUB_COUNT", names.Type: "WEIR_TYPE_COUNT", names.Cause: "WEIR_CAUSE_COUNT",
           names.Hardware: "WEIR_HARDWARE_COUNT", names.ResidencyState: "WEIR_RESIDENCY_COUNT", names.Stay: "WEIR_STAY_COUNT"}

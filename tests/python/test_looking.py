@@ -30,6 +30,40 @@ class Manifests(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = Path(folder.name, "manifest.json")
 
+    def test_what_is_written_reads_as_it_was(self):
+        wanted = weir.Requirements("cuda", ("openvino", "directml"), 3 << 30, (2 << 30) + 1, 4097, 5 << 20, (12, 10), (535, 129, 3), (8, 9), (1, 0),
+                                   "pool", "all", weir.CpuUse.FORBIDDEN, 0.5)
+        self.assertFalse(any(value == getattr(weir.Requirements(), name) for name, value in dataclasses.asdict(wanted).items()))
+        settings = {"threads": "4", "memory_pattern": "on"}
+        made = weir.Manifest(str(MLP), "onnx", "Bär", "1.10", settings, wanted)
+        made.write(self.path)
+        self.assertEqual(weir.Check(True, str(self.path), (), 0), weir.check(self.path))
+        self.assertEqual(dataclasses.replace(made, path=str(self.path)), weir.read_manifest(self.path))
+        weir.read_manifest(self.path).write(self.path)
+        self.assertEqual(dataclasses.replace(made, path=str(self.path)), weir.read_manifest(self.path))
+
+    def test_a_manifest_that_asks_for_nothing(self):
+        made = weir.Manifest(os.path.relpath(MLP))
+        made.write(self.path)
+        self.assertEqual({"model_file"}, set(json.loads(self.path.read_text())))
+        found = weir.read_manifest(self.path)
+        self.assertEqual((weir.Requirements(), {}, None), (found.requirements, found.settings, found.version))
+        self.assertEqual(weir.CpuUse.LISTED, self.written(weir.Requirements(cpu=weir.CpuUse.LISTED)).cpu)
+        self.assertEqual(str(MLP), weir.read_manifest(MLP).model_file)
+
+    def written(self, wanted):
+        weir.Manifest(str(MLP), requirements=wanted).write(self.path)
+        return weir.read_manifest(self.path).requirements
+
+    def test_what_a_manifest_cannot_ask_for(self):
+        for wanted, kind in ((weir.Requirements(min_vram=-1), weir.Invalid), (weir.Requirements(maximum=1 << 64), weir.Invalid),
+                             (weir.Requirements(min_memory=True), TypeError), (weir.Requirements(min_coverage=2), weir.Invalid),
+                             (weir.Requirements("abacus"), weir.Invalid), (weir.Requirements(strategy="luck"), weir.Invalid)):
+            with self.subTest(wanted), self.assertRaises(kind):
+                self.written(wanted)
+        with self.assertRaises(weir.NotFound):
+            weir.read_manifest(self.path.with_name("none.json"))
+
     def test_every_problem_has_its_place(self):
         self.path.write_text('{"framework": "onnx",\n "nonsense": 1}')
         found = weir.check(self.path)

@@ -94,6 +94,20 @@ class Tells(common.Case):
         self.assertLessEqual(len(runtime["clients"]), 256)
         self.ended(process)
 
+    def test_more_clients_of_three_runtimes_than_there_is_room_for(self):
+        process = self.started(WEIR_RANGE="1GiB")
+        for runtime in range(3):
+            process.do("own", "host")
+            for i in range(256):
+                process.do("client", f"client-{i}", 0, runtime)
+        answer = asked(process.socket)
+        self.assertEqual([runtime["client_count"] for runtime in answer["runtimes"]], [256] * 3)
+        told = [len(runtime["clients"]) for runtime in answer["runtimes"]]
+        self.assertEqual(told[:2], [256] * 2)
+        self.assertIn(told[2], range(10, 250))
+        self.assertEqual(answer["left_out"], 0)
+        self.ended(process)
+
     def test_more_runtimes_than_there_is_room_for(self):
         process = self.started(WEIR_RANGE="1GiB")
         for i in range(60):

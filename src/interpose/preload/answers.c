@@ -10,11 +10,11 @@ static void bound(int ordinal, size_t *available, size_t *total)
 {
     wp_device *d = wp_device_started(ordinal);
     char name[16];
-    snprintf(name, sizeof name, "cuda:%d", ordinal);
     if (d) {
         wp_left(d, available, total);
         return;
     }
+    snprintf(name, sizeof name, "cuda:%d", ordinal);
     uint64_t given = wp_budget_given(name);
     wp_tree_view all = wp_tree_look(ordinal);
     uint64_t budget = given ? wi_min(given, all.budget) : all.budget;
