@@ -451,6 +451,7 @@ static void named_mistake(world *w, const step *s, world_named *p)
 
 /* Closing ---------------------------------------------------------------------------------------------------------- */
 
+// NOLINTNEXTLINE(readability-non-const-parameter) ; the extent keeps it
 static void named_add_part(world *w, const world_named *p, named_extent *e, char *address, uint64_t bytes,
                            weir_class memory_class)
 {
@@ -480,7 +481,7 @@ static uint64_t named_run(const world_named *p, const named_extent *e, const cha
 /* Makes each piece an extent, and each run of kept bytes. A piece that began in an extent before is an extent already. */
 static void named_split(world *w, world_named *p)
 {
-    named_extent list[NAMED_EXTENTS];
+    named_extent list[NAMED_EXTENTS] = {{.address = NULL}};
     unsigned count = 0;
     for (unsigned i = 0; i < p->extent_count; i++) {
         const named_extent *e = &p->extents[i];
