@@ -24,6 +24,7 @@ typedef struct torch_device {
 
 static torch_device devices[WTORCH_DEVICES];
 static wseam_torch_open open_client;
+static bool forked;           /* this process is a child of the process in which PyTorch uses weir */
 static atomic_size_t emptied; /* how often the cache was, of all devices */
 
 /* Devices ---------------------------------------------------------------------------------------------------------- */
@@ -39,8 +40,17 @@ weir_client *wtorch_client(int device)
     return d ? atomic_load_explicit(&d->client, memory_order_acquire) : NULL;
 }
 
+/* Locks that threads of the parent had at the fork stay locked for ever, and a child may free tensors that it has from there
+ * when it collects its garbage. So nothing is done in a child. */
+static void torch_in_child(void)
+{
+    forked = true;
+}
+
 weir_status wseam_torch_begin(wseam_torch_open open)
 {
+    if (!open_client && pthread_atfork(NULL, NULL, torch_in_child) != 0)
+        return weir_fail(WEIR_ERR_SYSTEM, "no host memory for PyTorch's seam");
     for (int i = 0; i < WTORCH_DEVICES && !open_client; i++) {
         pthread_mutex_init(&devices[i].lock, NULL);
         devices[i].fraction = 1;
@@ -289,11 +299,17 @@ static weir_status allocate_again(weir_client *client, size_t bytes, int device,
 
 void *wseam_torch_alloc(size_t bytes, int device, void *native)
 {
+    if (bytes == 0)
+        return NULL;
+    if (forked) {
+        wtorch_abi_throw(
+            false, "weir could not allocate: the process was forked after weir.torch.use(), and CUDA works in the "
+                   "parent alone; start children with spawn");
+        return NULL;
+    }
     void *pointer = wtorch_abi_alive_again();
     weir_client *client = wtorch_client_open(device);
     weir_status status = client ? WEIR_OK : WEIR_ERR_NOT_FOUND;
-    if (bytes == 0)
-        return NULL;
     wseam_free_waiting();
     wtorch_uses_again();
     if (status == WEIR_OK && !pointer)
@@ -322,7 +338,7 @@ void wseam_torch_free(void *pointer, size_t bytes, int device, void *native)
 {
     weir_client *client = wtorch_client(device);
     weir_stream stream;
-    if (!pointer || !client)
+    if (!pointer || !client || forked)
         return;
     bool counted = !uncached_take(pointer);
     if (counted)
@@ -341,6 +357,8 @@ void wseam_torch_free(void *pointer, size_t bytes, int device, void *native)
 
 void wseam_torch_empty_cache(void)
 {
+    if (forked)
+        return;
     wseam_free_waiting();
     wtorch_uses_again();
     wtorch_pools_reclaim();

@@ -72,7 +72,8 @@ void wtorch_ipc_collect(void);
 
 /* ---- torch_abi.c: what PyTorch offers to C++ alone --------------------------------------------------------------- */
 
-/* *to gets the address of a function or variable of a library that the process has loaded; NULL: there is none. */
+/* *to gets the address of a function or variable of a library that the process has loaded, or of what that
+ * library needs; NULL: there is none. */
 void wtorch_abi_symbol(const char *library, const char *name, void *to);
 
 /* Finds the functions; the process has PyTorch with CUDA. False: it has not. */

@@ -6,7 +6,6 @@
 #include "seams/seams.h"
 #include "seams/torch.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -41,23 +40,16 @@ static pthread_mutex_t ipc_lock = PTHREAD_MUTEX_INITIALIZER;
 static wtorch_ipc_memory *ipc_opened; /* with the lock held */
 static atomic_bool ipc_shared;        /* something was shared */
 
-static void ipc_get(void *from, const char *name, void *to)
-{
-    void *found = from ? dlsym(from, name) : NULL;
-    memcpy(to, &found, sizeof found);
-}
-
 static void ipc_find(void)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD),
-         *runtime = dlopen("libc10_cuda.so", RTLD_NOW | RTLD_NOLOAD); /* which needs libcudart */
-    ipc_get(driver, "cuMemGetAddressRange_v2", &cuda.address_range);
-    ipc_get(driver, "cuIpcGetMemHandle", &cuda.get_handle);
-    ipc_get(runtime, "cudaGetDevice", &cuda.get_device);
-    ipc_get(runtime, "cudaSetDevice", &cuda.set_device);
-    ipc_get(runtime, "cudaIpcOpenMemHandle", &cuda.open_handle);
-    ipc_get(runtime, "cudaIpcCloseMemHandle", &cuda.close_handle);
-    ipc_get(runtime, "cudaGetLastError", &cuda.last_error);
+    const char *driver = "libcuda.so.1", *runtime = "libc10_cuda.so"; /* which needs libcudart */
+    wtorch_abi_symbol(driver, "cuMemGetAddressRange_v2", &cuda.address_range);
+    wtorch_abi_symbol(driver, "cuIpcGetMemHandle", &cuda.get_handle);
+    wtorch_abi_symbol(runtime, "cudaGetDevice", &cuda.get_device);
+    wtorch_abi_symbol(runtime, "cudaSetDevice", &cuda.set_device);
+    wtorch_abi_symbol(runtime, "cudaIpcOpenMemHandle", &cuda.open_handle);
+    wtorch_abi_symbol(runtime, "cudaIpcCloseMemHandle", &cuda.close_handle);
+    wtorch_abi_symbol(runtime, "cudaGetLastError", &cuda.last_error);
 }
 
 /* Sharing ---------------------------------------------------------------------------------------------------------- */

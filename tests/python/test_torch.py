@@ -662,6 +662,25 @@ class Misuse(Lines):
             t_free(large, 60 * MIB, 0, one)
         """)
 
+    def test_a_child_by_fork_does_nothing_with_what_it_has_inherited(self):
+        self.run_lines("""
+            import os, signal
+            counts = wseam_torch_counts()
+            a = t_alloc(3 * MIB, 0, None)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                t_free(a, 3 * MIB, 0, None)  # its garbage; a lock that the parent's threads had would be locked for ever
+                seams.wseam_torch_empty_cache()
+                made = t_alloc(MIB, 0, None)
+                seams.wseam_torch_count(0, c.byref(counts))
+                os._exit(0 if made is None and (counts.allocation.current, counts.emptied) == (1, 0) else 3)
+            is_(os.waitpid(child, 0)[1], 0)
+            is_(account(), (3 * MIB, 0))
+            t_free(a, 3 * MIB, 0, None)
+            is_(account(), (0, 0))
+        """)
+
     def test_empty_tensors_take_nothing(self):
         self.run_lines("""
             counts = wseam_torch_counts()
