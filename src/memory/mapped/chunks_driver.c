@@ -103,7 +103,7 @@ static void chunks_keep_spare(wi_mapped *mapped, cargo *c)
 /* Makes an idle chunk that can be moved, and the extents on it, busy; no stream's order holds for them any more.
  * Records were reserved, WI_RECORDS_PER_CHANGE for each chunk. *before, which may be NULL: a busy extent of this thread
  * that ends where the chunk may begin, which saves a search. */
-static wi_extent *chunks_seize(const wi_chunk *b, const wi_extent *before)
+static wi_extent *chunks_seize(const wi_mapped *mapped, const wi_chunk *b, const wi_extent *before)
 {
     wi_region *region = b->region;
     uint64_t start = chunk_start(b), end = start + b->count * region->granule;
@@ -114,6 +114,8 @@ static wi_extent *chunks_seize(const wi_chunk *b, const wi_extent *before)
     for (wi_extent *e = extent; e && e->offset < end; e = extent->next) {
         if (e->offset + e->bytes > end)
             wi_region_cut(region, e, end);
+        if (e->stream_list) /* the device is past its frees, which the stream list does not know of it yet */
+            wi_stream_lists_trace(&mapped->stream_lists, e, e->stream_list->stream);
         wi_region_set(region, e, WI_BUSY);
         e->stream_list = NULL;
         if (e != extent)
@@ -251,7 +253,7 @@ static weir_status chunks_begin(job *j)
         m->spare_last = WI_CLEAN;
     size_t i = 0;
     for (const wi_chunk *b = g->taken; b; b = b->chosen, i++)
-        j->seized[i] = chunks_seize(b, i ? j->seized[i - 1] : NULL);
+        j->seized[i] = chunks_seize(m, b, i ? j->seized[i - 1] : NULL);
     return WEIR_OK;
 }
 
@@ -618,7 +620,7 @@ weir_status wi_chunks_cut(wi_mapped *mapped, wi_chunk *chunk, uint64_t first)
         return status;
     }
     *rest = (wi_chunk){.region = chunk->region};
-    wi_extent *busy = chunks_seize(chunk, NULL);
+    wi_extent *busy = chunks_seize(mapped, chunk, NULL);
     wi_chunks_go_to_driver(mapped);
     status = r->driver->unmap(r->device, chunk_address(&copy), chunk_bytes(&copy, mapped), 1, &copy.handle);
     bool remade = status == WEIR_OK;
@@ -741,7 +743,7 @@ static bool chunks_collect(wi_mapped *mapped, uint64_t wanted, batch *out)
          more = chunks_neighbour(more, more->first + more->count))
         chunks_add(out, more);
     for (size_t i = 0; i < out->count; i++)
-        out->busy[i] = chunks_seize(out->of[i], i ? out->busy[i - 1] : NULL);
+        out->busy[i] = chunks_seize(mapped, out->of[i], i ? out->busy[i - 1] : NULL);
     return out->count > 0;
 }
 
