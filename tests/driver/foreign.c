@@ -9,18 +9,20 @@ static struct cuda_users {
 #undef X
 } users;
 
+/* Functions that are newer than the driver stay NULL; no test here calls them. */
 static int find_users(void **state)
 {
     (void)state;
+    int has = 0;
     CUresult (*get)(const char *, void **, int, unsigned long long, int *);
     void *symbol = device_kind_now == ON_HOST ? NULL : cuda_symbol("cuGetProcAddress_v2");
     if (!symbol)
         return device_kind_now == ON_HOST ? 0 : -1;
     memcpy(&get, &symbol, sizeof get);
-    bool all = true;
+    bool all = wi_cuda_load() == WEIR_OK && wi_cuda.cuDriverGetVersion(&has) == CUDA_SUCCESS;
 #define X(name, version, parameters)                                                                                   \
     symbol = NULL;                                                                                                     \
-    all = all && get(#name, &symbol, version, 0, NULL) == CUDA_SUCCESS && symbol;                                      \
+    all = all && ((get(#name, &symbol, version, 0, NULL) == CUDA_SUCCESS && symbol) || (version) > has);               \
     memcpy(&users.name, &symbol, sizeof symbol);
     STUB_USERS(X)
 #undef X

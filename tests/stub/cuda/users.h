@@ -31,7 +31,7 @@ enum {
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
 };
 
-/* And what weir makes use of where a driver has it. */
+/* A driver that is older than a function does not have it: version is the version of CUDA that brought it. */
 #define STUB_USERS(X)                                                                                                  \
     X(cuCtxRecordEvent, 12050, (CUcontext context, CUevent event))                                                     \
     X(cuCtxCreate, 3020, (CUcontext * context, unsigned flags, CUdevice device))                                       \
