@@ -32,7 +32,9 @@ def main():
     answer = expect(run(*completion, "-c", 1024))
     if len(sys.argv) > 3:
         tokens = (int(sys.argv[3]) << 20) // BYTES_OF_A_TOKEN  # as much as all of the budget at least
-        assert run(*completion, "-c", tokens).returncode, "more than the budget was given"
+        given = run(*completion, "-c", tokens)
+        if not given.returncode:
+            sys.exit(f"more than the budget was given\n{given.stderr.decode(errors='replace')[-4000:]}")
     tests = json.loads(expect(run(os.path.join(folder, "llama-bench"), "-m", model, *WHOLE, "-p", 512, "-n", 128, "-r", ROUNDS, "-o", "json")))
     if "CUDA" not in tests[0]["backends"]:
         sys.exit(f"llama.cpp has found no GPU: {tests[0]['backends']}")

@@ -58,6 +58,12 @@ static struct option {
      .help = "percent of the time that allocations may wait for what streams have freed rather than hold more memory "
              "than was in use: 0 to 100",
      .valid = is_percent},
+    {.name = "move_time",
+     .environment = "WEIR_MOVE_TIME",
+     .standard = "1",
+     .help = "percent of the time that moves of idle memory may take where several streams free memory, before more "
+             "memory is held instead: 1 to 100; 0: their time does not count",
+     .valid = is_percent},
     {.name = "cores",
      .environment = "WEIR_CORES",
      .standard = "",
@@ -488,6 +494,11 @@ uint64_t wi_option_thread_cache(void)
 unsigned wi_option_reuse_wait(void)
 {
     return base_options_count("reuse_wait");
+}
+
+unsigned wi_option_move_time(void)
+{
+    return base_options_count("move_time");
 }
 
 unsigned wi_option_cores(void)

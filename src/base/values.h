@@ -97,6 +97,8 @@ bool wi_option_predictions(void);
 uint64_t wi_option_thread_cache(void);
 /* Percent of the time that allocations may wait in place of holding more memory; memory/mapped/growth_policy.c. */
 unsigned wi_option_reuse_wait(void);
+/* Percent of the time that moves may take before more memory is held; 0: it does not count. */
+unsigned wi_option_move_time(void);
 /* The cores of the process; 0: not set. */
 unsigned wi_option_cores(void);
 /* The longest time, in nanoseconds, that an allocation waits for pending frees. */

@@ -19,7 +19,7 @@ static wi_growth_view view_of(uint64_t bytes, unsigned streams)
 static wi_growth_policy begun(unsigned wait_percent)
 {
     wi_growth_policy policy;
-    wi_growth_begin(&policy, wait_percent, SECOND);
+    wi_growth_begin(&policy, 1, wait_percent, SECOND);
     return policy;
 }
 
@@ -205,6 +205,76 @@ static void a_move_every_sixteen_allocations_leaves_no_excess(void **state)
     assert_int_equal(policy.excess_moves, 100 * 1024);
 }
 
+enum { MILLISECOND = 1000 * 1000 };
+
+/* A batch that begins at *at and takes so many nanoseconds. */
+static void move(wi_growth_policy *policy, uint64_t *at, uint64_t takes)
+{
+    uint64_t start = *at;
+    *at += takes;
+    wi_growth_pay_time(policy, start, *at);
+}
+
+static wi_growth_policy without_saved_time(void)
+{
+    wi_growth_policy policy = begun(0);
+    policy.move_saved = 0;
+    return policy;
+}
+
+static void time_for_moves_beyond_their_share_raises_the_bound(void **state)
+{
+    (void)state;
+    wi_growth_policy policy = without_saved_time();
+    wi_growth_view v = view_of(1000ULL * PAGE, 1);
+    v.in_use = 0;
+    v.stream_lists = 2;
+    uint64_t at = policy.move_at;
+    move(&policy, &at, 0);
+    assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 30);
+    for (int i = 0; i < 2; i++)
+        move(&policy, &at, MILLISECOND / 4);
+    assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 50); /* a percent for each quarter of a millisecond */
+    v.stream_lists = 1;
+    assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 30); /* of several streams alone */
+    v.stream_lists = 2;
+    for (int i = 0; i < 1000; i++)
+        move(&policy, &at, MILLISECOND);
+    assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 1030); /* at most as much again */
+}
+
+static void a_debt_is_paid_off_by_a_hundredth_of_the_time(void **state)
+{
+    (void)state;
+    wi_growth_policy policy = without_saved_time();
+    uint64_t at = policy.move_at;
+    move(&policy, &at, 3ULL * MILLISECOND);
+    assert_int_equal(policy.move_debt, 3 * MILLISECOND);
+    at += 100ULL * MILLISECOND;
+    move(&policy, &at, 0);
+    assert_int_equal(policy.move_debt, 2 * MILLISECOND);
+    at += 1000ULL * MILLISECOND;
+    move(&policy, &at, MILLISECOND); /* 10 were earned: 2 pay the debt, 1 the batch */
+    assert_int_equal(policy.move_debt, 0);
+    assert_int_equal(policy.move_saved, 7 * MILLISECOND);
+}
+
+static void time_for_moves_is_saved_up_to_two_seconds_share(void **state)
+{
+    (void)state;
+    wi_growth_policy policy = begun(0);
+    uint64_t at = policy.move_at;
+    move(&policy, &at, 19ULL * MILLISECOND);
+    assert_int_equal(policy.move_saved, MILLISECOND);
+    at += 1000ULL * SECOND;
+    move(&policy, &at, 0);
+    assert_int_equal(policy.move_saved, 20 * MILLISECOND);
+    assert_int_equal(policy.move_debt, 0);
+    policy.move_percent = 0;
+    move(&policy, &at, SECOND); /* does not count */
+    assert_int_equal(policy.move_debt, 0);
+}
+
 static void holes_are_filled_for_at_most_a_quarter_more(void **state)
 {
     (void)state;
@@ -292,6 +362,9 @@ int main(void)
         cmocka_unit_test(a_move_costs_what_two_thousand_allocations_earn),
         cmocka_unit_test(tokens_are_all_there_at_first_and_do_not_fall_below_none),
         cmocka_unit_test(a_move_every_sixteen_allocations_leaves_no_excess),
+        cmocka_unit_test(time_for_moves_beyond_their_share_raises_the_bound),
+        cmocka_unit_test(a_debt_is_paid_off_by_a_hundredth_of_the_time),
+        cmocka_unit_test(time_for_moves_is_saved_up_to_two_seconds_share),
         cmocka_unit_test(holes_are_filled_for_at_most_a_quarter_more),
         cmocka_unit_test(only_a_request_that_could_grow_and_may_wait_waits),
         cmocka_unit_test(a_request_waits_ten_milliseconds_at_most),

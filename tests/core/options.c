@@ -166,6 +166,8 @@ static void values_are_checked(void **state)
         {"reuse_wait", "100", true},
         {"reuse_wait", "101", false},
         {"reuse_wait", "2%", false},
+        {"move_time", "0", true},
+        {"move_time", "101", false},
         {"home", "anywhere", true},
         {"unpacked", "0", true},
         {"unpacked", "64GiB", true},

@@ -4,7 +4,7 @@
  * All decisions and their numbers are in growth_policy.c. They are arithmetic on what the caller has seen: nothing
  * here takes a lock, calls the driver, or reads the clock. tests/core/growth_policy.c has a test for each rule.
  *
- * Invariants: move_tokens and wait_left never exceed their caps. */
+ * Invariants: move_tokens, move_debt, move_saved and wait_left never exceed their caps. */
 #ifndef WI_GROWTH_POLICY_H
 #define WI_GROWTH_POLICY_H
 
@@ -20,6 +20,10 @@ typedef struct wi_growth_policy {
     uint64_t move_tokens;  /* a token bucket: allocations earn tokens, moves cost some */
     uint64_t excess_moves; /* strain: how much more was moved lately than is worth it */
     uint64_t allocations;  /* up to which tokens have been earned */
+    unsigned move_percent; /* of the time may be spent on moves; 0: their time does not count */
+    uint64_t move_debt;    /* nanoseconds that moves took lately beyond their share of the time */
+    uint64_t move_saved;   /* nanoseconds of that share, saved up; 0 while there is a debt */
+    uint64_t move_at;      /* when that was so */
     unsigned wait_percent; /* of the time may be spent on waits for other streams; 0: none */
     uint64_t wait_left;    /* nanoseconds of that, saved up */
     uint64_t wait_at;      /* when that was so */
@@ -34,7 +38,7 @@ typedef struct wi_growth_view {
     unsigned stream_lists; /* streams in whose order memory is free */
 } wi_growth_view;
 
-void wi_growth_begin(wi_growth_policy *policy, unsigned wait_percent, uint64_t now);
+void wi_growth_begin(wi_growth_policy *policy, unsigned move_percent, unsigned wait_percent, uint64_t now);
 
 /* Regions. wi_growth_region: the block's own region. wi_growth_regions: the regions that the block may stand in, own
  * region first, and their count. */
@@ -50,6 +54,8 @@ uint64_t wi_growth_soft_limit(const wi_growth_policy *policy, const wi_growth_vi
 void wi_growth_earn(wi_growth_policy *policy, uint64_t allocations);
 /* A batch of chunks is moved for one block. */
 void wi_growth_pay(wi_growth_policy *policy);
+/* Such a batch took the time from `start` to `end`, in nanoseconds. */
+void wi_growth_pay_time(wi_growth_policy *policy, uint64_t start, uint64_t end);
 /* How many granules a place over several holes may lack instead of a plan that lacks `missing`. */
 uint64_t wi_growth_fill(uint64_t missing);
 

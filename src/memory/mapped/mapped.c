@@ -110,9 +110,12 @@ static weir_status mapped_map_and_use(wi_mapped *mapped, wi_region *region, wi_p
 {
     wi_map_plan plan;
     wi_extent *busy;
+    uint64_t start = wi_now();
     weir_status status = mapped_map(mapped, region, p, &plan, &busy);
     if (status != WEIR_OK)
         return status;
+    if (plan.taken_count > 0)
+        wi_growth_pay_time(&mapped->policy, start, wi_now());
     wi_climbed(p, plan.taken_count > 0 ? WEIR_RUNG_REMAP : plan.fresh > 0 ? WEIR_RUNG_CREATE : WEIR_RUNG_SPARE);
     *out = wi_ordered_use(busy, plan.start, p, 0);
     (*out)->lent = 0; /* mapped for this block */
@@ -538,7 +541,7 @@ weir_status wi_mapped_create(const wi_driver *driver, wi_device *device, wi_reso
     wi_stream_lists_init(&mapped->stream_lists, &mapped->base, &mapped->shared);
     mapped->base.idle = &mapped->shared.idle;
     mapped->device_has = UINT64_MAX;
-    wi_growth_begin(&mapped->policy, wi_option_reuse_wait(), wi_now());
+    wi_growth_begin(&mapped->policy, wi_option_move_time(), wi_option_reuse_wait(), wi_now());
     pthread_cond_init(&mapped->returned, NULL);
     weir_status status = mapped_reserve_regions(mapped);
     if (status != WEIR_OK) {
