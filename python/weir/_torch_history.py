@@ -4,6 +4,7 @@ snapshots, and observers of refusals. Events are kept in C (src/seams/torch_hist
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes as c
 import sys
 import threading
@@ -30,6 +31,41 @@ def _interpreter() -> wseam_torch_interpreter:
     return wseam_torch_interpreter(*(address(getattr(c.pythonapi, name)) for name in names))
 
 
+class _Symbol(c.Structure):
+    _fields_ = [("file", c.c_char_p), ("base", c.c_void_p), ("name", c.c_char_p), ("address", c.c_void_p)]
+
+
+_dladdr = c.CDLL(None).dladdr
+_dladdr.argtypes = [c.c_void_p, c.POINTER(_Symbol)]
+
+
+def _symbol(address_: int) -> tuple[str, str]:
+    """The function that has this address and its file, as far as the dynamic symbols tell: "??" where they do not."""
+    found = _Symbol()
+    if not _dladdr(address_, c.byref(found)):
+        return "??", "??"
+    return _demangled(found.name) if found.name else "??", (found.file or b"??").decode(errors="replace")
+
+
+def _demangled(name: bytes) -> str:
+    """Of a name of C++ what a program has written; other names as they are."""
+    if name.startswith(b"_Z"):
+        with contextlib.suppress(OSError, AttributeError):
+            demangle = c.CDLL("libstdc++.so.6").__cxa_demangle
+            demangle.restype, demangle.argtypes = c.c_void_p, [c.c_char_p, c.c_void_p, c.c_void_p, c.POINTER(c.c_int)]
+            status = c.c_int(1)
+            text = demangle(name, None, None, c.byref(status))
+            if text:
+                whole = c.string_at(text)
+                _free(text)
+                return whole.decode(errors="replace")
+    return name.decode(errors="replace")
+
+
+_free = c.CDLL(None).free
+_free.argtypes, _free.restype = [c.c_void_p], None
+_own_file = _symbol(address(seams.wseam_torch_alloc))[1]
+_interpreters_file = _symbol(address(c.pythonapi.Py_IsInitialized))[1]
 _line_of = c.PYFUNCTYPE(c.c_int, c.py_object, c.c_int)(address(c.pythonapi.PyCode_Addr2Line))
 
 
@@ -78,13 +114,24 @@ class Reading:
         found = self._stacks.get(event.stack)
         if found is None:
             told = seams.wseam_torch_stack_frames(event.stack).contents
-            found = self._stacks[event.stack] = [self._frame(frame) for frame in told.frames[:told.count]]
+            found = self._stacks[event.stack] = self._merged([self._frame(frame) for frame in told.frames[:told.count]])
         return found
+
+    @staticmethod
+    def _merged(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Frames of C and C++ without weir's own, and those of Python where the interpreter runs them: its frames stand for these."""
+        python = [frame for frame in frames if frame["line"]]
+        native = [frame for frame in frames if not frame["line"] and frame["filename"] != _own_file]
+        inside = next((at for at, frame in enumerate(native) if frame["filename"] == _interpreters_file), len(native))
+        return native[:inside] + python + [frame for frame in native[inside:] if frame["filename"] != _interpreters_file]
 
     def _frame(self, frame: wseam_torch_frame) -> dict[str, Any]:
         key = frame.code, frame.place
         found = self._frames.get(key)
-        if found is None:
+        if found is None and not frame.code:
+            name, file = _symbol(frame.place)
+            found = self._frames[key] = {"name": name, "filename": file, "line": 0}
+        elif found is None:
             code = c.cast(frame.code, c.py_object).value
             line = _line_of(code, frame.place) if _by_offset else frame.place
             found = self._frames[key] = {"name": code.co_name, "filename": code.co_filename, "line": line}
@@ -106,7 +153,7 @@ class History:
                clear_history: bool = False, _compile_context: bool = False, _annotations: bool = False,
                skip_actions: Iterable[str] = (), *_: Any) -> None:
         """`torch._C._cuda_record_memory_history`. `max_entries` are events of each device. `Invalid` for what PyTorch has no meaning for.
-        None ends the history and forgets all of it. Frames are Python's, also for `stacks="all"`."""
+        None ends the history and forgets all of it. With `stacks="all"` frames of C and C++ are there, too, without lines."""
         for what, value, known in (("enabled", enabled, (None, "state", "all")), ("context", context, CONTEXTS),
                                    ("stacks", stacks, ("python", "all"))):
             if value not in known:
@@ -122,15 +169,15 @@ class History:
         entries, whose = min(max(1, max_entries), MOST), CONTEXTS.index(context)
         if enabled == "state":  # no events, nor frames for them
             entries, whose = 0, min(whose, CONTEXTS.index("state"))
-        options = wseam_torch_history(_interpreter(), whose, bool(clear_history),
+        options = wseam_torch_history(_interpreter(), whose, bool(clear_history), stacks == "all",
                                       sum(1 << at for at, action in enumerate(ACTIONS) if action in skipped), entries)
         seams.wseam_torch_history_begin(c.byref(options))
 
     def record_as_before(self, enabled: bool, record_context: bool = True, max_entries: int = 1, record_trace_context: bool = False,
-                         _cpp: bool = False, clear_history: bool = False, *more: Any) -> None:
+                         cpp: bool = False, clear_history: bool = False, *more: Any) -> None:
         """`torch._C._cuda_record_memory_history_legacy`: what `_record_memory_history(True)` asks for."""
         context = "alloc" if record_trace_context else "state" if record_context else None
-        self.record("all" if enabled else None, context, "all", max_entries, clear_history, *more)
+        self.record("all" if enabled else None, context, "all" if cpp else "python", max_entries, clear_history, *more)
 
     def _end_with_the_interpreter(self) -> None:
         """No thread may ask an interpreter for frames that is going away."""

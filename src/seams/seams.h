@@ -159,6 +159,7 @@ typedef struct wseam_torch_history {
     wseam_torch_interpreter python; /* of the first begin */
     int context;                    /* WSEAM_TORCH_OF_... */
     bool clear;                     /* forgets the earlier events */
+    bool native;                    /* frames of C and C++, too */
     uint32_t skipped;               /* bit 1 << action: events of that action are left out */
     uint64_t entries;               /* the last so many events of each device are kept */
 } wseam_torch_history;
@@ -166,11 +167,11 @@ typedef struct wseam_torch_history {
 typedef struct wseam_torch_stack wseam_torch_stack;
 
 typedef struct wseam_torch_frame {
-    void *code; /* of Python's, owned */
-    int64_t place;
+    void *code;    /* of Python's, owned; NULL: a frame of C or C++ */
+    int64_t place; /* in the code; of a frame of C or C++ the address of its call */
 } wseam_torch_frame;
 
-/* From the innermost frame outward. */
+/* From the innermost frame outward, those of C and C++ before those of Python. */
 typedef struct wseam_torch_frames {
     size_t count;
     const wseam_torch_frame *frames;

@@ -14,6 +14,7 @@
 
 #include "base/maps.h"
 
+#include <execinfo.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #include <time.h>
 
 enum { FRAMES = 32, EVENTS = 1024 }; /* the first room for frames of a stack, and for events of a ring */
+enum { NATIVE_FRAMES = 128 };        /* the most of C and C++ */
 
 struct wseam_torch_stack {
     wseam_torch_stack *next; /* in the list of unused stacks */
@@ -46,6 +48,7 @@ static struct {
     pthread_mutex_t lock; /* of the members that are not atomic */
     atomic_bool on;
     atomic_int context;
+    atomic_bool native;
     _Atomic(wseam_torch_observer) observer;
     wseam_torch_interpreter python;
     uint32_t skipped;
@@ -62,34 +65,61 @@ static bool history_is_on(void)
 
 /* Stacks ----------------------------------------------------------------------------------------------------------- */
 
-/* The GIL is held, and no lock of weir's. NULL: no host memory, or no frames of Python. */
-static wseam_torch_stack *history_walk(const wseam_torch_interpreter *python)
+/* A stack under construction. */
+typedef struct history_walk {
+    wseam_torch_stack *stack;
+    size_t room, count;
+} history_walk;
+
+/* False: no host memory. */
+static bool history_add_frame(history_walk *walk, void *code, int64_t place)
 {
-    wseam_torch_stack *stack = NULL;
-    size_t room = 0, count = 0;
-    void *frame = python->first(python->thread());
-    while (frame) {
-        if (count == room) {
-            size_t more = room ? 2 * room : FRAMES;
-            wseam_torch_stack *larger = realloc(stack, sizeof *stack + more * sizeof *stack->frames);
-            if (!larger)
-                break;
-            stack = larger, room = more;
-        }
-        stack->frames[count++] = (wseam_torch_frame){python->code(frame), python->place(frame)};
-        void *outer = python->outer(frame);
-        python->drop(frame);
-        frame = outer;
+    if (walk->count == walk->room) {
+        size_t more = walk->room ? 2 * walk->room : FRAMES;
+        wseam_torch_stack *larger = realloc(walk->stack, sizeof *larger + more * sizeof *larger->frames);
+        if (!larger)
+            return false;
+        walk->stack = larger, walk->room = more;
     }
-    if (frame)
+    walk->stack->frames[walk->count++] = (wseam_torch_frame){code, place};
+    return true;
+}
+
+/* Adds the frames of C and C++. Takes a microsecond for every few frames. */
+static void history_walk_native(history_walk *walk)
+{
+    void *calls[NATIVE_FRAMES];
+    int count = backtrace(calls, NATIVE_FRAMES);
+    for (int i = 0; i < count; i++)
+        if (!history_add_frame(walk, NULL, (int64_t)(intptr_t)calls[i] - 1)) /* within the call, not behind it */
+            return;
+}
+
+/* The GIL is held, and no lock of weir's. */
+static void history_walk_python(history_walk *walk, const wseam_torch_interpreter *python)
+{
+    for (void *frame = python->first(python->thread()), *outer; frame; frame = outer) {
+        void *code = python->code(frame);
+        outer = NULL;
+        if (history_add_frame(walk, code, python->place(frame)))
+            outer = python->outer(frame);
+        else
+            python->drop(code);
         python->drop(frame);
-    if (stack) {
-        stack->next = NULL, stack->uses = 1;
-        stack->told = (wseam_torch_frames){count, stack->frames};
-        wseam_torch_stack *fitting = realloc(stack, sizeof *stack + count * sizeof *stack->frames);
-        stack = fitting ? fitting : stack;
-        stack->told.frames = stack->frames;
     }
+}
+
+/* NULL: no host memory, or no frames. */
+static wseam_torch_stack *history_walked(const history_walk *walk)
+{
+    wseam_torch_stack *stack = walk->stack;
+    if (!stack)
+        return NULL;
+    stack->next = NULL, stack->uses = 1;
+    stack->told = (wseam_torch_frames){walk->count, stack->frames};
+    wseam_torch_stack *fitting = realloc(stack, sizeof *stack + walk->count * sizeof *stack->frames);
+    stack = fitting ? fitting : stack;
+    stack->told.frames = stack->frames;
     return stack;
 }
 
@@ -103,7 +133,8 @@ static void history_sweep(const wseam_torch_interpreter *python)
     for (wseam_torch_stack *stack = list, *next; stack; stack = next) {
         next = stack->next;
         for (size_t i = 0; i < stack->told.count; i++)
-            python->drop(stack->frames[i].code);
+            if (stack->frames[i].code)
+                python->drop(stack->frames[i].code);
         free(stack);
     }
 }
@@ -115,11 +146,14 @@ static wseam_torch_stack *history_gather(int context)
     const wseam_torch_interpreter *python = &history.python; /* stays as it is from the first begin on */
     if (atomic_load(&history.context) < context || !python->ready())
         return NULL;
+    history_walk walk = {.stack = NULL};
+    if (atomic_load_explicit(&history.native, memory_order_relaxed))
+        history_walk_native(&walk);
     int before = python->enter();
     history_sweep(python);
-    wseam_torch_stack *stack = history_walk(python);
+    history_walk_python(&walk, python);
     python->leave(before);
-    return stack;
+    return history_walked(&walk);
 }
 
 static void history_sweep_alone(void)
@@ -364,6 +398,7 @@ void wseam_torch_history_begin(const wseam_torch_history *options)
         if (history.rings[i].count > 0)
             history_cut(&history.rings[i], options->clear ? 0 : history.entries);
     atomic_store(&history.context, options->context);
+    atomic_store(&history.native, options->native);
     atomic_store_explicit(&history.on, true, memory_order_release);
     pthread_mutex_unlock(&history.lock);
     history_sweep_alone();

@@ -248,7 +248,9 @@ class History(Case):
         self.assertIn(net[0].weight.data_ptr(), mine)
         self.assertIn(side.cuda_stream, {entry["stream"] for entry in entries})
         last = [entry for entry in entries if entry["addr"] == x.data_ptr() and entry["action"] == "alloc"][-1]
-        self.assertEqual("test_a_training_step_is_told_and_adds_up", last["frames"][0]["name"])
+        names = [frame["name"] for frame in last["frames"]]
+        inner = names[:names.index("test_a_training_step_is_told_and_adds_up")]
+        self.assertTrue(any(name.startswith("at::_ops::") for name in inner), names)
         self.assertEqual(sorted(entry["time_us"] for entry in entries), [entry["time_us"] for entry in entries])
         del net, step, x
         torch._C._cuda_clearCublasWorkspaces()

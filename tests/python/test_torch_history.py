@@ -31,7 +31,7 @@ seams.wseam_torch_throws = lambda: True  # nothing is thrown through ctypes
 used = weir.torch.use(budget="64MiB")
 own = torch._C
 
-def record(enabled="all", context="all", stacks="all", max_entries=2**63 - 1, clear=False, skip=()):
+def record(enabled="all", context="all", stacks="python", max_entries=2**63 - 1, clear=False, skip=()):
     # as torch.cuda.memory._record_memory_history calls it
     own._cuda_record_memory_history(enabled, context, stacks, max_entries, clear, False, False, list(skip))
 
@@ -316,6 +316,31 @@ class Frames(Case):
             own._cuda_memorySnapshot()
             record(None)
             is_(use_of(deep.__code__), before)
+        """)
+
+    def test_calls_of_c_stand_where_python_has_made_them(self):
+        self.run_lines("""
+            from weir import _torch_history
+            def outer():
+                return make()
+            def make():
+                return t_alloc(1024, 0, None)
+            record(stacks="all")
+            t_free(outer(), 1024, 0, None)
+            for entry in trace()[:2]:
+                names = functions(entry)
+                assert all("libweir-seams" not in frame["filename"] for frame in entry["frames"]), entry["frames"]
+                assert "ffi_call" in names, names
+                if entry["action"] == "alloc":
+                    assert names.index("ffi_call") < names.index("make") < names.index("outer") < names.index("<module>"), names
+            own._cuda_record_memory_history_legacy(True, True, 10, True, True, True)
+            t_free(make(), 1024, 0, None)
+            assert "ffi_call" in functions(trace()[0])
+            own._cuda_record_memory_history_legacy(True, True, 10, True, False, True)
+            t_free(make(), 1024, 0, None)
+            is_(functions(trace()[0]), ["make", "<module>"])
+            is_(_torch_history._demangled(b"_ZN2at4_ops4rand4callEv"), "at::_ops::rand::call()")
+            is_(_torch_history._demangled(b"plain"), "plain")
         """)
 
     def test_a_deep_stack_is_whole(self):

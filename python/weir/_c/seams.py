@@ -30,8 +30,8 @@ class wseam_torch_interpreter(c.Structure):
 
 
 class wseam_torch_history(c.Structure):
-    _fields_ = [("python", wseam_torch_interpreter), ("context", c.c_int), ("clear", c.c_bool), ("skipped", c.c_uint32),
-                ("entries", c.c_uint64)]
+    _fields_ = [("python", wseam_torch_interpreter), ("context", c.c_int), ("clear", c.c_bool), ("native", c.c_bool),
+                ("skipped", c.c_uint32), ("entries", c.c_uint64)]
 
 
 class wseam_torch_frame(c.Structure):
