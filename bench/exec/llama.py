@@ -11,7 +11,8 @@ import sys
 
 ROUNDS = 10
 WHOLE = ("-ngl", "99")
-COMPLETION = ("--fit", "off", "--temp", "0", "--ignore-eos", "-no-cnv", "--simple-io", "-n", "48", "-p", "a b c d e f g h")
+# Without -dev llama-completion does not look for modules, and computes on the processor; llama-bench always does.
+COMPLETION = ("-dev", "CUDA0", "--fit", "off", "--temp", "0", "--ignore-eos", "-no-cnv", "--simple-io", "-n", "48", "-p", "a b c d e f g h")
 BYTES_OF_A_TOKEN = 2 << 10  # of the cache of the smallest llama of gpu_llama_model.py; the one of 1.1 billion parameters has more
 
 

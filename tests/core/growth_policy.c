@@ -233,14 +233,14 @@ static void time_for_moves_beyond_their_share_raises_the_bound(void **state)
     move(&policy, &at, 0);
     assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 30);
     for (int i = 0; i < 2; i++)
-        move(&policy, &at, MILLISECOND / 4);
-    assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 50); /* a percent for each quarter of a millisecond */
+        move(&policy, &at, MILLISECOND);
+    assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 50); /* a percent for each millisecond */
     v.stream_lists = 1;
     assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 30); /* of several streams alone */
     v.stream_lists = 2;
     for (int i = 0; i < 1000; i++)
         move(&policy, &at, MILLISECOND);
-    assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 1030); /* at most as much again */
+    assert_int_equal(wi_growth_soft_limit(&policy, &v, PAGE), 530); /* at most half as much again */
 }
 
 static void a_debt_is_paid_off_by_a_hundredth_of_the_time(void **state)

@@ -105,8 +105,8 @@ enum {
  * training and serving at once spend 0.9 %. Time above the share is a debt, and the bound rises by a percent for a part
  * of it, until moves are within their share. */
 enum {
-    DEBT_OF_A_PERCENT = 250 * 1000, /* nanoseconds */
-    MOST_DEBT = 100 * DEBT_OF_A_PERCENT,
+    DEBT_OF_A_PERCENT = 1000 * 1000, /* nanoseconds */
+    MOST_DEBT = 50 * DEBT_OF_A_PERCENT,
     MOST_MOVE_SAVED = 20 * 1000 * 1000 /* nanoseconds, and there at the start */
 };
 
