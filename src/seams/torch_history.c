@@ -112,14 +112,13 @@ static void history_walk_python(history_walk *walk, const wseam_torch_interprete
 /* NULL: no host memory, or no frames. */
 static wseam_torch_stack *history_walked(const history_walk *walk)
 {
-    wseam_torch_stack *stack = walk->stack;
-    if (!stack)
+    if (!walk->stack)
         return NULL;
+    wseam_torch_stack *stack = realloc(walk->stack, sizeof *stack + walk->count * sizeof *stack->frames);
+    if (!stack)
+        stack = walk->stack; /* longer than its frames */
     stack->next = NULL, stack->uses = 1;
     stack->told = (wseam_torch_frames){walk->count, stack->frames};
-    wseam_torch_stack *fitting = realloc(stack, sizeof *stack + walk->count * sizeof *stack->frames);
-    stack = fitting ? fitting : stack;
-    stack->told.frames = stack->frames;
     return stack;
 }
 
