@@ -1,8 +1,12 @@
 /* Suspending and resuming clients, beside what page-locked copies of the same machine do in the same run.
  *
  *     bench-residency [--device cuda:0] [--mib 8192] [--rounds 5] [--models 10] [--room 3] [--turns 100]
+ *                     [--cases one,places,beside,turns] [--seconds 300] [--why]
  *
- * Prints a table. Every byte is looked at when it is back; the exit status is 1 when one is another. */
+ * Prints a table. Every byte is looked at when it is back; the exit status is 1 when one is another. --cases: these alone, in their
+ * order. --seconds: no case begins later than that. --why: which calls of CUDA's driver the time went to. */
+#include "residency_why.h"
+
 #include <weir/pressure.h>
 #include <weir/residency.h>
 #include <weir/weir.h>
@@ -21,6 +25,7 @@ enum { MOST_BLOCKS = 4096, MOST_ROUNDS = 99, MOST_MODELS = 64, LOOK = 64 << 20 }
 static const char *device = "cuda:0";
 static uint64_t model_bytes;
 static int rounds = 5, model_count = 10, room = 3, turns = 100;
+static double out, in; /* GB/s of page-locked copies out of the device and into it */
 
 /* A client with blocks of many sizes, as models have them. */
 typedef struct model {
@@ -145,6 +150,7 @@ static const weir_suspend_options changed = {.struct_size = sizeof changed},
 static double suspend(const model *m, const weir_suspend_options *options)
 {
     weir_residency r = {.struct_size = sizeof r};
+    why_clear();
     double start = now();
     MUST(weir_client_suspend(m->client, options, &r));
     double seconds = now() - start;
@@ -155,6 +161,7 @@ static double suspend(const model *m, const weir_suspend_options *options)
 
 static double resume(const model *m)
 {
+    why_clear();
     double start = now();
     MUST(weir_client_resume(m->client, WEIR_STREAM_HOST));
     return now() - start;
@@ -163,7 +170,7 @@ static double resume(const model *m)
 /* The machine ------------------------------------------------------------------------------------------------------ */
 
 /* GB/s of page-locked copies out of the device and into it. */
-static void measure_link(weir_runtime *runtime, double *out, double *in)
+static void measure_link(weir_runtime *runtime)
 {
     model m = {0};
     weir_client_options options = {.struct_size = sizeof options, .name = "link"};
@@ -190,41 +197,53 @@ static void measure_link(weir_runtime *runtime, double *out, double *in)
             ins[i] = (double)bytes / 1e9 / (now() - middle);
         }
     }
-    *out = median(outs, rounds);
-    *in = median(ins, rounds);
+    out = median(outs, rounds);
+    in = median(ins, rounds);
     MUST(weir_free_block(m.client, here, WEIR_STREAM_HOST));
     MUST(weir_free_block(m.client, there, WEIR_STREAM_HOST));
     MUST(weir_stream_release(stream));
     MUST(weir_client_destroy(m.client));
+    line("page-locked copy out of the device", out, "GB/s", 0, NULL);
+    line("page-locked copy into the device", in, "GB/s", 0, NULL);
 }
 
 /* One model -------------------------------------------------------------------------------------------------------- */
 
-static void one_model(weir_runtime *runtime, double out, double in)
+static void one_model(weir_runtime *runtime)
 {
     model m = {0};
     double outs[MOST_ROUNDS] = {0}, ins[MOST_ROUNDS] = {0}, goods[MOST_ROUNDS] = {0},
            gigabytes = (double)model_bytes / 1e9;
+    uint64_t calls = 0;
     load(runtime, &m, "model", model_bytes, 1);
-    double first = suspend(&m, &changed);
+    double first = suspend(&m, &changed), last = 0;
+    why_tell("the first suspend", first);
     line("suspend, the first time (the host's memory is made)", gigabytes / first, "GB/s", gigabytes / first / out,
          "of the copy out");
     (void)resume(&m);
     check(runtime, &m, UINT64_MAX);
     for (int i = 0; i < rounds; i++) {
-        outs[i] = gigabytes / suspend(&m, &changed);
-        ins[i] = gigabytes / resume(&m);
+        outs[i] = gigabytes / (last = suspend(&m, &changed));
+        if (i == rounds - 1)
+            why_tell("the last suspend with contents changed", last);
+        ins[i] = gigabytes / (last = resume(&m));
+        if (i == rounds - 1)
+            why_tell("the last resume", last);
     }
     check(runtime, &m, UINT64_MAX);
     line("suspend, contents changed", median(outs, rounds), "GB/s", median(outs, rounds) / out, "of the copy out");
     line("resume, until the contents are there", median(ins, rounds), "GB/s", median(ins, rounds) / in,
          "of the copy in");
     for (int i = 0; i < rounds; i++) {
-        goods[i] = 1e3 * suspend(&m, &unwritten);
+        goods[i] = 1e3 * (last = suspend(&m, &unwritten));
+        calls = why_calls();
+        if (i == 0 || i == rounds - 1)
+            why_tell(i ? "the last suspend with a good copy" : "the first suspend with a good copy", last);
         (void)resume(&m);
     }
     check(runtime, &m, UINT64_MAX);
     line("suspend, the host's copy is still good", median(goods, rounds), "ms", 0, NULL);
+    line("calls of CUDA's driver in it", (double)calls, "", 0, NULL);
     unload(&m);
 }
 
@@ -359,8 +378,9 @@ static void make_room(const weir_pressure *pressure, void *user)
 }
 
 /* More models than fit, one after the other. */
-static void in_turn(double in)
+static void in_turn(weir_runtime *ignored)
 {
+    (void)ignored;
     weir_runtime *runtime = make_runtime(model_bytes * (uint64_t)room + model_bytes / 8);
     uint64_t id, moved = 0, random = 5;
     MUST(weir_pressure_register(runtime, 0, make_room, NULL, &id));
@@ -398,35 +418,87 @@ static void in_turn(double in)
     MUST(weir_runtime_destroy(runtime));
 }
 
+/* Which cases, and for how long ------------------------------------------------------------------------------------- */
+
+static const struct bench_case {
+    const char *name;
+    void (*run)(weir_runtime *runtime);
+} cases[] = {{"one", one_model}, {"places", changing_places}, {"beside", beside}, {"turns", in_turn}};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static const char *chosen = "one,places,beside,turns";
+static double end_of_time;
+
+/* The cases of `chosen`, in its order. */
+static void run_chosen(void)
+{
+    char list[256], *rest = NULL;
+    snprintf(list, sizeof list, "%s", chosen);
+    for (const char *name = strtok_r(list, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        int i = 0;
+        while (i < CASES && strcmp(cases[i].name, name) != 0)
+            i++;
+        if (i == CASES) {
+            fprintf(stderr, "bench-residency: there is no case %s\n", name);
+            exit(2);
+        }
+        if (now() > end_of_time) {
+            printf("%s: skipped, the time is over\n", name);
+            continue;
+        }
+        weir_runtime *runtime = make_runtime(model_bytes * 5 / 2);
+        double start = now();
+        cases[i].run(runtime);
+        printf("  (%s took %.0f s)\n", name, now() - start);
+        MUST(weir_runtime_destroy(runtime));
+    }
+}
+
+static bool take_word(const char *name, const char *value)
+{
+    if (strcmp(name, "--device") == 0)
+        device = value;
+    else if (strcmp(name, "--mib") == 0)
+        model_bytes = strtoull(value, NULL, 10) * MIB;
+    else if (strcmp(name, "--rounds") == 0)
+        rounds = atoi(value) < MOST_ROUNDS ? atoi(value) : MOST_ROUNDS;
+    else if (strcmp(name, "--models") == 0)
+        model_count = atoi(value) < MOST_MODELS ? atoi(value) : MOST_MODELS;
+    else if (strcmp(name, "--room") == 0)
+        room = atoi(value);
+    else if (strcmp(name, "--turns") == 0)
+        turns = atoi(value);
+    else if (strcmp(name, "--cases") == 0)
+        chosen = value;
+    else if (strcmp(name, "--seconds") == 0)
+        end_of_time = now() + atof(value);
+    else
+        return false;
+    return true;
+}
+
 int main(int count, char **words)
 {
-    for (int i = 1; i + 1 < count; i += 2) {
-        const char *name = words[i], *value = words[i + 1];
-        if (strcmp(name, "--device") == 0)
-            device = value;
-        else if (strcmp(name, "--mib") == 0)
-            model_bytes = strtoull(value, NULL, 10) * MIB;
-        else if (strcmp(name, "--rounds") == 0)
-            rounds = atoi(value) < MOST_ROUNDS ? atoi(value) : MOST_ROUNDS;
-        else if (strcmp(name, "--models") == 0)
-            model_count = atoi(value) < MOST_MODELS ? atoi(value) : MOST_MODELS;
-        else if (strcmp(name, "--room") == 0)
-            room = atoi(value);
-        else if (strcmp(name, "--turns") == 0)
-            turns = atoi(value);
+    bool why = false;
+    end_of_time = now() + 1e9;
+    for (int i = 1; i < count; i++) {
+        if (strcmp(words[i], "--why") == 0) {
+            why = true;
+        } else if (i + 1 == count || !take_word(words[i], words[i + 1])) {
+            fprintf(stderr, "bench-residency: %s is no option\n", words[i]);
+            return 2;
+        } else {
+            i++;
+        }
     }
     model_bytes = model_bytes ? model_bytes : (strcmp(device, "host") == 0 ? 256 : 8192) * MIB;
-    double out, in;
     weir_runtime *runtime = make_runtime(model_bytes * 5 / 2);
+    why_begin(why);
     printf("%s, models of %.2f GiB, medians of %d rounds\n", device, (double)model_bytes / (1024.0 * (double)MIB),
            rounds);
-    measure_link(runtime, &out, &in);
-    line("page-locked copy out of the device", out, "GB/s", 0, NULL);
-    line("page-locked copy into the device", in, "GB/s", 0, NULL);
-    one_model(runtime, out, in);
-    changing_places(runtime);
-    beside(runtime);
+    measure_link(runtime);
     MUST(weir_runtime_destroy(runtime));
-    in_turn(in);
+    run_chosen();
     return 0;
 }

@@ -1,0 +1,137 @@
+#include "residency_why.h"
+#include "driver/cuda_api.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* name, parameters, arguments */
+#define WHY_FUNCTIONS(X)                                                                                               \
+    X(cuMemUnmap, (CUdeviceptr a, size_t b), (a, b))                                                                   \
+    X(cuMemMap, (CUdeviceptr a, size_t b, size_t c, CUmemGenericAllocationHandle d, unsigned long long e),             \
+      (a, b, c, d, e))                                                                                                 \
+    X(cuMemSetAccess, (CUdeviceptr a, size_t b, const CUmemAccessDesc *c, size_t d), (a, b, c, d))                     \
+    X(cuMemCreate, (CUmemGenericAllocationHandle * a, size_t b, const CUmemAllocationProp *c, unsigned long long d),   \
+      (a, b, c, d))                                                                                                    \
+    X(cuMemRelease, (CUmemGenericAllocationHandle a), (a))                                                             \
+    X(cuMemHostAlloc, (void **a, size_t b, unsigned c), (a, b, c))                                                     \
+    X(cuMemFreeHost, (void *a), (a))                                                                                   \
+    X(cuMemHostRegister, (void *a, size_t b, unsigned c), (a, b, c))                                                   \
+    X(cuMemHostUnregister, (void *a), (a))                                                                             \
+    X(cuMemcpyAsync, (CUdeviceptr a, CUdeviceptr b, size_t c, CUstream d), (a, b, c, d))                               \
+    X(cuMemsetD8Async, (CUdeviceptr a, unsigned char b, size_t c, CUstream d), (a, b, c, d))                           \
+    X(cuEventCreate, (CUevent * a, unsigned b), (a, b))                                                                \
+    X(cuEventRecord, (CUevent a, CUstream b), (a, b))                                                                  \
+    X(cuEventQuery, (CUevent a), (a))                                                                                  \
+    X(cuEventSynchronize, (CUevent a), (a))                                                                            \
+    X(cuStreamCreate, (CUstream * a, unsigned b), (a, b))                                                              \
+    X(cuStreamSynchronize, (CUstream a), (a))                                                                          \
+    X(cuStreamWaitEvent, (CUstream a, CUevent b, unsigned c), (a, b, c))                                               \
+    X(cuStreamIsCapturing, (CUstream a, int *b), (a, b))                                                               \
+    X(cuStreamGetId, (CUstream a, unsigned long long *b), (a, b))                                                      \
+    X(cuCtxGetCurrent, (CUcontext * a), (a))                                                                           \
+    X(cuCtxPushCurrent, (CUcontext a), (a))                                                                            \
+    X(cuCtxPopCurrent, (CUcontext * a), (a))                                                                           \
+    X(cuMemGetInfo, (size_t * a, size_t * b), (a, b))
+
+enum {
+#define X(name, parameters, arguments) WHY_##name,
+    WHY_FUNCTIONS(X)
+#undef X
+        WHY_COUNT
+};
+
+static const char *const why_names[] = {
+#define X(name, parameters, arguments) #name,
+    WHY_FUNCTIONS(X)
+#undef X
+};
+
+typedef struct why_record {
+    uint64_t calls;
+    double seconds, first, last; /* the last two since why_clear */
+} why_record;
+
+static wi_cuda_functions why_real;
+static bool why_timed;
+static _Thread_local why_record why_records[WHY_COUNT];
+static _Thread_local double why_since;
+
+static double why_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double why_enter(void)
+{
+    return why_timed ? why_now() : 0;
+}
+
+static void why_leave(int which, double start)
+{
+    why_record *r = &why_records[which];
+    if (why_timed) {
+        double end = why_now();
+        r->first = r->calls == 0 ? start - why_since : r->first;
+        r->last = end - why_since;
+        r->seconds += end - start;
+    }
+    r->calls++;
+}
+
+#define X(name, parameters, arguments)                                                                                 \
+    static CUresult why_##name parameters                                                                              \
+    {                                                                                                                  \
+        double start = why_enter();                                                                                    \
+        CUresult result = why_real.name arguments;                                                                     \
+        why_leave(WHY_##name, start);                                                                                  \
+        return result;                                                                                                 \
+    }
+WHY_FUNCTIONS(X)
+#undef X
+
+void why_begin(bool timed)
+{
+    why_timed = timed;
+    if (why_real.cuMemUnmap || !wi_cuda.cuMemUnmap)
+        return;
+    why_real = wi_cuda;
+#define X(name, parameters, arguments) wi_cuda.name = why_##name;
+    WHY_FUNCTIONS(X)
+#undef X
+}
+
+void why_clear(void)
+{
+    memset(why_records, 0, sizeof why_records);
+    why_since = why_now();
+}
+
+uint64_t why_calls(void)
+{
+    uint64_t calls = 0;
+    for (int i = 0; i < WHY_COUNT; i++)
+        calls += why_records[i].calls;
+    return calls;
+}
+
+void why_tell(const char *what, double seconds)
+{
+    double known = 0;
+    if (!why_timed || !why_real.cuMemUnmap)
+        return;
+    printf("  %s: %.3f ms\n", what, 1e3 * seconds);
+    for (int i = 0; i < WHY_COUNT; i++) {
+        const why_record *r = &why_records[i];
+        if (r->calls == 0)
+            continue;
+        printf("    %-20s %7llu x %9.2f us = %9.3f ms, from %9.3f to %9.3f ms\n", why_names[i],
+               (unsigned long long)r->calls, 1e6 * r->seconds / (double)r->calls, 1e3 * r->seconds, 1e3 * r->first,
+               1e3 * r->last);
+        known += r->seconds;
+    }
+    printf("    %-20s %7s   %9s    = %9.3f ms\n", "all else", "", "", 1e3 * (seconds - known));
+    fflush(stdout);
+}

@@ -1,0 +1,20 @@
+/* Where the time of a call of weir's goes: the calls of CUDA's driver that the calling thread makes in it, each with how often,
+ * how long, and when first and last. Faults can be planted in them. On the host there is nothing to tell. */
+#ifndef BENCH_RESIDENCY_WHY_H
+#define BENCH_RESIDENCY_WHY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Puts counting functions into weir's table of CUDA's functions. Behind the first runtime, which fills that. `timed`: they look
+ * at the clock, too, which is some 50 ns a call. */
+void why_begin(bool timed);
+
+/* Forgets what this thread's calls were, */
+void why_clear(void);
+/* returns how many there were since, */
+uint64_t why_calls(void);
+/* and prints them as a table, with what is left of `seconds`: weir's own time and that of what is not counted. */
+void why_tell(const char *what, double seconds);
+
+#endif
