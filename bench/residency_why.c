@@ -5,7 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-/* name, parameters, arguments */
+/* name, parameters, arguments. Those of why_refused can fail without anything having been done; what the others fail with is
+ * overlooked, or is asked for by everybody. */
 #define WHY_FUNCTIONS(X)                                                                                               \
     X(cuMemUnmap, (CUdeviceptr a, size_t b), (a, b))                                                                   \
     X(cuMemMap, (CUdeviceptr a, size_t b, size_t c, CUmemGenericAllocationHandle d, unsigned long long e),             \
@@ -38,8 +39,17 @@ enum {
 #define X(name, parameters, arguments) WHY_##name,
     WHY_FUNCTIONS(X)
 #undef X
-        WHY_COUNT
+        WHY_COUNT,
+    WHY_UNKNOWN = 999 /* CUDA_ERROR_UNKNOWN */
 };
+
+#define BIT(name) (UINT64_C(1) << WHY_##name)
+
+static const uint64_t why_refused = BIT(cuMemUnmap) | BIT(cuMemMap) | BIT(cuMemSetAccess) | BIT(cuMemCreate) |
+                                    BIT(cuMemHostAlloc) | BIT(cuMemHostRegister) | BIT(cuMemcpyAsync) |
+                                    BIT(cuMemsetD8Async) | BIT(cuEventCreate) | BIT(cuEventRecord) | BIT(cuEventQuery) |
+                                    BIT(cuEventSynchronize) | BIT(cuStreamCreate) | BIT(cuStreamSynchronize) |
+                                    BIT(cuStreamWaitEvent);
 
 static const char *const why_names[] = {
 #define X(name, parameters, arguments) #name,
@@ -56,6 +66,8 @@ static wi_cuda_functions why_real;
 static bool why_timed;
 static _Thread_local why_record why_records[WHY_COUNT];
 static _Thread_local double why_since;
+static _Thread_local uint64_t why_at = UINT64_MAX, why_seen;
+static _Thread_local bool why_all, why_met;
 
 static double why_now(void)
 {
@@ -81,11 +93,21 @@ static void why_leave(int which, double start)
     r->calls++;
 }
 
+static bool why_fails(int which)
+{
+    if (!(why_refused >> which & 1))
+        return false;
+    uint64_t call = why_seen++;
+    bool fails = why_all ? call >= why_at && (call == why_at || which != WHY_cuMemUnmap) : call == why_at;
+    why_met |= fails;
+    return fails;
+}
+
 #define X(name, parameters, arguments)                                                                                 \
     static CUresult why_##name parameters                                                                              \
     {                                                                                                                  \
         double start = why_enter();                                                                                    \
-        CUresult result = why_real.name arguments;                                                                     \
+        CUresult result = why_fails(WHY_##name) ? WHY_UNKNOWN : why_real.name arguments;                               \
         why_leave(WHY_##name, start);                                                                                  \
         return result;                                                                                                 \
     }
@@ -134,4 +156,22 @@ void why_tell(const char *what, double seconds)
     }
     printf("    %-20s %7s   %9s    = %9.3f ms\n", "all else", "", "", 1e3 * (seconds - known));
     fflush(stdout);
+}
+
+void why_plant(uint64_t at, bool all)
+{
+    why_at = at;
+    why_all = all;
+    why_seen = 0;
+    why_met = false;
+}
+
+uint64_t why_planted(void)
+{
+    return why_seen;
+}
+
+bool why_struck(void)
+{
+    return why_met;
 }

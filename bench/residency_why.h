@@ -17,4 +17,11 @@ uint64_t why_calls(void);
 /* and prints them as a table, with what is left of `seconds`: weir's own time and that of what is not counted. */
 void why_tell(const char *what, double seconds);
 
+/* From the function on that is called as the `at`th of those that can be refused, and beginning at 0, one call fails, or `all` do but
+ * later unmaps: with them the driver cannot undo a map that has failed in part. The thread that plants alone is met. UINT64_MAX: none. */
+void why_plant(uint64_t at, bool all);
+/* How many of them were called since, and whether one has failed. */
+uint64_t why_planted(void);
+bool why_struck(void);
+
 #endif
