@@ -269,12 +269,40 @@ static uint64_t change_places(changes *c, int which, uint64_t at, bool all, cons
     return seen;
 }
 
-/* 100 changes, with a fault at another step in each; every third with all calls failing from there on, every other one with contents
- * that have changed. */
+/* How a model leaves: its contents have changed, and the host's memory is there or has to be made; or its copy is good. */
+enum { CHANGED, FRESH, GOOD, KINDS };
+
+static uint64_t change_of_kind(changes *c, int which, int kind, uint64_t at, bool all)
+{
+    if (kind == FRESH)
+        (void)weir_client_forget_copies(c->pair[which % 2].client);
+    if (kind != GOOD)
+        rewrite(c->runtime, &c->pair[which % 2], (uint8_t)(which + 1));
+    return change_places(c, which, at, all, kind == GOOD ? &unwritten : &changed);
+}
+
+static void tell_changes(const changes *c, uint64_t bytes)
+{
+    printf("%d changes of models of %.2f GiB: %llu with a fault, %llu calls failed, %llu wrecks, %llu blocks lost\n",
+           asked.changes, (double)bytes / (1024.0 * (double)MIB), (unsigned long long)c->faults,
+           (unsigned long long)c->failed, (unsigned long long)c->wrecks, (unsigned long long)c->lost);
+    goal("changes of models under faults: wrecks", (double)c->wrecks, "", 0, true);
+    goal("changes of models under faults: blocks lost", (double)c->lost, "", 0, true);
+    if (c->wrecks + c->lost > 0)
+        exit(1);
+    if (c->failed < (uint64_t)asked.changes / 4) {
+        fprintf(stderr, "bench-residency: too few faults were met\n");
+        exit(1);
+    }
+}
+
+/* 100 changes, with a fault at another step in each; in every third all calls fail from there on. */
 void faults(weir_runtime *runtime)
 {
     static changes c;
-    uint64_t steps[2] = {0}, bytes = asked.model_bytes < 1024 * MIB ? asked.model_bytes : 1024 * MIB;
+    static const int kinds[] = {CHANGED, FRESH, GOOD, GOOD};
+    uint64_t steps[KINDS], bytes = asked.model_bytes < 1024 * MIB ? asked.model_bytes : 1024 * MIB;
+    int which = 0;
     if (strcmp(asked.device, "host") == 0) {
         printf("changes under faults: skipped, they are planted in CUDA's functions\n");
         return;
@@ -283,25 +311,14 @@ void faults(weir_runtime *runtime)
     load(runtime, &c.pair[1], "one", bytes, 100);
     MUST(leave(&c.pair[1], &changed));
     load(runtime, &c.pair[0], "two", bytes, 101);
-    for (int i = 0; i < 4; i++) { /* how many steps each kind has */
-        steps[i / 2] = change_places(&c, i, UINT64_MAX, false, i / 2 ? &unwritten : &changed);
+    for (; which < 2 * KINDS; which++) /* how many steps there are, twice, as the first time has more */
+        steps[which % KINDS] = change_of_kind(&c, which, which % KINDS, UINT64_MAX, false);
+    for (int i = 0; i < asked.changes; i++, which++) {
+        int kind = kinds[i % 4];
+        (void)change_of_kind(&c, which, kind, (uint64_t)i * steps[kind] / (uint64_t)asked.changes, i % 3 == 0);
     }
-    for (int i = 0; i < asked.changes; i++) {
-        bool copies = i % 4 < 2;
-        if (copies)
-            rewrite(runtime, &c.pair[i % 2], (uint8_t)(i + 1));
-        uint64_t at = (uint64_t)i * steps[!copies] / (uint64_t)asked.changes;
-        (void)change_places(&c, i, at, i % 3 == 0, copies ? &changed : &unwritten);
-    }
-    printf("%d changes of models of %.2f GiB: %llu with a fault, %llu calls failed, %llu wrecks, %llu blocks lost\n",
-           asked.changes, (double)bytes / (1024.0 * (double)MIB), (unsigned long long)c.faults,
-           (unsigned long long)c.failed, (unsigned long long)c.wrecks, (unsigned long long)c.lost);
-    goal("changes of models under faults: wrecks", (double)c.wrecks, "", 0, true);
-    goal("changes of models under faults: blocks lost", (double)c.lost, "", 0, true);
-    goal("changes of models under faults: calls that failed", (double)c.failed, "", asked.changes / 4, false);
-    MUST(weir_client_resume(c.pair[(asked.changes + 1) % 2].client, WEIR_STREAM_HOST));
+    tell_changes(&c, bytes);
+    MUST(weir_client_resume(c.pair[(which + 1) % 2].client, WEIR_STREAM_HOST));
     unload(&c.pair[0]);
     unload(&c.pair[1]);
-    if (c.wrecks + c.lost > 0)
-        exit(1);
 }

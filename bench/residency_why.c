@@ -1,8 +1,10 @@
 #include "residency_why.h"
 #include "driver/cuda_api.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 /* name, parameters, arguments. Those of why_refused can fail without anything having been done; what the others fail with is
@@ -35,13 +37,28 @@
     X(cuCtxPopCurrent, (CUcontext * a), (a))                                                                           \
     X(cuMemGetInfo, (size_t * a, size_t * b), (a, b))
 
+/* What of the C library's takes time: waits, and the host's memory. The linker has weir call the ones here (--wrap). type, name,
+ * parameters, arguments */
+#define WHY_LIBRARY(X)                                                                                                 \
+    X(int, nanosleep, (const struct timespec *a, struct timespec *b), (a, b))                                          \
+    X(void *, mmap, (void *a, size_t b, int c, int d, int e, off_t f), (a, b, c, d, e, f))                             \
+    X(int, munmap, (void *a, size_t b), (a, b))                                                                        \
+    X(int, madvise, (void *a, size_t b, int c), (a, b, c))                                                             \
+    X(int, pthread_join, (pthread_t a, void **b), (a, b))
+
 enum {
 #define X(name, parameters, arguments) WHY_##name,
     WHY_FUNCTIONS(X)
 #undef X
-        WHY_COUNT,
-    WHY_UNKNOWN = 999 /* CUDA_ERROR_UNKNOWN */
+        WHY_DRIVERS, /* so many of them are the driver's */
+    WHY_BEFORE_LIBRARY = WHY_DRIVERS - 1,
+#define X(type, name, parameters, arguments) WHY_##name,
+    WHY_LIBRARY(X)
+#undef X
+        WHY_COUNT
 };
+
+enum { WHY_UNKNOWN = 999 }; /* CUDA_ERROR_UNKNOWN */
 
 #define BIT(name) (UINT64_C(1) << WHY_##name)
 
@@ -54,6 +71,9 @@ static const uint64_t why_refused = BIT(cuMemUnmap) | BIT(cuMemMap) | BIT(cuMemS
 static const char *const why_names[] = {
 #define X(name, parameters, arguments) #name,
     WHY_FUNCTIONS(X)
+#undef X
+#define X(type, name, parameters, arguments) #name,
+        WHY_LIBRARY(X)
 #undef X
 };
 
@@ -114,6 +134,21 @@ static bool why_fails(int which)
 WHY_FUNCTIONS(X)
 #undef X
 
+/* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */
+#define X(type, name, parameters, arguments)                                                                           \
+    type __real_##name parameters;                                                                                     \
+    type __wrap_##name parameters;                                                                                     \
+    type __wrap_##name parameters                                                                                      \
+    {                                                                                                                  \
+        double start = why_enter();                                                                                    \
+        type result = __real_##name arguments;                                                                         \
+        why_leave(WHY_##name, start);                                                                                  \
+        return result;                                                                                                 \
+    }
+WHY_LIBRARY(X)
+#undef X
+/* NOLINTEND(bugprone-reserved-identifier) */
+
 void why_begin(bool timed)
 {
     why_timed = timed;
@@ -134,7 +169,7 @@ void why_clear(void)
 uint64_t why_calls(void)
 {
     uint64_t calls = 0;
-    for (int i = 0; i < WHY_COUNT; i++)
+    for (int i = 0; i < WHY_DRIVERS; i++)
         calls += why_records[i].calls;
     return calls;
 }
@@ -142,7 +177,7 @@ uint64_t why_calls(void)
 void why_tell(const char *what, double seconds)
 {
     double known = 0;
-    if (!why_timed || !why_real.cuMemUnmap)
+    if (!why_timed)
         return;
     printf("  %s: %.3f ms\n", what, 1e3 * seconds);
     for (int i = 0; i < WHY_COUNT; i++) {

@@ -1,5 +1,5 @@
-/* Where the time of a call of weir's goes: the calls of CUDA's driver that the calling thread makes in it, each with how often,
- * how long, and when first and last. Faults can be planted in them. On the host there is nothing to tell. */
+/* Where the time of a call of weir's goes: the calls of CUDA's driver that the calling thread makes in it, and those of the C library
+ * that wait or get memory, each with how often, how long, and when first and last. Faults can be planted in the driver's. */
 #ifndef BENCH_RESIDENCY_WHY_H
 #define BENCH_RESIDENCY_WHY_H
 
@@ -12,9 +12,9 @@ void why_begin(bool timed);
 
 /* Forgets what this thread's calls were, */
 void why_clear(void);
-/* returns how many there were since, */
+/* returns how many there were of the driver since, */
 uint64_t why_calls(void);
-/* and prints them as a table, with what is left of `seconds`: weir's own time and that of what is not counted. */
+/* and prints them as a table, with what is left of `seconds`: weir's own time. */
 void why_tell(const char *what, double seconds);
 
 /* From the function on that is called as the `at`th of those that can be refused, and beginning at 0, one call fails, or `all` do but
