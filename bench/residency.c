@@ -1,7 +1,7 @@
 /* Suspending and resuming clients, beside what page-locked copies of the same machine do in the same run.
  *
  *     bench-residency [--device cuda:0] [--mib 8192] [--rounds 5] [--models 10] [--room 3] [--turns 100] [--changes 100]
- *                     [--cases one,kernel,asked,places,faults,pages,beside,turns] [--seconds 300] [--why]
+ *                     [--cases one,kernel,asked,exchange,places,faults,pages,beside,turns] [--seconds 300] [--why]
  *
  * Prints a table, and another one with the goals. Every byte is looked at when it is back; the exit status is 1 when one is another.
  * --cases: these alone, in their order. --seconds: no case begins later than that. --why: which calls of CUDA's driver the time went
@@ -16,13 +16,19 @@ static const struct bench_case {
     const char *name;
     void (*run)(weir_runtime *runtime);
     int eighths; /* of a model: the budget; 0: for `room` models */
-} cases[] = {{"one", one_model, 20},          {"kernel", first_kernel, 20}, {"asked", is_asked, 9},
-             {"places", changing_places, 20}, {"faults", faults, 20},       {"pages", small_pages, 24},
-             {"beside", beside, 20},          {"turns", in_turn, 0}};
+} cases[] = {{"one", one_model, 20},
+             {"kernel", first_kernel, 20},
+             {"asked", is_asked, 9},
+             {"exchange", exchanging_places, 9},
+             {"places", changing_places, 20},
+             {"faults", faults, 20},
+             {"pages", small_pages, 24},
+             {"beside", beside, 20},
+             {"turns", in_turn, 0}};
 
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-static const char *chosen = "one,kernel,asked,places,faults,pages,beside,turns";
+static const char *chosen = "one,kernel,asked,exchange,places,faults,pages,beside,turns";
 
 static void run_case(const char *name)
 {

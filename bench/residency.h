@@ -76,6 +76,7 @@ void measure_link(weir_runtime *runtime);
 void one_model(weir_runtime *runtime);
 void first_kernel(weir_runtime *runtime);
 void changing_places(weir_runtime *runtime);
+void exchanging_places(weir_runtime *runtime);
 void is_asked(weir_runtime *runtime);
 void small_pages(weir_runtime *runtime);
 void beside(weir_runtime *runtime);

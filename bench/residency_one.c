@@ -175,6 +175,51 @@ void changing_places(weir_runtime *runtime)
     unload(&b);
 }
 
+/* The same with room for one of them: each piece that has left makes room for one that comes. */
+#if __has_include(<weir/exchange.h>)
+#include <weir/exchange.h>
+
+static double exchange(const model *leaves, const model *comes, const weir_suspend_options *options)
+{
+    why_clear();
+    double start = now();
+    MUST(weir_client_exchange(leaves->client, options, comes->client, WEIR_STREAM_HOST, NULL));
+    return now() - start;
+}
+
+void exchanging_places(weir_runtime *runtime)
+{
+    static model pair[2];
+    double rates[MOST_ROUNDS];
+    load(runtime, &pair[0], "one", asked.model_bytes, 7);
+    (void)suspend(&pair[0], &changed);
+    load(runtime, &pair[1], "two", asked.model_bytes, 8);
+    (void)exchange(&pair[1], &pair[0], &changed); /* the host's memory is there from now on */
+    for (int i = 0; i < asked.rounds; i++) {
+        double seconds = exchange(&pair[i % 2], &pair[(i + 1) % 2], &changed);
+        rates[i] = gigabytes() / seconds;
+        if (i == asked.rounds - 1)
+            why_tell("the last exchange", seconds);
+        check(runtime, &pair[(i + 1) % 2], UINT64_MAX);
+    }
+    double rate = median(rates, asked.rounds);
+    line("two models exchanged with room for one, each way", rate, "GB/s", rate / machine.both,
+         "of both copies at once");
+    goal("exchanged with room for one, each way", rate, "GB/s", 46, false);
+    model *here = &pair[asked.rounds % 2], *away = &pair[(asked.rounds + 1) % 2];
+    unload(here);
+    (void)resume(away);
+    check(runtime, away, UINT64_MAX);
+    unload(away);
+}
+#else
+void exchanging_places(weir_runtime *runtime)
+{
+    (void)runtime;
+    printf("two models exchanged: skipped, this weir has no weir/exchange.h\n");
+}
+#endif
+
 /* A is asked, then B ----------------------------------------------------------------------------------------------- */
 
 static struct asking {
