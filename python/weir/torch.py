@@ -18,17 +18,19 @@ import ctypes as c
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from . import _torch_ipc, errors
 from ._c import inspection as i
+from ._c import structures as s
 from ._c.library import check, lib
 from ._c.seams import TorchOpen, TorchTraced, address, seams, wseam_torch_counts
 from ._clients import Clients
 from ._later import inside
+from ._streams import LEGACY, PER_THREAD
 from ._torch_history import History, Reading
 from .residency import Residency
 from .runtime import Client
@@ -314,18 +316,25 @@ def _state_and_pool(part: Any) -> tuple[str, tuple[int, int]]:
 
 # ---- stepping aside ----
 
-def suspend(*clients: Client, **options: Any) -> dict[int, Residency]:
+def suspend(*clients: Client, streams: Iterable[Any] | None = None, **options: Any) -> dict[int, Residency]:
     """Takes the devices' memory from under PyTorch's tensors, whose addresses stay; answers what left, by device.
 
     Of these clients, which `pool` was given, or of all of PyTorch, after `use`. All work of the devices in question is waited for
-    first. Until `resume` no tensor there may be touched, and none be made: that is an error, or resumes the client with
-    `resume_on_alloc=True`. `options` are those of `Client.suspend`. All or nothing: what fails for one device leaves the others as
-    they were. `Invalid` without clients where `use` was not called."""
+    first, or with `streams` what is queued on these (`torch.cuda.Stream`) alone, so that the work of others runs on: they have to be
+    all that may still touch the memory, also those that only read, as CUDA ends a context whose work finds no memory. Until
+    `resume` no tensor there may be touched, and none be made: that is an error, or resumes the client with `resume_on_alloc=True`.
+    `options` are those of `Client.suspend`; its `wait` does not bound the wait for devices and `streams`. All or nothing: what fails
+    for one device leaves the others as they were. `Invalid` without clients where `use` was not called, `StreamMisuse` while one of
+    `streams` is being captured; the capture goes on."""
     done: list[Client] = []
     left: dict[int, Residency] = {}
+    only = None if streams is None else list(streams)
     try:
         for ordinal, client in _clients_of(clients).items():
-            torch.cuda.synchronize(ordinal)
+            if only is None:
+                torch.cuda.synchronize(ordinal)
+            else:
+                _wait_for(client, [stream for stream in only if stream.device.index == ordinal])
             left[ordinal] = client.suspend(**options)
             done.append(client)
     except errors.Error:
@@ -333,6 +342,21 @@ def suspend(*clients: Client, **options: Any) -> dict[int, Residency]:
             client.resume()
         raise
     return left
+
+
+def _wait_for(client: Client, streams: list[Any]) -> None:
+    """What is queued on these is done at return. A stream is known to weir meanwhile, which does not break a capture."""
+    with client.runtime._use() as runtime:
+        for stream in streams:
+            native, known = int(stream.cuda_stream), s.weir_stream()
+            if native in (0, LEGACY, PER_THREAD):
+                check(lib.weir_stream_default(runtime, int(native == PER_THREAD), c.byref(known)))
+            else:
+                check(lib.weir_stream_register(runtime, native, c.byref(known)))
+            try:
+                check(lib.weir_stream_synchronize(known))
+            finally:
+                lib.weir_stream_unregister(known)
 
 
 def resume(*clients: Client) -> None:

@@ -433,6 +433,82 @@ class Graphs(Case):
         self.before = torch.cuda.memory_allocated()  # of caches of the compiler's
 
 
+class StepsAside(Case):
+    def setUp(self):
+        super().setUp()
+        torch.manual_seed(3)
+        self.module = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048, device="cuda") for _ in range(8))).requires_grad_(False)
+        self.input = torch.randn(32, 2048, device="cuda")
+        self.streams = [torch.cuda.current_stream()]
+
+    def tearDown(self):
+        del self.module, self.input
+        super().tearDown()
+
+    def test_a_module_answers_as_before(self):
+        first, most = self.module(self.input).cpu(), 8 * 2048 * 2048 * 4
+        for turn in range(100):
+            unwritten = [weir.Class.ACTIVATIONS] if turn % 2 else []
+            left = weir.torch.suspend(**({"streams": self.streams} if turn % 3 else {}), unwritten=unwritten)
+            self.assertGreater(left[0].away, most // 2)
+            self.assertEqual(left[0].away, used.client().stats().away)
+            weir.torch.resume()
+            if not turn % 2:  # the copy is good until somebody writes
+                weir.torch.suspend(streams=self.streams, unwritten=[weir.Class.ACTIVATIONS])
+                weir.torch.resume()
+            self.assertTrue(torch.equal(first, self.module(self.input).cpu()), turn)
+
+    def test_what_was_written_since_comes_back(self):
+        weights = [layer.weight.data for layer in self.module]
+        for turn in range(20):
+            for weight in weights:
+                weight.add_(turn)
+            sums = [weight.double().sum().item() for weight in weights]
+            weir.torch.suspend(streams=self.streams)
+            weir.torch.resume()
+            self.assertEqual(sums, [weight.double().sum().item() for weight in weights])
+
+    def test_a_captured_graph_is_replayed_after_a_return(self):
+        self.module(self.input)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = self.module(self.input)
+        graph.replay()
+        first = out.cpu()
+        for _ in range(10):
+            self.assertGreater(weir.torch.suspend(streams=self.streams)[0].away, 64 * MIB)
+            weir.torch.resume()
+            out.zero_()
+            graph.replay()
+            self.assertTrue(torch.equal(first, out.cpu()))
+        del graph, out
+
+    def test_the_work_of_other_streams_runs_on(self):
+        weir.torch.suspend(streams=self.streams)  # what is made once is made
+        weir.torch.resume()
+        other = torch.cuda.Stream()
+        with torch.cuda.stream(other):
+            torch.cuda._sleep(1 << 32)  # two seconds or more, in no memory
+        weir.torch.suspend(streams=self.streams, unwritten=[weir.Class.ACTIVATIONS])
+        weir.torch.resume()
+        self.assertFalse(other.query())
+        other.synchronize()
+
+    def test_a_suspend_in_a_capture_is_refused_and_the_capture_goes_on(self):
+        graph, said = torch.cuda.CUDAGraph(), None
+        with torch.cuda.graph(graph):
+            out = self.input + 1
+            try:
+                weir.torch.suspend(streams=[torch.cuda.current_stream()])
+            except weir.Error as error:
+                said = error
+        self.assertIsInstance(said, weir.StreamMisuse)
+        graph.replay()
+        self.assertTrue(torch.equal(self.input + 1, out))
+        self.assertEqual(0, used.client().stats().away)
+        del graph, out
+
+
 class Hostile(unittest.TestCase):
     def child(self, lines, status=0):
         done = subprocess.run([sys.executable, "-B", "-c", lines], capture_output=True, text=True, timeout=1000,

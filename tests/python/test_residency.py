@@ -185,6 +185,47 @@ class Torch(unittest.TestCase):
             block.close()
         """)
 
+    def test_streams_that_are_named_are_waited_for_alone(self):
+        self.run_lines("""
+            import threading, types
+            from driver import *
+            import torch, weir.torch
+            begin()
+            runtime = Runtime("cuda:0", budget="64MiB", own=True)
+            client = runtime.client("torch")
+            block = client.alloc("8MiB")
+
+            def stream(native, device=0):
+                return types.SimpleNamespace(cuda_stream=native, device=types.SimpleNamespace(index=device))
+
+            mine, others = make_stream(), make_stream()
+            with Work(others):  # which the suspends below would wait for until it ends
+                for streams in ([stream(mine)], [stream(0)], [stream(2)], [], iter([stream(mine), stream(others, device=1)])):
+                    assert weir.torch.suspend(client, streams=streams)[0].away == 8 * MIB
+                    weir.torch.resume(client)
+            assert not torch.cuda.waited
+            for native in (mine, 0, 2):
+                work, ended = Work(native or 1), []
+                timer = threading.Timer(0.2, lambda: (ended.append(native), work.__exit__()))
+                timer.start()
+                weir.torch.suspend(client, streams=[stream(native)])
+                assert ended == [native], (native, ended)
+                timer.join()
+                weir.torch.resume(client)
+            begin_capture(mine)
+            try:
+                weir.torch.suspend(client, streams=[stream(mine)])
+                assert False
+            except weir.StreamMisuse:
+                pass
+            end_capture(mine)
+            assert client.stats().away == 0
+            weir.torch.suspend(client, streams=[stream(mine)])
+            weir.torch.resume(client)
+            destroy_stream(mine)
+            block.close()
+        """)
+
 
 if __name__ == "__main__":
     unittest.main()
