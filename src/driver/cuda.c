@@ -45,6 +45,10 @@ static weir_status cuda_library_find_all(void *library)
     void *later = NULL;
     if (get("cuCtxRecordEvent", &later, 12050, 0, NULL) == CUDA_SUCCESS)
         memcpy(&wi_cuda.cuCtxRecordEvent, &later, sizeof later);
+    if (get("cuDeviceGetPCIBusId", &later, 4010, 0, NULL) == CUDA_SUCCESS)
+        memcpy(&wi_cuda.cuDeviceGetPCIBusId, &later, sizeof later);
+    if (get("cuDeviceGetGraphMemAttribute", &later, 11040, 0, NULL) == CUDA_SUCCESS)
+        memcpy(&wi_cuda.cuDeviceGetGraphMemAttribute, &later, sizeof later);
     return WEIR_OK;
 }
 
@@ -178,6 +182,9 @@ static weir_status driver_cuda_choose_device(wi_device *device)
                                    &managed, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->device),
                                "cuDeviceGetAttribute");
     device->unmanaged = !managed;
+    if (status == WEIR_OK && wi_cuda.cuDeviceGetPCIBusId &&
+        wi_cuda.cuDeviceGetPCIBusId(device->bus, sizeof device->bus, device->device) != CUDA_SUCCESS)
+        device->bus[0] = '\0';
     return status;
 }
 
@@ -293,6 +300,27 @@ static weir_status cuda_memory(wi_device *device, uint64_t *available, uint64_t 
     return status;
 }
 
+static weir_status cuda_graph_memory(wi_device *device, uint64_t *bytes)
+{
+    wi_cuda_guard guard;
+    *bytes = 0;
+    if (!wi_cuda.cuDeviceGetGraphMemAttribute)
+        return WEIR_OK;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(
+        device, wi_cuda.cuDeviceGetGraphMemAttribute(device->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, bytes),
+        "cuDeviceGetGraphMemAttribute");
+    wi_cuda_end(&guard);
+    return status;
+}
+
+static const char *cuda_bus(wi_device *device)
+{
+    return device->bus;
+}
+
 static void *cuda_context(wi_device *device)
 {
     return device->context;
@@ -404,6 +432,26 @@ static weir_status cuda_create_on_host(wi_device *device, uint64_t bytes, size_t
     return create_like(device, &device->on_host, bytes, count, handles);
 }
 
+/* The process's own device alone reaches the memory. */
+static CUresult cuda_set_access(const wi_device *device, CUdeviceptr start, uint64_t bytes, bool writable)
+{
+    CUmemAccessDesc access = {device->properties.location,
+                              writable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ};
+    return wi_cuda.cuMemSetAccess(start, bytes, &access, 1);
+}
+
+static weir_status cuda_protect(wi_device *device, void *address, uint64_t bytes, bool writable)
+{
+    wi_cuda_guard guard;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, cuda_set_access(device, (CUdeviceptr)(uintptr_t)address, bytes, writable),
+                           "cuMemSetAccess");
+    wi_cuda_end(&guard);
+    return status;
+}
+
 static weir_status cuda_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     wi_cuda_guard guard;
@@ -418,10 +466,8 @@ static weir_status cuda_map(wi_device *device, void *address, uint64_t bytes, si
         if (status != WEIR_OK)
             break;
     }
-    if (status == WEIR_OK) {
-        CUmemAccessDesc access = {device->properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        status = wi_cuda_check(device, wi_cuda.cuMemSetAccess(start, count * bytes, &access, 1), "cuMemSetAccess");
-    }
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, cuda_set_access(device, start, count * bytes, true), "cuMemSetAccess");
     if (status != WEIR_OK && mapped > 0)
         (void)wi_cuda.cuMemUnmap(start, mapped * bytes);
     wi_cuda_end(&guard);
@@ -506,6 +552,7 @@ const wi_driver wi_cuda_driver = {
     .open = cuda_open,
     .close = cuda_close,
     .memory = cuda_memory,
+    .bus = cuda_bus,
     .granule = cuda_granule,
     .reserve = cuda_reserve,
     .unreserve = cuda_unreserve,
@@ -513,6 +560,8 @@ const wi_driver wi_cuda_driver = {
     .destroy = cuda_destroy,
     .map = cuda_map,
     .unmap = cuda_unmap,
+    .protect = cuda_protect,
+    .graph_memory = cuda_graph_memory,
     .allocate = wi_cuda_allocate,
     .release = wi_cuda_release,
     .pool_allocate = wi_cuda_pool_allocate,
