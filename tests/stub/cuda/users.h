@@ -33,7 +33,7 @@ enum {
 
 /* A driver that is older than a function does not have it: version is the version of CUDA that brought it. */
 #define STUB_USERS(X)                                                                                                  \
-    X(cuCtxRecordEvent, 12050, (CUcontext context, CUevent event))                                                     \
+    WI_CUDA_LATER(X)                                                                                                   \
     X(cuCtxCreate, 3020, (CUcontext * context, unsigned flags, CUdevice device))                                       \
     X(cuCtxDestroy, 4000, (CUcontext context))                                                                         \
     X(cuCtxGetDevice, 2000, (CUdevice * device))                                                                       \
@@ -74,8 +74,6 @@ enum {
     X(cuArrayDestroy, 2000, (CUarray array))                                                                           \
     X(cuMipmappedArrayCreate, 5000, (CUmipmappedArray * array, const stub_array_descriptor *what, unsigned levels))    \
     X(cuMipmappedArrayDestroy, 5000, (CUmipmappedArray array))                                                         \
-    X(cuDeviceGetGraphMemAttribute, 11040, (CUdevice device, int attribute, void *value))                              \
-    X(cuDeviceGetPCIBusId, 4010, (char *text, int capacity, CUdevice device))                                          \
     X(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer))                                         \
     X(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned flags))                                                   \
     X(cuDeviceGetP2PAttribute, 8000, (int *value, int attribute, CUdevice from, CUdevice to))                          \
