@@ -38,7 +38,7 @@ typedef struct wi_piece {
     uint64_t first, count; /* granules */
     wi_chunk *chunk;       /* from choose to leave */
     bool taken;            /* the chunk is unmapped */
-    bool passed;           /* it left before the others: its memory is everybody's */
+    bool passed;           /* its memory left before `leave`, and is free for every client */
     bool coming;           /* from recover to arrive: it is to come back, */
     bool arrived;          /* memory is there, and the caller was told */
     bool shown;            /* its copy is mapped there */
@@ -79,9 +79,9 @@ typedef struct wi_away {
      * writes `adrift`. */
     weir_status (*hide)(struct wi_away *away, wi_piece *piece, void *user);
     void (*show_again)(struct wi_away *away, wi_piece *piece, void *user);
-    /* Another client leaves for this one (NULL: none does), and gives its memory when it is asked to: before memory is
-     * sought for `bytes` bytes, so many more than before, if it has them; when the search has failed (0), one piece of
-     * its own; at the end (UINT64_MAX), all. *gave: how much. With no lock held. */
+    /* Asks a client that leaves in exchange to give memory; NULL: there is no such client. Called before memory is sought
+     * for `bytes` bytes, for so much more than before; when the search has failed (0), for a piece; at the end
+     * (UINT64_MAX), for all pieces that are left. *gave: bytes of the given memory. With no lock held. */
     weir_status (*make_room)(struct wi_away *away, uint64_t bytes, uint64_t *gave, void *user);
     void *user;
     weir_stream stream;      /* behind which the contents come back */

@@ -1,5 +1,6 @@
-/* Exchange: a client leaves while another comes back to its memory, piece by piece. The steps are those of residency.c and
- * resume.c. The one that comes asks for room before each of its pieces (memory/away.h); that is when the other gives. */
+/* Exchange: a client leaves while another client comes back, and memory passes between the two piece by piece. The steps
+ * are those of residency.c and resume.c. The coming client asks for room before each piece (memory/away.h), and the leaving
+ * client gives some of its pieces then. */
 #include "base/system.h"
 #include "runtime/residence.h"
 
@@ -13,11 +14,11 @@ typedef struct wi_exchange {
     wi_event *events;        /* behind the copy of each piece that leaves */
     size_t next;             /* the first piece that has not left */
     uint64_t asked, given;   /* memory */
-    uint64_t kept;           /* bytes that are promised to `leaves`, for what left, and for its guarantee */
-    uint64_t passed;         /* bytes that are promised to `comes` instead */
+    uint64_t kept;           /* bytes promised to `leaves`: of pieces that have left, and of its guarantee */
+    uint64_t passed;         /* bytes promised to `comes` that `leaves` had */
     bool pages_left;         /* the pages of elastic blocks of `leaves` were given back */
     bool copied;             /* copies of `leaves` were queued, as far as that went */
-    bool begun;              /* the ledger knows of it */
+    bool begun;              /* in the ledger */
 } wi_exchange;
 
 static wi_ledger *exchange_ledger(const wi_exchange *x)
@@ -25,12 +26,13 @@ static wi_ledger *exchange_ledger(const wi_exchange *x)
     return x->leaves->runtime->resource->base->resource.ledger;
 }
 
-/* Of what is promised to the one that leaves, the other gets what it needs. */
+/* The coming client gets promised bytes of the leaving client, as far as the former needs more. */
 static weir_status exchange_pass_bytes(wi_exchange *x)
 {
     uint64_t bytes = wi_min(x->kept, x->to->taken - x->passed);
     if (bytes > 0 && !wi_ledger_pass(exchange_ledger(x), &x->leaves->account, &x->comes->account, bytes))
-        return weir_fail(WEIR_ERR_OUT_OF_MEMORY, "the limits of %s and %s were changed, and leave no room to change places",
+        return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
+                         "the limits of %s and %s were changed, and leave no room to change places",
                          x->leaves->account.name, x->comes->account.name);
     x->kept -= bytes;
     x->passed += bytes;
@@ -74,7 +76,7 @@ static weir_status exchange_make_room(wi_away *coming, uint64_t bytes, uint64_t 
     return status;
 }
 
-/* How many bytes of blocks are about to leave. */
+/* Bytes of blocks that are about to leave. */
 static uint64_t exchange_count(const wi_away *away)
 {
     uint64_t bytes = 0;
@@ -83,7 +85,7 @@ static uint64_t exchange_count(const wi_away *away)
     return bytes;
 }
 
-/* The one that comes need not claim what the other is about to give. */
+/* The coming client need not claim the bytes of the leaving client. */
 static void exchange_begin(wi_exchange *x)
 {
     wi_residence *to = x->to;
@@ -95,7 +97,7 @@ static void exchange_begin(wi_exchange *x)
     to->away.make_room = exchange_make_room;
 }
 
-/* Whether it has come or not, it asks for no more room. */
+/* The resume is over, also after a failure, and asks for no more room. */
 static void exchange_end(wi_exchange *x)
 {
     wi_residence *to = x->to;
@@ -104,7 +106,7 @@ static void exchange_end(wi_exchange *x)
     to->offered = to->taken = 0;
 }
 
-/* What the one that comes was promised goes back; what is promised in the end, to nobody. */
+/* Gives passed promises back to the leaving client. */
 static void exchange_return_bytes(wi_exchange *x)
 {
     wi_ledger *ledger = exchange_ledger(x);
@@ -115,7 +117,7 @@ static void exchange_return_bytes(wi_exchange *x)
     x->passed = 0;
 }
 
-/* What has left comes back into what is promised for that. True: it did. */
+/* Resumes the leaving client into the bytes that are promised for that. True: all is back. */
 static bool exchange_bring_back(wi_exchange *x)
 {
     wi_residence *from = x->from;
@@ -126,7 +128,7 @@ static bool exchange_bring_back(wi_exchange *x)
     return status == WEIR_OK && wi_residence_is_back(x->leaves, from);
 }
 
-/* After a failure, with the blocks that were chosen acquired. Returns whether some is away all the same. */
+/* Follows a failure; the chosen blocks are still acquired. True: bytes of the leaving client stay away. */
 static bool exchange_undo(wi_exchange *x)
 {
     wi_base *base = x->leaves->runtime->resource->base;
@@ -137,7 +139,7 @@ static bool exchange_undo(wi_exchange *x)
     if (x->copied)
         wi_residence_copies_failed(x->leaves, x->from, !x->pages_left);
     bool left = x->next > 0 || x->pages_left;
-    base->table->away->leave(base, &x->from->away); /* those pieces that have left; the others stay */
+    base->table->away->leave(base, &x->from->away); /* the passed pieces; the others stay */
     bool gone = left && !exchange_bring_back(x);
     if (x->begun && !left && !x->from->options.keep_guarantee)
         (void)!wi_ledger_guarantee_again(exchange_ledger(x), &x->leaves->account); /* its place was kept */
@@ -147,7 +149,7 @@ static bool exchange_undo(wi_exchange *x)
     return gone;
 }
 
-/* *gone: some of the one that leaves is away. */
+/* *gone: bytes of the leaving client are away at the end. */
 static weir_status exchange_run(wi_exchange *x, const char *folder, weir_stream stream, bool *gone)
 {
     wi_base *base = x->leaves->runtime->resource->base;
@@ -209,7 +211,7 @@ weir_status weir_client_exchange(weir_client *leaves, const weir_suspend_options
     status = wi_residence_depart(leaves, call, how, out, &x.from, &folder);
     if (status != WEIR_OK)
         return status;
-    /* without waiting: the thread that has that record may be waiting for the other one */
+    /* without waiting, as the thread that has this record may be waiting for the record of `leaves` */
     if (!wi_residence_take_now(x.to, WEIR_SUSPENDED)) {
         wi_residence_set(x.from, WEIR_RESIDENT);
         return weir_fail(WEIR_ERR_BUSY, "%s: %s is not suspended, or is being resumed", call, comes->account.name);

@@ -23,11 +23,11 @@ struct wi_residence {
     weir_residency told;    /* the same, for all */
     atomic_uint_fast64_t moves; /* how often the state became WEIR_MOVING, and another state; changed under the lock */
     atomic_bool adrift;         /* copies are under way without a point behind them: what they use is held */
-    /* While the client changes places with another (exchange.c): bytes that need not be claimed when this one comes back,
-     * as they are promised already, or pass from the other one; how many of them were needed; and how many are promised. */
+    /* During an exchange (exchange.c). `offered`: bytes that a resume need not claim, as the account has their promise, or
+     * gets it from the leaving client; `taken`: bytes of the offer that were needed; `promised`: to the account already. */
     uint64_t offered, taken, promised;
-    struct wi_exchange *exchange; /* by which this one comes back; NULL: none */
-    uint64_t pressure;          /* id of the callback that gives copies up; 0: none */
+    struct wi_exchange *exchange; /* in which this client comes back; NULL: none */
+    uint64_t pressure;            /* id of the callback that gives copies up; 0: none */
     pthread_t mover;
 };
 
@@ -58,8 +58,8 @@ bool wi_residence_copies_rest(const weir_client *client, wi_residence *r);
  * The thread's detail stays. */
 void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blocks);
 
-/* In residency.c: the steps of weir_client_suspend, for the calls that suspend. The order is depart, choose, copy, then what takes the
- * memory, departed, and wi_residence_set. */
+/* In residency.c: the steps of weir_client_suspend, for calls that suspend. The order is depart, choose, copy, then steps
+ * that take the memory, departed, and wi_residence_set. */
 
 /* Checks arguments, and takes the record of a resident client. `call` names the call in errors. *folder: for choose. */
 weir_status wi_residence_depart(weir_client *client, const char *call, const weir_suspend_options *options,

@@ -87,7 +87,8 @@ static void they_change_places(void **state)
     fails(WEIR_ERR_OUT_OF_MEMORY, weir_client_resume(f->model, WEIR_STREAM_HOST));
     for (uint64_t i = 0; i < ROUNDS; i++) {
         weir_client *leaves = i % 2 ? f->model : f->other, *comes = i % 2 ? f->other : f->model;
-        weir_residency r = exchange_with(leaves, (weir_suspend_options){0}, comes, i % 3 ? f->stream : WEIR_STREAM_HOST);
+        weir_residency r =
+            exchange_with(leaves, (weir_suspend_options){0}, comes, i % 3 ? f->stream : WEIR_STREAM_HOST);
         if (i % 3)
             ok(weir_stream_synchronize(f->stream));
         assert_int_equal(r.away, EACH);
@@ -147,10 +148,10 @@ static void what_stays_is_told(void **state)
     void *scratch = allocate(f->other, 24 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_SCRATCH);
     write_block(f->runtime, fixed.pointer, 4 * MIB, 1);
     write_block(f->runtime, kv, 8 * MIB, 2);
-    weir_residency r = exchange_with(f->other,
-                                     (weir_suspend_options){.stay = WEIR_CLASS_BIT(WEIR_CLASS_KV),
-                                                            .drop = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH)},
-                                     f->model, WEIR_STREAM_HOST);
+    weir_residency r = exchange_with(
+        f->other,
+        (weir_suspend_options){.stay = WEIR_CLASS_BIT(WEIR_CLASS_KV), .drop = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH)},
+        f->model, WEIR_STREAM_HOST);
     assert_int_equal(r.away, 24 * MIB);
     assert_int_equal(r.dropped, 24 * MIB);
     assert_int_equal(r.copied, 0);
@@ -480,10 +481,10 @@ static void both_ways_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(they_change_places),        CASE(a_good_copy_gives_at_once), CASE(what_stays_is_told),
-        CASE(what_is_refused),           CASE(streams_that_are_captured), CASE(one_that_needs_more),
-        CASE(guarantees_change_places),  CASE(pages_change_places),       CASE(whose_work_is_waited_for),
-        CASE(one_that_is_shown_comes),   CASE(a_third_takes_what_it_can), CASE(both_ways_at_once),
+        CASE(they_change_places),       CASE(a_good_copy_gives_at_once), CASE(what_stays_is_told),
+        CASE(what_is_refused),          CASE(streams_that_are_captured), CASE(one_that_needs_more),
+        CASE(guarantees_change_places), CASE(pages_change_places),       CASE(whose_work_is_waited_for),
+        CASE(one_that_is_shown_comes),  CASE(a_third_takes_what_it_can), CASE(both_ways_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

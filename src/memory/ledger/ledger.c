@@ -606,7 +606,8 @@ weir_status wi_ledger_guarantee_again(wi_ledger *ledger, wi_account *account)
     return status;
 }
 
-uint64_t wi_ledger_begin_exchange(wi_ledger *ledger, wi_account *account, uint64_t leaves, bool gives_up, uint64_t *owed)
+uint64_t wi_ledger_begin_exchange(wi_ledger *ledger, wi_account *account, uint64_t leaves, bool gives_up,
+                                  uint64_t *owed)
 {
     ledger_enter(ledger);
     uint64_t used = ledger_used(account);

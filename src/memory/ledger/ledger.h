@@ -254,10 +254,11 @@ void wi_ledger_elsewhere(wi_ledger *ledger, wi_account *account, uint64_t more);
 void wi_ledger_give_up_guarantee(wi_ledger *ledger, wi_account *account);
 weir_status wi_ledger_guarantee_again(wi_ledger *ledger, wi_account *account);
 
-/* An account is about to leave with so many of its bytes, for another one. With `gives_up` its guarantee is given up, of
- * which *owed bytes were not used; these are promised to the account. Returns how many bytes can pass to the other
- * account, when all has left. */
-uint64_t wi_ledger_begin_exchange(wi_ledger *ledger, wi_account *account, uint64_t leaves, bool gives_up, uint64_t *owed);
+/* Begins an exchange: the account is about to leave with `leaves` bytes. With `gives_up` the account's guarantee is given
+ * up; *owed, the unused bytes of the guarantee, are promised to the account. Returns how many bytes can pass to another
+ * account by the end. */
+uint64_t wi_ledger_begin_exchange(wi_ledger *ledger, wi_account *account, uint64_t leaves, bool gives_up,
+                                  uint64_t *owed);
 /* Bytes that are promised to the one account are promised to the other. False: limits forbid it; nothing has changed. */
 bool wi_ledger_pass(wi_ledger *ledger, wi_account *from, wi_account *to, uint64_t bytes);
 

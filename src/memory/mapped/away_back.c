@@ -261,7 +261,7 @@ static weir_status away_fill(wi_mapped *m, wi_away *away, wi_piece *p)
     return WEIR_OK;
 }
 
-/* Has the client that leaves for this one make room. With the lock held, which is released meanwhile. */
+/* Asks the client that leaves in exchange for room. With the lock held, which is released meanwhile. */
 static weir_status away_ask(wi_mapped *m, wi_away *away, uint64_t bytes, uint64_t *gave)
 {
     *gave = 0;
@@ -273,7 +273,7 @@ static weir_status away_ask(wi_mapped *m, wi_away *away, uint64_t bytes, uint64_
     return status;
 }
 
-/* Fills the piece when room was made for it; for more room, as long as that is not enough. */
+/* Fills the piece, and asks for more room as long as memory is short. */
 static weir_status away_bring(wi_mapped *m, wi_away *away, wi_piece *p)
 {
     uint64_t gave, missing = 0;
@@ -289,7 +289,7 @@ static weir_status away_bring(wi_mapped *m, wi_away *away, wi_piece *p)
         weir_status asked = away_ask(m, away, 0, &gave);
         if (asked != WEIR_OK || gave == 0)
             return asked != WEIR_OK ? asked : status;
-        m->device_has = UINT64_MAX; /* what was given is there besides */
+        m->device_has = UINT64_MAX; /* the given memory came after the look */
     }
 }
 
