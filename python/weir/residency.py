@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ._c import structures as s
-from ._c.library import text
+from ._c.library import text, to_bytes
 from ._numbers import nanoseconds
 from .names import Class, ResidencyState, Stay
 
@@ -83,6 +84,14 @@ def classes(given: Iterable[Class]) -> int:
 def wait_limit(wait: float | None) -> int:
     """Nanoseconds. None: as long as it takes. A wait of nothing is the shortest one."""
     return 0 if wait is None else max(1, nanoseconds(wait, "a wait"))
+
+
+def suspend_options(stay: Iterable[Class], drop: Iterable[Class], unwritten: Iterable[Class], verify: bool, keep_guarantee: bool,
+                    resume_on_alloc: bool, wait: float | None, folder: str | os.PathLike[str] | None,
+                    show: bool) -> s.weir_suspend_options:
+    return s.weir_suspend_options(stay=classes(stay), drop=classes(drop), unwritten=classes(unwritten), verify=verify,
+                                  keep_guarantee=keep_guarantee, resume_on_alloc=resume_on_alloc, wait=wait_limit(wait),
+                                  folder=to_bytes(folder), show=show)
 
 
 @contextlib.contextmanager

@@ -187,10 +187,8 @@ class Client(Handle):
         the contents; None: page-locked memory of the host, and on the host's own runtime a file in $TMPDIR or /tmp. Errors change
         nothing: `Busy`, `Unsupported` for another resource than "budget(mapped)", `OutOfMemory` of the host's runtime,
         `SystemFailed`."""
-        from .residency import classes, residency, wait_limit
-        options = s.weir_suspend_options(stay=classes(stay), drop=classes(drop), unwritten=classes(unwritten), verify=verify,
-                                         keep_guarantee=keep_guarantee, resume_on_alloc=resume_on_alloc, wait=wait_limit(wait),
-                                         folder=to_bytes(folder), show=show)
+        from .residency import residency, suspend_options
+        options = suspend_options(stay, drop, unwritten, verify, keep_guarantee, resume_on_alloc, wait, folder, show)
         raw = s.weir_residency()
         with self._use() as pointer:
             check(lib.weir_client_suspend(pointer, c.byref(options), c.byref(raw)))
@@ -201,6 +199,21 @@ class Client(Handle):
         suspended with nothing lost. One that is not suspended: nothing happens."""
         with self._use() as pointer:
             check(lib.weir_client_resume(pointer, HOST_STREAM))
+
+    def exchange(self, comes: Client, *, stay: Iterable[Class] = (), drop: Iterable[Class] = (), unwritten: Iterable[Class] = (),
+                 verify: bool = False, keep_guarantee: bool = False, resume_on_alloc: bool = False, wait: float | None = None,
+                 folder: str | os.PathLike[str] | None = None) -> Residency:
+        """Suspends it, with the options of `suspend`, while the suspended client `comes` is resumed, under a budget that need not hold
+        both: piece by piece the one's memory passes to the other. The contents of `comes` are there when this returns.
+
+        All or nothing: an error leaves `comes` suspended, and this client as it was; after a second failure this one is suspended
+        too, with nothing lost, which `residency` tells. `Busy` also where `comes` is not suspended; `OutOfMemory` where it needs more than this one gives."""
+        from .residency import residency, suspend_options
+        options = suspend_options(stay, drop, unwritten, verify, keep_guarantee, resume_on_alloc, wait, folder, False)
+        raw = s.weir_residency()
+        with self._use() as pointer, comes._use() as other:
+            check(lib.weir_client_exchange(pointer, c.byref(options), other, HOST_STREAM, c.byref(raw)))
+        return residency(raw)
 
     def suspended(self, **options: Any) -> contextlib.AbstractContextManager[Residency]:
         """`with client.suspended():` suspends it, with the options of `suspend`, and resumes it at the end."""

@@ -4,6 +4,7 @@
  * the copies are the caller's (runtime/residency.c), which calls them in this order, from one thread at a time:
  *
  *   choose -> take (each piece, once its contents are elsewhere) -> leave, or undo
+ *   choose -> pass (some pieces, or all) -> leave
  *   recover -> allocate with placement->away -> arrive, or recall
  *
  * Where copies can be shown, the caller maps them in place of what was taken, before leave, and says so in `shown`.
@@ -37,6 +38,7 @@ typedef struct wi_piece {
     uint64_t first, count; /* granules */
     wi_chunk *chunk;       /* from choose to leave */
     bool taken;            /* the chunk is unmapped */
+    bool passed;           /* its memory left before `leave`, and is free for every client */
     bool coming;           /* from recover to arrive: it is to come back, */
     bool arrived;          /* memory is there, and the caller was told */
     bool shown;            /* its copy is mapped there */
@@ -77,6 +79,10 @@ typedef struct wi_away {
      * writes `adrift`. */
     weir_status (*hide)(struct wi_away *away, wi_piece *piece, void *user);
     void (*show_again)(struct wi_away *away, wi_piece *piece, void *user);
+    /* Asks a client that leaves in exchange to give memory; NULL: there is no such client. Called before memory is sought
+     * for `bytes` bytes, for so much more than before; when the search has failed (0), for a piece; at the end
+     * (UINT64_MAX), for all pieces that are left. *gave: bytes of the given memory. With no lock held. */
+    weir_status (*make_room)(struct wi_away *away, uint64_t bytes, uint64_t *gave, void *user);
     void *user;
     weir_stream stream;      /* behind which the contents come back */
     weir_residency *receipt; /* choose writes `stay` and `stays` */
@@ -91,6 +97,9 @@ typedef struct wi_away_table {
     uint64_t (*stamp)(wi_base *base, const wi_away *away, const char *low, const char *high);
     /* Takes the memory of a piece, which the caller keeps until leave or undo. */
     weir_status (*take)(wi_base *base, wi_piece *piece);
+    /* Takes the memory of a piece, and makes it free for every client at once. In the ledger its bytes are away from here
+     * on, and stay promised to the account. *bytes: the memory's. Cannot be undone: the piece has to come back. */
+    weir_status (*pass)(wi_base *base, wi_away *away, wi_piece *piece, uint64_t *bytes);
     /* Puts back what was taken. False: the driver did not do it for some pieces, which are away from here on. */
     bool (*undo)(wi_base *base, wi_away *away);
     /* Makes the memory that was taken free for every client. The rest stays. */

@@ -23,7 +23,11 @@ struct wi_residence {
     weir_residency told;    /* the same, for all */
     atomic_uint_fast64_t moves; /* how often the state became WEIR_MOVING, and another state; changed under the lock */
     atomic_bool adrift;         /* copies are under way without a point behind them: what they use is held */
-    uint64_t pressure;          /* id of the callback that gives copies up; 0: none */
+    /* During an exchange (exchange.c). `offered`: bytes that a resume need not claim, as the account has their promise, or
+     * gets it from the leaving client; `taken`: bytes of the offer that were needed; `promised`: to the account already. */
+    uint64_t offered, taken, promised;
+    struct wi_exchange *exchange; /* in which this client comes back; NULL: none */
+    uint64_t pressure;            /* id of the callback that gives copies up; 0: none */
     pthread_t mover;
 };
 
@@ -53,6 +57,33 @@ bool wi_residence_copies_rest(const weir_client *client, wi_residence *r);
  * `blocks` also frees of acquired blocks. Without a point to wait for, such a free is refused until the copies are done.
  * The thread's detail stays. */
 void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blocks);
+
+/* In residency.c: the steps of weir_client_suspend, for calls that suspend. The order is depart, choose, copy, then steps
+ * that take the memory, departed, and wi_residence_set. */
+
+/* Checks arguments, and takes the record of a resident client. `call` names the call in errors. *folder: for choose. */
+weir_status wi_residence_depart(weir_client *client, const char *call, const weir_suspend_options *options,
+                                const weir_residency *out, wi_residence **residence, const char **folder);
+/* Waits for the client's work, and acquires the blocks that leave. *chosen: they are, after a failure too; then `undo` or
+ * `leave` of the base has to follow. */
+weir_status wi_residence_choose(weir_client *client, wi_residence *r, const char *folder, bool *chosen);
+/* Queues the copies of all pieces and pages that have none; (*events)[i] is behind that of piece i. To be freed by the
+ * caller, after a failure too. */
+weir_status wi_residence_copy(weir_client *client, wi_residence *r, wi_event **events);
+/* Waits for all copies, and gives back the pages of elastic blocks: all, or none. */
+weir_status wi_residence_release_pages(weir_client *client, wi_residence *r);
+/* A step since wi_residence_copy has failed; the blocks are acquired still. */
+void wi_residence_copies_failed(weir_client *client, wi_residence *r, bool pages_stay);
+/* Completes the receipt, and gives up copies of what stays. `gone`: some is away. */
+void wi_residence_departed(weir_client *client, wi_residence *r, bool failed, bool gone);
+void wi_residence_tell(weir_client *client, wi_residence *r, weir_residency *out);
+
+/* In resume.c: all that is away comes back, as in weir_client_resume; the record is the thread's. `call` names the call in
+ * errors. */
+weir_status wi_residence_resume(weir_client *client, wi_residence *r, weir_stream stream, uint64_t wait,
+                                const char *call);
+/* Whether nothing is away any more. */
+bool wi_residence_is_back(const weir_client *client, const wi_residence *r);
 
 /* In resume.c: what the base asks for about copies that are shown. */
 weir_status wi_residence_hide(wi_away *away, wi_piece *piece, void *client);

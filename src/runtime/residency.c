@@ -529,29 +529,46 @@ static void residency_keep_pages(wi_residence *r)
     r->pages.piece_count = r->pages.run_count = r->pages.bytes = 0;
 }
 
+weir_status wi_residence_copy(weir_client *client, wi_residence *r, wi_event **events)
+{
+    wi_event *list = *events = calloc(r->away.piece_count + 1, sizeof *list);
+    weir_status status = list ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the events of copies");
+    residency_count_dropped(r);
+    if (status == WEIR_OK)
+        status = residency_copy_out(client, r, list);
+    return status == WEIR_OK ? residency_copy_pages(r) : status;
+}
+
+weir_status wi_residence_release_pages(weir_client *client, wi_residence *r)
+{
+    const weir_runtime *runtime = client->runtime;
+    weir_status status = runtime->driver->stream_synchronize(runtime->device, r->stream);
+    if (status == WEIR_OK)
+        status = wi_elastic_away_release(client, &r->pages);
+    if (status == WEIR_OK)
+        wi_ledger_elsewhere(&client->runtime->ledger, &client->account, r->pages.bytes);
+    return status;
+}
+
+void wi_residence_copies_failed(weir_client *client, wi_residence *r, bool pages_stay)
+{
+    if (!wi_residence_copies_rest(client, r))
+        wi_residence_copies_are_uses(client, r, true);
+    if (pages_stay)
+        residency_keep_pages(r);
+}
+
 /* Copies the contents of all pieces, then takes their memory. The blocks are acquired. */
 static weir_status residency_move_out(weir_client *client, wi_residence *r)
 {
-    const weir_runtime *runtime = client->runtime;
-    wi_event *events = calloc(r->away.piece_count + 1, sizeof *events);
-    weir_status status = events ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no host memory for the events of copies");
-    residency_count_dropped(r);
-    if (status == WEIR_OK)
-        status = residency_copy_out(client, r, events);
-    if (status == WEIR_OK)
-        status = residency_copy_pages(r);
+    wi_event *events;
+    weir_status status = wi_residence_copy(client, r, &events);
     if (status == WEIR_OK)
         status = residency_take_all(client, r, events);
-    if (status == WEIR_OK)
-        status = runtime->driver->stream_synchronize(runtime->device, r->stream);
     if (status == WEIR_OK) /* last, as this step does everything or nothing */
-        status = wi_elastic_away_release(client, &r->pages);
-    if (status != WEIR_OK && !wi_residence_copies_rest(client, r))
-        wi_residence_copies_are_uses(client, r, true);
-    if (status == WEIR_OK)
-        wi_ledger_elsewhere(&client->runtime->ledger, &client->account, r->pages.bytes);
-    else
-        residency_keep_pages(r);
+        status = wi_residence_release_pages(client, r);
+    if (status != WEIR_OK)
+        wi_residence_copies_failed(client, r, true);
     free(events);
     return status;
 }
@@ -585,8 +602,7 @@ static weir_status residency_prepare(weir_client *client, wi_residence *r, const
     return status;
 }
 
-/* *gone: some is away. That may be so after a failure, if the driver did not put back what it had taken. */
-static weir_status residency_suspend(weir_client *client, wi_residence *r, const char *folder, bool *gone)
+weir_status wi_residence_choose(weir_client *client, wi_residence *r, const char *folder, bool *chosen)
 {
     weir_runtime *runtime = client->runtime;
     wi_base *base = runtime->resource->base;
@@ -594,20 +610,31 @@ static weir_status residency_suspend(weir_client *client, wi_residence *r, const
     weir_status status = residency_prepare(client, r, folder);
     if (status == WEIR_OK)
         status = wi_residence_wait_streams(client, deadline);
+    *chosen = false;
     if (status != WEIR_OK)
         return status;
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     (void)base->table->pass(base, &left);
     status = base->table->away->choose(base, &r->away);
-    if (status != WEIR_OK)
-        return status;
-    if (!wi_has_bug(WI_BUG_LEAVE_EARLY))
+    *chosen = status == WEIR_OK;
+    if (status == WEIR_OK && !wi_has_bug(WI_BUG_LEAVE_EARLY))
         status = residency_wait_uses(client, r, deadline);
+    if (status != WEIR_OK)
+        residency_keep_pages(r);
+    return status;
+}
+
+/* *gone: some is away. That may be so after a failure, if the driver did not put back what it had taken. */
+static weir_status residency_suspend(weir_client *client, wi_residence *r, const char *folder, bool *gone)
+{
+    wi_base *base = client->runtime->resource->base;
+    bool chosen;
+    weir_status status = wi_residence_choose(client, r, folder, &chosen);
+    if (!chosen)
+        return status;
     if (status == WEIR_OK)
         status = residency_move_out(client, r);
-    else
-        residency_keep_pages(r);
     wi_saved_detail saved;
     wi_detail_save(&saved);
     if (status != WEIR_OK && r->away.show)
@@ -643,7 +670,7 @@ static void residency_begin_receipt(wi_residence *r, bool can_show)
     residency_keep_pages(r);
 }
 
-static void residency_tell(weir_client *client, wi_residence *r, weir_residency *out)
+void wi_residence_tell(weir_client *client, wi_residence *r, weir_residency *out)
 {
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
@@ -656,9 +683,9 @@ static void residency_tell(weir_client *client, wi_residence *r, weir_residency 
     pthread_mutex_unlock(&r->lock);
 }
 
-weir_status weir_client_suspend(weir_client *client, const weir_suspend_options *options, weir_residency *out)
+weir_status wi_residence_depart(weir_client *client, const char *call, const weir_suspend_options *options,
+                                const weir_residency *out, wi_residence **residence, const char **folder)
 {
-    const char *call = "weir_client_suspend";
     weir_suspend_options o = {.struct_size = sizeof o};
     weir_residency_state found;
     wi_residence *r;
@@ -684,13 +711,17 @@ weir_status weir_client_suspend(weir_client *client, const weir_suspend_options 
         wi_residence_set(r, WEIR_RESIDENT);
         return status;
     }
-    const char *folder = o.folder;
+    *residence = r;
+    *folder = o.folder;
     r->options = o;
     r->options.folder = NULL;
     residency_begin_receipt(r, wi_host_memory_can_show(client->runtime));
-    bool gone = false;
-    status = residency_suspend(client, r, folder, &gone);
-    if (status != WEIR_OK)
+    return WEIR_OK;
+}
+
+void wi_residence_departed(weir_client *client, wi_residence *r, bool failed, bool gone)
+{
+    if (failed)
         residency_sweep(client, r, gone);
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
@@ -699,11 +730,23 @@ weir_status weir_client_suspend(weir_client *client, const weir_suspend_options 
     r->receipt.released = r->away.released + r->pages.bytes;
     if (gone)
         wi_copies_narrow(&r->copies, &r->away);
-    if (gone && !o.keep_guarantee)
+}
+
+weir_status weir_client_suspend(weir_client *client, const weir_suspend_options *options, weir_residency *out)
+{
+    wi_residence *r;
+    const char *folder;
+    weir_status status = wi_residence_depart(client, "weir_client_suspend", options, out, &r, &folder);
+    if (status != WEIR_OK)
+        return status;
+    bool gone = false;
+    status = residency_suspend(client, r, folder, &gone);
+    wi_residence_departed(client, r, status != WEIR_OK, gone);
+    if (gone && !r->options.keep_guarantee)
         wi_ledger_give_up_guarantee(&client->runtime->ledger, &client->account);
     wi_residence_set(r, gone ? WEIR_SUSPENDED : WEIR_RESIDENT);
     if (status == WEIR_OK && out)
-        residency_tell(client, r, out);
+        wi_residence_tell(client, r, out);
     return status;
 }
 
@@ -738,7 +781,7 @@ weir_status weir_client_residency(weir_client *client, weir_residency *out)
     weir_residency none = {.struct_size = sizeof none};
     wi_residence *r = residence_of(client);
     if (r)
-        residency_tell(client, r, out);
+        wi_residence_tell(client, r, out);
     else
         wi_copy_out(out, out->struct_size, &none, sizeof none);
     return WEIR_OK;

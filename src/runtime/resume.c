@@ -56,12 +56,13 @@ static weir_status residency_arrived(wi_away *away, wi_piece *piece, void *user)
     return status;
 }
 
-/* The bytes to claim: the away bytes, and at least the unused part of the client's guarantee. */
-static uint64_t residency_claim(weir_client *client, uint64_t away)
+/* The bytes to claim: the away bytes, and at least the unused part of the client's guarantee. `promised` bytes of it are
+ * promised to the client for that. */
+static uint64_t residency_claim(weir_client *client, uint64_t away, uint64_t promised)
 {
     weir_client_stats now = {.struct_size = sizeof now};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &now);
-    uint64_t used = now.live + now.pending + now.promised + now.thread_cached;
+    uint64_t used = now.live + now.pending + now.promised + now.thread_cached - promised;
     uint64_t guaranteed = client->account.guaranteed_away;
     return wi_max(away, guaranteed - wi_min(guaranteed, used));
 }
@@ -94,8 +95,10 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
     wi_ledger *ledger = runtime->resource->base->resource.ledger;
     uint64_t away = r->away.coming;
     bool last = away == r->away.bytes;
+    uint64_t needed = last ? residency_claim(client, away, r->promised) : away;
+    r->taken = wi_min(r->offered, needed);
     wi_placement p = {.bytes = away,
-                      .charged = last ? residency_claim(client, away) : away,
+                      .charged = needed - r->taken,
                       .alignment = WI_UNIT,
                       .stream = stream,
                       .native = native,
@@ -124,7 +127,7 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
         status = residency_arrive(client, r, native);
     if (status != WEIR_OK && gave_up)
         wi_ledger_give_up_guarantee(ledger, &client->account);
-    wi_ledger_cancel(ledger, &client->account, status == WEIR_OK ? p.charged - away : p.charged);
+    wi_ledger_cancel(ledger, &client->account, status == WEIR_OK ? needed - away : p.charged);
     if (status == WEIR_OK) {
         wi_ledger_elsewhere(ledger, &client->account, -r->pages.bytes);
         r->pages.piece_count = r->pages.run_count = r->pages.bytes = 0;
@@ -156,13 +159,14 @@ static weir_status residency_come(weir_client *client, wi_residence *r, weir_str
 }
 
 /* Work may be using what is shown: it is waited for. */
-static weir_status residency_resume(weir_client *client, wi_residence *r, weir_stream stream, uint64_t wait)
+static weir_status residency_resume(weir_client *client, wi_residence *r, weir_stream stream, uint64_t wait,
+                                    const char *call)
 {
     weir_runtime *runtime = client->runtime;
     wi_base *base = runtime->resource->base;
     uint64_t deadline = wi_residence_deadline(wait);
     void *native;
-    weir_status status = wi_streams_resolve_recorded(runtime, stream, "weir_client_resume", &native);
+    weir_status status = wi_streams_resolve_recorded(runtime, stream, call, &native);
     if (status == WEIR_OK && atomic_load(&r->adrift))
         (void)wi_residence_copies_rest(client, r);
     if (status == WEIR_OK)
@@ -174,8 +178,18 @@ static weir_status residency_resume(weir_client *client, wi_residence *r, weir_s
     return status == WEIR_OK ? residency_come(client, r, stream, native, deadline) : status;
 }
 
-/* Whether nothing is away any more. Looks under the lock, as frees on other threads change the list. */
-static bool residency_is_back(const weir_client *client, const wi_residence *r)
+weir_status wi_residence_resume(weir_client *client, wi_residence *r, weir_stream stream, uint64_t wait,
+                                const char *call)
+{
+    r->away.most = UINT64_MAX;
+    r->away.classes = 0;
+    r->away.pointer = NULL;
+    wi_copies_narrow(&r->copies, &r->away); /* what came back by piece may have been written since */
+    return residency_resume(client, r, stream, wait, call);
+}
+
+/* Looks under the lock, as frees on other threads change the list. */
+bool wi_residence_is_back(const weir_client *client, const wi_residence *r)
 {
     wi_base *base = client->runtime->resource->base;
     wi_base_lock(base);
@@ -199,9 +213,9 @@ static weir_status residency_return(weir_client *client, const char *call, const
     r->away.classes = o->classes;
     r->away.pointer = o->block;
     wi_copies_narrow(&r->copies, &r->away); /* what came back before may have been written since */
-    weir_status status = residency_resume(client, r, stream, o->wait);
+    weir_status status = residency_resume(client, r, stream, o->wait, "weir_client_resume");
     *came = status == WEIR_OK ? r->away.coming : 0;
-    bool back = status == WEIR_OK && residency_is_back(client, r);
+    bool back = status == WEIR_OK && wi_residence_is_back(client, r);
     wi_residence_set(r, back ? WEIR_RESIDENT : WEIR_SUSPENDED);
     return status;
 }

@@ -156,6 +156,8 @@ void oracle_check_order(oracle *o, const weir_stats *stats, bool drained);
  * resume. */
 void oracle_suspending(oracle *o, unsigned client);
 uint64_t oracle_suspended(oracle *o, unsigned client, bool suspended, bool due);
+/* Within such a call the client's memory passes to another client piece by piece, from here on or no more. */
+void oracle_passing(oracle *o, unsigned client, bool passes);
 /* The call begins, and ends, that may bring it back, behind the point where the stream is then. */
 void oracle_resuming(oracle *o, unsigned client);
 void oracle_resumed(oracle *o, unsigned client, unsigned stream, bool resumed);

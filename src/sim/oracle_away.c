@@ -208,6 +208,11 @@ void oracle_suspending(oracle *o, unsigned client)
     oracle_away_move(o, client, true);
 }
 
+void oracle_passing(oracle *o, unsigned client, bool passes)
+{
+    o->accounts[client].passes = passes;
+}
+
 /* So many bytes of the block are away. Of a pool's pieces only the pool is charged. */
 static void oracle_away_leave(oracle *o, uint32_t index, uint64_t bytes, void *user)
 {

@@ -176,16 +176,27 @@ static void check_thread_cached(oracle *o, const weir_client_stats *line, unsign
                       ULL(line->live + line->pending + line->promised + line->thread_cached), ULL(line->maximum));
 }
 
+/* Of one that leaves piece by piece what is said to be away is not live, and stays promised, or passes. */
+static void oracle_book_passing(account *a, const weir_client_stats *line, uint64_t *left)
+{
+    a->left = a->live - wi_min(a->live, line->live);
+    for (int k = 0; k < WEIR_CLASS_COUNT; k++)
+        left[k] = a->live_class[k] - wi_min(a->live_class[k], line->live_class[k]);
+}
+
 /* A suspend has all leave in one step, and is under way until it has tidied up, if it failed. */
 static void check_line(oracle *o, const weir_client_stats *line, unsigned number, bool settled)
 {
     account *a = &o->accounts[number];
     uint64_t left[WEIR_CLASS_COUNT] = {0}, coming = a->coming ? a->away : 0;
     a->left = a->moves && !a->coming && line->away > 0 ? oracle_left(o, number, left) : 0;
+    if (a->passes)
+        oracle_book_passing(a, line, left);
     check_bytes(o, "live", number, line->live, a->live - a->left, a->moving);
     check_bytes(o, "pending", number, line->pending, a->pending_least,
                 settled ? a->pending_most - a->pending_least : UINT64_MAX - a->pending_least);
-    check_bytes(o, "promised", number, line->promised, a->reserved, a->asked);
+    check_bytes(o, "promised", number, line->promised, a->reserved,
+                a->asked + (a->passes ? wi_max(a->left, a->guaranteed) : 0));
     for (int k = 0; k < WEIR_CLASS_COUNT; k++)
         check_bytes(o, weir_name_of(WEIR_NAMES_CLASS, k), number, line->live_class[k], a->live_class[k] - left[k],
                     a->moving_class[k]);

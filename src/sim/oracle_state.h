@@ -68,6 +68,7 @@ typedef struct account {
     uint64_t coming;            /* bytes that a call under way may bring back */
     uint64_t due;               /* what is guaranteed again when it is back */
     uint64_t left;              /* of the live bytes: were away at the last look, in the middle of a suspend */
+    bool passes;                /* another client comes for it: it leaves piece by piece, and may come back */
     bool moves;                 /* its memory may be taken from under its blocks, or put there */
     unsigned by;                /* the stream of the copies, then; 0: there were none */
     uint64_t moving, moving_class[WEIR_CLASS_COUNT],

@@ -5,6 +5,8 @@
 
 #include "runtime/runtime.h"
 
+#include <weir/exchange.h>
+
 static bool can_be_suspended(const world *w)
 {
     const wi_resource *stack = w->runtime->resource;
@@ -196,6 +198,23 @@ static void suspended(world *w, unsigned client, const weir_suspend_options *o, 
     w->moves[MOVE_TRUSTED] += receipt->trusted > 0;
 }
 
+/* What the oracle makes of a call that may have suspended the client. */
+static void sim_residency_look_at_end(world *w, unsigned client, const weir_suspend_options *o, weir_residency receipt,
+                                      weir_status status, const char *call)
+{
+    bool left = status == WEIR_OK;
+    if (!left) /* what has left and cannot be put back stays away, which takes more than one fault */
+        receipt = sim_residency_look(w, client);
+    left |= receipt.state == WEIR_SUSPENDED && world_faults(w) != w->fault_mark;
+    if (left)
+        suspended(w, client, o, &receipt, status == WEIR_OK);
+    else
+        (void)oracle_suspended(w->oracle, client, false, false);
+    if (!left && receipt.state != WEIR_RESIDENT && !(receipt.state == WEIR_MOVING && in_between(w)))
+        oracle_report(w->oracle, ORACLE_ANSWER, "%s answers %s, and the client is suspended", call,
+                      weir_name_of(WEIR_NAMES_STATUS, status));
+}
+
 static void sim_residency_suspend(world *w, const step *s, unsigned client)
 {
     weir_suspend_options o = make_options(w, s, client);
@@ -205,17 +224,7 @@ static void sim_residency_suspend(world *w, const step *s, unsigned client)
     bool captures = sim_residency_is_capturing(w);
     oracle_suspending(w->oracle, client);
     weir_status status = weir_client_suspend(w->clients[client], &o, &receipt);
-    bool left = status == WEIR_OK;
-    if (!left) /* what has left and cannot be put back stays away, which takes more than one fault */
-        receipt = sim_residency_look(w, client);
-    left |= receipt.state == WEIR_SUSPENDED && world_faults(w) != w->fault_mark;
-    if (left)
-        suspended(w, client, &o, &receipt, status == WEIR_OK);
-    else
-        (void)oracle_suspended(w->oracle, client, false, false);
-    if (!left && receipt.state != WEIR_RESIDENT && !(receipt.state == WEIR_MOVING && in_between(w)))
-        oracle_report(w->oracle, ORACLE_ANSWER, "weir_client_suspend answers %s, and the client is suspended",
-                      weir_name_of(WEIR_NAMES_STATUS, status));
+    sim_residency_look_at_end(w, client, &o, receipt, status, "weir_client_suspend");
     bool busy = holds_some(w, client) || o.wait > 0 || in_between(w);
     (void)ANSWER(w, "weir_client_suspend", status, WEIR_ERR_OUT_OF_MEMORY, busy ? WEIR_ERR_BUSY : WEIR_OK,
                  captures ? WEIR_ERR_STREAM_MISUSE : WEIR_OK);
@@ -235,6 +244,21 @@ static void use_first(world *w, const step *s)
     run_end(w, &(step){.field = {[F_SLOT] = LAST}});
 }
 
+/* By chance it changes places with the next client that is suspended. False: there is none. */
+static bool exchange_instead(world *w, const step *s, unsigned client)
+{
+    for (unsigned i = 1; i < w->options.clients; i++) {
+        step exchange = *s;
+        unsigned other = (client + i) % w->options.clients;
+        exchange.field[F_CLASS] = other;
+        if (!w->suspended[other] || !residency_can_move(w, other))
+            continue;
+        run_exchange(w, &exchange);
+        return true;
+    }
+    return false;
+}
+
 void run_suspend(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
@@ -245,6 +269,8 @@ void run_suspend(world *w, const step *s)
                           can_be_suspended(w) ? WEIR_ERR_BUSY : WEIR_ERR_UNSUPPORTED);
         return;
     }
+    if (s->field[F_SEED] % 3 == 1 && exchange_instead(w, s, client))
+        return;
     use_first(w, s);
     if (!residency_can_move(w, client) || w->suspended[client])
         return;
@@ -363,6 +389,53 @@ static bool ready_to_resume(world *w, unsigned client)
     bool ready = wait_for_users(w, client);
     sim_residency_take_client(w, client, false);
     return ready;
+}
+
+/* Changing places -------------------------------------------------------------------------------------------------- */
+
+static void sim_residency_exchange(world *w, const step *s, unsigned leaves, unsigned comes, unsigned stream)
+{
+    weir_suspend_options o = make_options(w, s, leaves);
+    weir_residency receipt = {.struct_size = sizeof receipt};
+    bool captures = sim_residency_is_capturing(w);
+    weir_status busy = while_shown(w, comes, false);
+    o.show = false;
+    begin_resume(w, comes);
+    oracle_suspending(w->oracle, leaves);
+    oracle_passing(w->oracle, leaves, true);
+    weir_status status = weir_client_exchange(w->clients[leaves], &o, w->clients[comes], w->streams[stream], &receipt);
+    oracle_passing(w->oracle, leaves, false);
+    sim_residency_look_at_end(w, leaves, &o, receipt, status, "weir_client_exchange");
+    end_resume(w, comes, stream, status == WEIR_OK);
+    weir_residency_state came = sim_residency_look(w, comes).state;
+    if (came != (status == WEIR_OK ? WEIR_RESIDENT : WEIR_SUSPENDED))
+        oracle_report(w->oracle, ORACLE_ANSWER, "weir_client_exchange answers %s, and the one that comes is %s",
+                      weir_name_of(WEIR_NAMES_STATUS, status), came == WEIR_RESIDENT ? "back" : "away");
+    if (holds_some(w, leaves) || o.wait > 0 || in_between(w))
+        busy = WEIR_ERR_BUSY;
+    (void)ANSWER(w, "weir_client_exchange", status, WEIR_ERR_OUT_OF_MEMORY, busy,
+                 captures ? WEIR_ERR_STREAM_MISUSE : WEIR_OK);
+    w->moves[status == WEIR_OK ? MOVE_EXCHANGED : MOVE_NOT_EXCHANGED]++;
+}
+
+/* The class is the number of the client that comes. */
+void run_exchange(world *w, const step *s)
+{
+    unsigned leaves = (unsigned)s->field[F_CLIENT] % w->options.clients, stream = (unsigned)s->field[F_STREAM];
+    unsigned comes = (unsigned)s->field[F_CLASS] % w->options.clients;
+    if (!world_knows_residency(&w->options) || !can_be_suspended(w) || leaves == comes || w->suspended[leaves] ||
+        !w->suspended[comes] || !residency_can_move(w, leaves) || !residency_can_move(w, comes))
+        return;
+    if (away_pool_of(w, comes, true) || !world_has_stream(w, stream))
+        stream = 0;
+    if (!wait_for_users(w, leaves) || !ready_to_resume(w, comes) || !world_has_stream(w, stream) ||
+        !residency_can_move(w, leaves) || !residency_can_move(w, comes) || w->suspended[leaves] || !w->suspended[comes])
+        return;
+    world_take_stream(w, stream, 1);
+    sim_residency_take_client(w, leaves, true);
+    sim_residency_exchange(w, s, leaves, comes, stream);
+    sim_residency_take_client(w, leaves, false);
+    world_take_stream(w, stream, -1);
 }
 
 /* The order of a pool's blocks is their users' affair, who wait. */

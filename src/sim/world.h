@@ -135,6 +135,8 @@ typedef enum world_move {
     MOVE_RESUMED,
     MOVE_PIECES, /* a part came back */
     MOVE_NOT_RESUMED,
+    MOVE_EXCHANGED, /* one left, and one came */
+    MOVE_NOT_EXCHANGED,
     WORLD_MOVES
 } world_move;
 
@@ -460,6 +462,7 @@ void world_check_rest(world *w);
 bool world_knows_residency(const world_options *options);
 void run_suspend(world *w, const step *s);
 void run_resume(world *w, const step *s);
+void run_exchange(world *w, const step *s);
 void run_forget(world *w, const step *s);
 bool world_is_away(const world *w, const slot *b);
 /* A call begins that allocates for the client, which it may resume. False: it must not, as the client is in hand. */

@@ -208,6 +208,8 @@ static const struct {
     {"cuMemGetAllocationGranularity",
      SAME_TYPE(CUresult (*)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags),
                PFN_cuMemGetAllocationGranularity_v10020)},
+    {"cuDeviceGetGraphMemAttribute",
+     SAME_TYPE(CUresult (*)(CUdevice, CUgraphMem_attribute, void *), PFN_cuDeviceGetGraphMemAttribute_v11040)},
     {"cuStreamIsCapturing", SAME_TYPE(CUresult (*)(CUstream, CUstreamCaptureStatus *), PFN_cuStreamIsCapturing_v10000)},
     {"cuMemPoolSetAttribute",
      SAME_TYPE(CUresult (*)(CUmemoryPool, CUmemPool_attribute, void *), PFN_cuMemPoolSetAttribute_v11020)},

@@ -75,6 +75,36 @@ class Clients(unittest.TestCase):
             self.client.resume()
             self.assertEqual(b"abc", bytes(block.memory[:3]))
 
+    def test_two_change_places_where_one_has_room(self):
+        with self.runtime.client("other") as other, self.client.alloc(40 * MIB) as mine:
+            mine.memory[:3] = b"abc"
+            self.client.suspend()
+            with other.alloc(40 * MIB, memory_class=Class.WEIGHTS) as its:
+                its.memory[:3] = b"xyz"
+                for _ in range(2):
+                    receipt = other.exchange(self.client)
+                    self.assertEqual((ResidencyState.SUSPENDED, 40 * MIB), (receipt.state, receipt.away))
+                    self.assertEqual(b"abc", bytes(mine.memory[:3]))
+                    with self.assertRaises(weir.Busy):
+                        other.exchange(self.client)
+                    self.client.exchange(other)
+                    self.assertEqual(b"xyz", bytes(its.memory[:3]))
+                receipt = other.exchange(self.client, unwritten=[Class.WEIGHTS])
+                self.assertEqual((0, 40 * MIB), (receipt.copied, receipt.trusted))
+                self.client.exchange(other)
+            self.client.resume()
+
+    def test_one_that_has_no_room_to_come_changes_nothing(self):
+        with self.runtime.client("other") as other, self.client.alloc(40 * MIB):
+            self.client.suspend()
+            with other.alloc(20 * MIB) as small, self.runtime.client("third") as third, third.alloc(30 * MIB):
+                small.memory[:3] = b"xyz"
+                with self.assertRaises(weir.OutOfMemory) as caught:
+                    other.exchange(self.client)
+                self.assertEqual("aside", caught.exception.refusal.client)
+                self.assertEqual(ResidencyState.RESIDENT, other.residency.state)
+                self.assertEqual(b"xyz", bytes(small.memory[:3]))
+
     def test_classes_that_stay_and_that_are_dropped(self):
         with self.client.alloc(4 * MIB, memory_class=Class.KV, tag="cache") as kept, \
              self.client.alloc(4 * MIB, memory_class=Class.SCRATCH) as dropped:

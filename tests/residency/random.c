@@ -3,6 +3,7 @@
 #include "residency/residency.h"
 
 #include <weir/elastic.h>
+#include <weir/exchange.h>
 #include <weir/uses.h>
 
 enum { CLIENTS = 3, STREAMS = 3, MOST_BLOCKS = 24, BUDGET_GRANULES = 30, STEPS = 60, PAGES = 4 };
@@ -36,7 +37,7 @@ typedef struct world {
     uint64_t seeds;
     weir_elastic *elastic; /* of the last client */
     int pages[PAGES];      /* what they hold; -1: nothing, as they are not there */
-    unsigned suspended, resumed, refused, trusted, partly, granted, shown, pieces, used;
+    unsigned suspended, resumed, refused, trusted, partly, granted, shown, pieces, used, exchanged;
 } world;
 
 static uint64_t below(world *w, uint64_t n)
@@ -433,6 +434,44 @@ static void step_resume(world *w)
         note_resumed(w, which);
 }
 
+/* One leaves, and another comes. A refusal leaves both as they were, but for contents that were to be dropped. */
+static void step_exchange(world *w)
+{
+    int which = (int)below(w, CLIENTS), comes = (which + 1 + (int)below(w, CLIENTS - 1)) % CLIENTS;
+    client *c = &w->clients[which];
+    const uint32_t all = WEIR_CLASS_BIT(4) - 1;
+    weir_suspend_options o = {.struct_size = sizeof o,
+                              .stay = one_in(w, 4) ? (uint32_t)below(w, 16) : 0,
+                              .drop = one_in(w, 3) ? (uint32_t)below(w, 16) : 0,
+                              .verify = one_in(w, 2),
+                              .keep_guarantee = one_in(w, 2),
+                              .resume_on_alloc = one_in(w, 2),
+                              .folder = one_in(w, 3) ? "." : NULL};
+    weir_residency r = WEIR_INIT(weir_residency);
+    o.unwritten = (one_in(w, 2) ? all : (uint32_t)below(w, 16)) & (o.verify ? all : all & ~c->written);
+    bool can = !c->suspended && w->clients[comes].suspended;
+    weir_status status =
+        weir_client_exchange(c->client, &o, w->clients[comes].client, w->streams[below(w, STREAMS)], &r);
+    if (!can) {
+        assert_int_equal(status, WEIR_ERR_BUSY);
+        return;
+    }
+    if (may_be_refused(w, status)) {
+        assert_int_equal(residency(c->client).state, WEIR_RESIDENT);
+        assert_int_equal(residency(w->clients[comes].client).state, WEIR_SUSPENDED);
+        for (int i = 0; i < w->count; i++)
+            if (w->blocks[i].client == which && (o.drop & WEIR_CLASS_BIT(w->blocks[i].memory_class)))
+                look_at_dropped(w, &w->blocks[i]);
+        return;
+    }
+    ok(status);
+    *c = (client){c->client, true, o.resume_on_alloc, o.keep_guarantee, false, o.drop, c->written, c->guaranteed};
+    assert_true(r.released >= r.away && r.shown == 0);
+    note_resumed(w, comes);
+    w->exchanged += r.away > 0;
+    w->trusted += r.trusted > 0;
+}
+
 static void step_pages(world *w)
 {
     const client *c = &w->clients[CLIENTS - 1];
@@ -505,9 +544,9 @@ static void step_trim(world *w)
     assert_int_equal(weir_client_forget_copies(c->client), c->suspended ? 0 : stored);
 }
 
-static void (*const steps[])(world *w) = {step_allocate, step_allocate, step_allocate, step_free,    step_free,
-                                          step_resize,   step_launch,   step_suspend,  step_suspend, step_resume,
-                                          step_resume,   step_pages,    step_limits,   step_budget,  step_trim};
+static void (*const steps[])(world *w) = {
+    step_allocate, step_allocate, step_allocate, step_free,  step_free,   step_resize, step_launch, step_suspend,
+    step_suspend,  step_resume,   step_resume,   step_pages, step_limits, step_budget, step_trim,   step_exchange};
 enum { KINDS = sizeof steps / sizeof steps[0] };
 
 /* Worlds ------------------------------------------------------------------------------------------------------------ */
@@ -562,7 +601,7 @@ static void random_sequences(void **state)
     uint64_t first = own ? strtoull(own, NULL, 0) : 1;
     uint64_t count = own ? 1 : wanted ? strtoull(wanted, NULL, 0) : UNDER_TSAN ? 10 : host_writes() ? 120 : 20;
     unsigned suspended = 0, resumed = 0, refused = 0, trusted = 0, partly = 0, granted = 0, shown = 0, pieces = 0,
-             used = 0;
+             used = 0, exchanged = 0;
     ok(weir_option_set("wait", "1ms"));
     for (uint64_t seed = first; seed < first + count; seed++) {
         world w;
@@ -585,14 +624,16 @@ static void random_sequences(void **state)
         shown += w.shown;
         pieces += w.pieces;
         used += w.used;
+        exchanged += w.exchanged;
     }
     running = 0;
     ok(weir_option_set("wait", NULL));
     print_message("%u suspends (%u shown, %u allocations meanwhile), %u resumes (%u pieces), %u refusals, %u trusted, "
-                  "%u partly, %u granted\n",
-                  suspended, shown, used, resumed, pieces, refused, trusted, partly, granted);
-    assert_true(own || UNDER_TSAN ||
-                (resumed > 0 && refused > 0 && trusted > 0 && partly > 0 && granted > 0 && pieces > 0));
+                  "%u partly, %u granted, %u exchanges\n",
+                  suspended, shown, used, resumed, pieces, refused, trusted, partly, granted, exchanged);
+    assert_true(
+        own || UNDER_TSAN ||
+        (resumed > 0 && refused > 0 && trusted > 0 && partly > 0 && granted > 0 && pieces > 0 && exchanged > 0));
     assert_true(own || UNDER_TSAN || host_writes() || (shown > 0 && used > 0));
 }
 

@@ -88,6 +88,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_client_info": (_status, [_pointer, _to(s.weir_client_stats)]),
     "weir_client_suspend": (_status, [_pointer, _to(s.weir_suspend_options), _to(s.weir_residency)]),
     "weir_client_resume": (_status, [_pointer, s.weir_stream]),
+    "weir_client_exchange": (_status, [_pointer, _to(s.weir_suspend_options), _pointer, s.weir_stream, _to(s.weir_residency)]),
     "weir_client_residency": (_status, [_pointer, _to(s.weir_residency)]),
     "weir_client_forget_copies": (c.c_uint64, [_pointer]),
     "weir_engine_name_at": (_text, [c.c_size_t]),
@@ -152,6 +153,7 @@ def refusable(library: c.CDLL, *names: str) -> None:
 
 
 refusable(lib, "weir_runtime_set_budget", "weir_client_create", "weir_client_set_limits", "weir_client_resume", "weir_alloc_with",
+          "weir_client_exchange",
           "weir_model_create", "weir_model_infer", "weir_model_warm_up", "weir_model_resume", "weir_model_call_create",
           "weir_model_call_run")
 

@@ -545,11 +545,11 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
 
 /* Away ------------------------------------------------------------------------------------------------------------- */
 
-void wi_ledger_leave(wi_ledger *ledger, wi_block *block, uint64_t bytes)
+void wi_ledger_leave(wi_ledger *ledger, wi_block *block, uint64_t bytes, bool stays_promised)
 {
     wi_account *account = block->account;
     ledger_enter(ledger);
-    ledger_shift(ledger, account, -bytes, 0, 0);
+    ledger_shift(ledger, account, -bytes, 0, stays_promised ? bytes : 0);
     account->live_class[block->memory_class] -= bytes;
     account->away += bytes;
     ledger->away += bytes;
@@ -604,6 +604,37 @@ weir_status wi_ledger_guarantee_again(wi_ledger *ledger, wi_account *account)
     if (status == WEIR_OK)
         account->guaranteed_away = 0;
     return status;
+}
+
+uint64_t wi_ledger_begin_exchange(wi_ledger *ledger, wi_account *account, uint64_t leaves, bool gives_up,
+                                  uint64_t *owed)
+{
+    ledger_enter(ledger);
+    uint64_t used = ledger_used(account);
+    *owed = gives_up ? wi_min(account->guaranteed, account->maximum) - wi_min(account->guaranteed, used) : 0;
+    if (gives_up) {
+        uint64_t before = ledger_commitment(account);
+        account->guaranteed_away = account->guaranteed;
+        ledger->guaranteed -= account->guaranteed;
+        account->guaranteed = 0;
+        account->promised += *owed;
+        ledger->promised += *owed;
+        ledger->committed += ledger_commitment(account) - before;
+    }
+    uint64_t rest = used - wi_min(used, leaves), after = wi_max(rest, account->guaranteed);
+    ledger_leave(ledger);
+    return *owed + used - wi_min(used, after);
+}
+
+bool wi_ledger_pass(wi_ledger *ledger, wi_account *from, wi_account *to, uint64_t bytes)
+{
+    ledger_enter(ledger);
+    ledger_shift(ledger, from, 0, 0, -bytes);
+    bool passed = wi_ledger_claim_locked(ledger, to, bytes);
+    if (!passed)
+        ledger_shift(ledger, from, 0, 0, bytes);
+    ledger_leave(ledger);
+    return passed;
 }
 
 /* Thread-cached bytes ---------------------------------------------------------------------------------------------- */

@@ -243,8 +243,9 @@ void wi_ledger_let_go(wi_ledger *ledger, const wi_block *block, weir_class memor
  * else pending until its tail is reaped; of a block that a capture pool keeps it stays pending and kept. */
 void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, uint64_t charged, bool complete);
 
-/* `bytes` of the live block are elsewhere from now on; with the base's lock held, before their memory is given up. */
-void wi_ledger_leave(wi_ledger *ledger, wi_block *block, uint64_t bytes);
+/* `bytes` of the live block are elsewhere from now on; with the base's lock held, before their memory is given up. They
+ * may stay promised to the account. */
+void wi_ledger_leave(wi_ledger *ledger, wi_block *block, uint64_t bytes, bool stays_promised);
 /* So many of the block's away bytes are back behind `stream`, and claimed by `promised`; with the base's lock held. */
 void wi_ledger_return(wi_ledger *ledger, wi_block *block, uint64_t bytes, weir_stream stream);
 /* So many bytes more (or less, as a wrapped number) of the account are elsewhere, which were freed for that. */
@@ -252,6 +253,14 @@ void wi_ledger_elsewhere(wi_ledger *ledger, wi_account *account, uint64_t more);
 /* Gives up what the account is guaranteed, and remembers it; gives it back, which fails as wi_ledger_set_limits does. */
 void wi_ledger_give_up_guarantee(wi_ledger *ledger, wi_account *account);
 weir_status wi_ledger_guarantee_again(wi_ledger *ledger, wi_account *account);
+
+/* Begins an exchange: the account is about to leave with `leaves` bytes. With `gives_up` the account's guarantee is given
+ * up; *owed, the unused bytes of the guarantee, are promised to the account. Returns how many bytes can pass to another
+ * account by the end. */
+uint64_t wi_ledger_begin_exchange(wi_ledger *ledger, wi_account *account, uint64_t leaves, bool gives_up,
+                                  uint64_t *owed);
+/* Bytes that are promised to the one account are promised to the other. False: limits forbid it; nothing has changed. */
+bool wi_ledger_pass(wi_ledger *ledger, wi_account *from, wi_account *to, uint64_t bytes);
 
 /* Merges a delta of the account's into the sums and empties it. The lock is held. */
 void wi_ledger_merge(wi_ledger *ledger, wi_account *account, wi_delta *delta);

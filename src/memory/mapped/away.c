@@ -247,6 +247,7 @@ static weir_status away_choose(wi_base *base, wi_away *away)
     wi_mapped *m = away_mapped(base);
     weir_status status = WEIR_OK;
     away->receipt->stays = 0;
+    away->released = 0;
     wi_base_lock(base);
     for (wi_chunk *chunk = m->entered; chunk && status == WEIR_OK; chunk = chunk->behind)
         status = away_choose_chunk(m, away, chunk);
@@ -349,7 +350,7 @@ static void away_account(wi_mapped *m, wi_away *away)
         uint64_t bytes = away_taken(away, (const wi_extent *)away->blocks[i]);
         if (bytes == 0)
             continue;
-        wi_ledger_leave(m->base.resource.ledger, away->blocks[i], bytes);
+        wi_ledger_leave(m->base.resource.ledger, away->blocks[i], bytes, false);
         away->bytes += bytes;
         m->away_bytes += bytes;
     }
@@ -385,12 +386,13 @@ void wi_away_unlink(wi_mapped *m, wi_away *away)
 static void away_settle(wi_mapped *m, wi_away *away)
 {
     size_t left = 0;
-    away->released = 0;
     away_account(m, away);
     for (size_t i = 0; i < away->piece_count; i++) {
         wi_piece *p = &away->pieces[i];
-        if (p->taken) {
-            away_give(m, away, p);
+        if (p->taken || p->passed) {
+            if (p->taken)
+                away_give(m, away, p);
+            p->passed = false;
             away->pieces[left++] = *p;
         } else {
             wi_away_open(p);
@@ -409,6 +411,28 @@ static void away_leave(wi_base *base, wi_away *away)
     wi_base_lock(base);
     away_settle(away_mapped(base), away);
     wi_base_unlock(base);
+}
+
+static weir_status away_pass(wi_base *base, wi_away *away, wi_piece *p, uint64_t *bytes)
+{
+    wi_mapped *m = away_mapped(base);
+    wi_base_lock(base);
+    weir_status status = wi_chunks_take_away(m, p->chunk);
+    *bytes = 0;
+    if (status == WEIR_OK) {
+        EACH_EXTENT (e, p) {
+            uint64_t some = e->kind == WI_USED ? away_overlap(p, e) : 0;
+            if (some > 0)
+                wi_ledger_leave(base->resource.ledger, &e->block, some, true);
+            away->bytes += some;
+            m->away_bytes += some;
+        }
+        *bytes = p->chunk->count * m->granule;
+        p->passed = true;
+        away_give(m, away, p);
+    }
+    wi_base_unlock(base);
+    return status;
 }
 
 static bool away_undo(wi_base *base, wi_away *away)
@@ -430,6 +454,7 @@ const wi_away_table wi_mapped_away = {
     .choose = away_choose,
     .stamp = away_stamp,
     .take = away_take,
+    .pass = away_pass,
     .undo = away_undo,
     .leave = away_leave,
     .sweep = wi_away_sweep,

@@ -261,18 +261,51 @@ static weir_status away_fill(wi_mapped *m, wi_away *away, wi_piece *p)
     return WEIR_OK;
 }
 
+/* Asks the client that leaves in exchange for room. With the lock held, which is released meanwhile. */
+static weir_status away_ask(wi_mapped *m, wi_away *away, uint64_t bytes, uint64_t *gave)
+{
+    *gave = 0;
+    if (!away->make_room)
+        return WEIR_OK;
+    wi_base_unlock(&m->base);
+    weir_status status = away->make_room(away, bytes, gave, away->user);
+    wi_base_lock(&m->base);
+    return status;
+}
+
+/* Fills the piece, and asks for more room as long as memory is short. */
+static weir_status away_bring(wi_mapped *m, wi_away *away, wi_piece *p)
+{
+    uint64_t gave, missing = 0;
+    for (uint64_t g = p->first; g < p->first + p->count; g++)
+        missing += p->region->chunks[g] ? 0 : m->granule;
+    weir_status status = missing > 0 ? away_ask(m, away, missing, &gave) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
+    for (;;) {
+        status = away_fill(m, away, p);
+        if (status != WEIR_ERR_NO_ROOM && status != WEIR_ERR_OUT_OF_MEMORY)
+            return status;
+        weir_status asked = away_ask(m, away, 0, &gave);
+        if (asked != WEIR_OK || gave == 0)
+            return asked != WEIR_OK ? asked : status;
+        m->device_has = UINT64_MAX; /* the given memory came after the look */
+    }
+}
+
 weir_status wi_away_allocate(wi_base *base, wi_placement *placement, wi_shortage *shortage)
 {
     wi_mapped *m = away_mapped(base);
     wi_away *away = placement->away;
     weir_status status = WEIR_OK;
+    uint64_t rest;
     wi_base_lock(base);
     (void)wi_stream_lists_renew(&m->stream_lists);
     for (size_t i = 0; i < away->piece_count && status == WEIR_OK; i++) {
         wi_piece *p = &away->pieces[i];
         if (p->arrived || !p->coming)
             continue;
-        status = away_fill(m, away, p);
+        status = away_bring(m, away, p);
         if (status != WEIR_OK)
             break;
         wi_base_unlock(base);
@@ -280,6 +313,8 @@ weir_status wi_away_allocate(wi_base *base, wi_placement *placement, wi_shortage
         wi_base_lock(base);
         p->arrived = status == WEIR_OK;
     }
+    if (status == WEIR_OK)
+        status = away_ask(m, away, UINT64_MAX, &rest);
     if (status == WEIR_ERR_NO_ROOM || status == WEIR_ERR_OUT_OF_MEMORY) {
         bool enough = status == WEIR_ERR_NO_ROOM && m->device_has == UINT64_MAX;
         shortage->cause = enough ? WEIR_CAUSE_FRAGMENTATION : WEIR_CAUSE_OTHER_PROCESS;
