@@ -89,6 +89,9 @@ weir_status wi_option_budget(const char *device, uint64_t *bytes);
 uint64_t wi_option_range(void);
 /* Whether a runtime whose stack has no guard gets one. */
 bool wi_option_poison(void);
+/* Bytes of a device that are kept free for other processes; 0: it is not watched; runtime/outside.h. */
+uint64_t wi_option_outside(void);
+
 /* Whether the process can be watched; runtime/watch/watch.h. */
 bool wi_option_watch(void);
 /* Whether what loads have measured is remembered in the store; weir/predict.h. */

@@ -27,6 +27,7 @@ add_test(NAME residency-random-long COMMAND test-residency-random)
 set_tests_properties(residency-random-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_SEQUENCES=10000)
 add_test(NAME residency-faults-long COMMAND test-residency-faults)
 set_tests_properties(residency-faults-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_LONG=1)
+weir_test(residency-outside residency/outside.c core/faulty.c INTERNAL)
 weir_test(residency-copy-memory residency/copy_memory.c INTERNAL)
 weir_test(model-gate residency/gate.c)
 # Models of the real engines, on the host; all of what the usual test does a part of.
