@@ -4,6 +4,6 @@ foreach(file
   elastic/elastic elastic/elastic_away elastic/elastic_pages
   stream/capture stream/capture_pool stream/foreign_streams stream/streams stream/uses
   thread_cache/depot thread_cache/hit thread_cache/refill
-  watch/answer watch/json watch/serve watch/watch)
+  watch/answer watch/command watch/json watch/serve watch/watch)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

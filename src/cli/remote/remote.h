@@ -77,5 +77,7 @@ int verb_list(int argc, char **argv);
 int verb_show(int argc, char **argv);
 /* load, unload, stop, suspend, resume, pin, unpin: argv[0] says which. */
 int verb_move(int argc, char **argv);
+/* yield.c: of processes that can be watched, which are asked over their sockets. */
+int verb_yield(int argc, char **argv);
 
 #endif
