@@ -23,7 +23,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-enum { MOST_CLIENTS = 64, MOST_PIECES = 1024, LOOK = 1 << 20, SMALL_MIB = 64, PARTS = 4, MARGIN_MIB = 8, LONGEST_S = 60, CALM_S = 60 };
+enum { MOST_CLIENTS = 64, MOST_PIECES = 1024, LOOK = 1 << 20, SMALL_MIB = 64, PARTS = 4, MARGIN_MIB = 8, LONGEST_S = 60, STEADY_S = 60 };
 
 static uint64_t hog_bytes = 40960, piece_bytes = 1024, client_bytes = 16384, reserve = 2048, budget, rounds = 100, clients = 4,
                 small_bytes;
@@ -244,7 +244,7 @@ static uint64_t use_all(uint64_t *wrong)
 }
 
 typedef struct worst {
-    double piece, all, calm, back;
+    double piece, all, steady, back;
     uint64_t hog, missing, here, wrong;
 } worst;
 
@@ -274,16 +274,16 @@ static void give_once(worst *w)
 {
     hog_does('g');
     double start = now();
-    for (weir_outside o = outside(); o.allowed < o.budget && now() < start + CALM_S; o = outside())
+    for (weir_outside o = outside(); o.allowed < o.budget && now() < start + STEADY_S; o = outside())
         rest(1);
-    while (now() < start + CALM_S && outside().rises == 0)
+    while (now() < start + STEADY_S && outside().rises == 0)
         rest(1);
     weir_runtime_details d = {.struct_size = sizeof d};
     do {
         MUST(weir_runtime_info(runtime, &d));
         rest(1);
-    } while (d.budget < outside().budget && now() < start + CALM_S);
-    w->calm = larger(w->calm, now() - start);
+    } while (d.budget < outside().budget && now() < start + STEADY_S);
+    w->steady = larger(w->steady, now() - start);
     w->here += use_all(&w->wrong);
     w->back = larger(w->back, now() - start);
 }
@@ -294,7 +294,7 @@ static void print(const worst *w)
     printf("%-62s %10.1f ms\n", asks ? "longest from the question until the other had all" : "longest wait of the other for a piece",
            w->piece * 1e3);
     printf("%-62s %10.1f ms\n", "longest until it had all", w->all * 1e3);
-    printf("%-62s %10.1f ms\n", "longest from its end until the budget was whole", w->calm * 1e3);
+    printf("%-62s %10.1f ms\n", "longest from its end until the budget was whole", w->steady * 1e3);
     printf("%-62s %10.1f ms\n", "longest from its end until all clients were used again", w->back * 1e3);
     printf("%-62s %10llu\n", "out of memory, in the other", (unsigned long long)w->hog);
     printf("%-62s %10llu\n", "pieces that were never free", (unsigned long long)w->missing);

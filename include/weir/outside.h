@@ -40,18 +40,18 @@ typedef struct weir_outside {
     uint64_t others;           /* what others have: all but `available` and what this runtime holds */
     uint64_t reserve, asked;   /* to be kept free; besides, what weir_yield was asked for and the others have not taken yet */
     uint64_t budget;           /* as the program has set it */
-    uint64_t allowed;          /* that the others leave of it; the runtime's budget is this or what clients have, if that is more */
+    uint64_t allowed;          /* the part of `budget` that other processes leave; the ledger's budget is this, or what clients have if that is more */
     uint64_t lacks;            /* of the reserve and of what was asked for, after the last look */
     uint64_t looks, shorts;    /* looks; looks that found too little free */
     uint64_t given;            /* bytes given back to the driver for others */
-    uint64_t suspends;         /* idle clients that were suspended for that */
+    uint64_t suspends;         /* suspends of idle clients */
     uint64_t rises;            /* times that the budget rose again */
 } weir_outside;
 
 /* Tells what was seen last; looks at nothing. */
 WEIR_API WEIR_NODISCARD weir_status weir_outside_info(weir_runtime *runtime, weir_outside *out);
 
-/* One look, as the thread takes it: gives back what the reserve lacks, and moves the budget. `out` may be NULL.
+/* Looks once, as the thread does: gives back what the reserve lacks, and moves the budget. `out` may be NULL.
  * Errors: WEIR_ERR_INVALID (it is not watched), WEIR_ERR_BUSY (inside a pressure callback, or of this thread inside a look), and those of
  * the driver: nothing has changed. */
 WEIR_API WEIR_NODISCARD weir_status weir_outside_look(weir_runtime *runtime, weir_outside *out);
@@ -61,7 +61,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_outside_look(weir_runtime *runtime, wei
 typedef struct weir_yield_options {
     size_t struct_size;
     uint64_t bytes; /* to be free on the device, beside the reserve if it is watched; 0: takes an earlier call back */
-    uint64_t hold;  /* so long nobody here takes them, unless others have taken them before; 0: 10 s */
+    uint64_t hold;  /* time for which this process does not take them again; ends early when other processes have taken them; 0: 10 s */
     uint64_t wait;  /* so long the call waits for what leaves by other threads, as models of a pool; 0: 250 ms */
 } weir_yield_options;
 
@@ -79,12 +79,12 @@ typedef struct weir_yielded {
     uint64_t live;       /* blocks of clients that nobody has offered, or that are in use */
     uint64_t pending;    /* freed, and the device is not past it */
     uint64_t unused;     /* in segments with live blocks */
-    uint64_t guaranteed; /* to clients, beyond what they have: it is not held, and bounds the budget from below */
+    uint64_t guaranteed; /* promised to clients beyond their blocks: not held, and a floor of the budget */
     char why[256];       /* of the last idle client that could not be suspended; "" */
 } weir_yielded;
 
 /* Makes so many bytes free on the device, for another process; what is free already counts. It switches watching on, with a
- * reserve of 0, until the others have come and gone, or `hold` is over: so the budget rises again by itself.
+ * reserve of 0, until the others have come and gone, or `hold` is over; then the budget rises again.
  *
  * WEIR_OK also where not all of it can be given: weir_yielded.lacks. Errors as weir_outside_look. */
 WEIR_API WEIR_NODISCARD weir_status weir_yield(weir_runtime *runtime, const weir_yield_options *options,
@@ -93,9 +93,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_yield(weir_runtime *runtime, const weir
 /* ---- who may leave ----------------------------------------------------------------------------------------------- */
 
 /* Offers the client: until weir_client_busy it has no work on the device and gets none, and may be suspended at any moment,
- * as by weir_client_suspend with `how` (may be NULL). Cheapest first: a client of which nothing has to be copied, as its copies are
- * good (`unwritten`) or not kept (`drop`), before others; of these the one with the fewest bytes to copy; of equal ones the one that
- * is idle longest. A second call changes `how`. The offer ends with the client. WEIR_ERR_SYSTEM: no host memory. */
+ * as by weir_client_suspend with `how` (may be NULL). Cheapest first: a client of which nothing has to be copied, as the copies are
+ * good (`unwritten`) or not kept (`drop`), then the fewest bytes to copy, then the longest idle time. A second call changes `how`. The offer ends with the client. WEIR_ERR_SYSTEM: no host memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_idle(weir_client *client, const weir_suspend_options *how);
 
 /* Takes the offer back, and has the client resident: waits for a suspend that is under way, and resumes the client if it is

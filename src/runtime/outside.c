@@ -13,7 +13,7 @@ enum {
     QUIET_NS = 50 * MILLISECOND,  /* between looks while nothing moves, */
     MOVING_NS = 10 * MILLISECOND, /* and while something does, or did within STILL looks */
     STILL = 20,
-    CALM = 5, /* looks in a row with enough free before the budget rises */
+    STEADY = 5, /* looks in a row with enough free before the budget rises */
     RESERVE_SHARE = 32,
     SLACK_SHARE = 4, /* of the reserve: the budget does not rise for less */
     LOOKS_AGAIN = 3, /* while the memory that is held changes during a look */
@@ -163,7 +163,7 @@ void wi_outside_lower(wi_outside *o)
 static bool outside_may_rise(const wi_outside *o)
 {
     uint64_t now = wi_runtime_budget(o->runtime), slack = o->told.reserve / SLACK_SHARE;
-    return o->calm >= CALM && o->told.allowed > now &&
+    return o->steady >= STEADY && o->told.allowed > now &&
            (o->told.allowed == o->told.budget || o->told.allowed - now > slack);
 }
 
@@ -205,7 +205,7 @@ static uint64_t outside_others(const sight *s)
     return s->total - wi_min(s->total, s->available + s->held);
 }
 
-/* What others have taken since it was asked for need not be kept free for them any more. With the lock held. */
+/* Subtracts from `asked` the bytes that other processes have taken since the question. With the lock held. */
 static void outside_count_asked(wi_outside *o, uint64_t others)
 {
     if (others > o->others_then) {
@@ -232,7 +232,7 @@ static uint64_t outside_note(wi_outside *o, const sight *s)
     told->budget = outside_own(o);
     told->allowed = wi_max(1, wi_min(told->budget, could - wi_min(could, need)));
     told->lacks = need - wi_min(need, s->available);
-    o->calm = told->lacks == 0 && !grew ? o->calm + 1 : 0;
+    o->steady = told->lacks == 0 && !grew ? o->steady + 1 : 0;
     uint64_t lacks = told->lacks;
     pthread_mutex_unlock(&o->lock);
     return lacks;
@@ -494,7 +494,7 @@ static void outside_ask(wi_outside *o, const weir_yield_options *options, uint64
     o->told.asked = options->bytes;
     o->others_then = others;
     o->hold_until = hold > UINT64_MAX - now ? UINT64_MAX : now + hold;
-    o->calm = 0;
+    o->steady = 0;
     pthread_mutex_unlock(&o->lock);
 }
 

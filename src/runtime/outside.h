@@ -12,14 +12,14 @@
 
 #include "runtime/runtime.h"
 
-/* A client that its owner has offered. */
+/* A client offered by weir_client_idle. */
 typedef struct wi_offer {
     struct wi_offer *next;
     weir_client *client;
     weir_suspend_options how;
     char *folder;   /* of `how`; NULL */
     uint64_t since; /* by wi_now */
-    uint64_t tried; /* the look that tried it last */
+    uint64_t tried; /* number of the last look in which it was tried */
     bool leaving;   /* `mover` suspends it right now */
     pthread_t mover;
 } wi_offer;
@@ -33,7 +33,7 @@ typedef struct wi_outside {
     bool by_hand;
     uint64_t hold_until;          /* until then `asked` stays free */
     uint64_t others_then;         /* what others had when `asked` was counted last */
-    unsigned calm, still;         /* looks in a row with enough free; without a move */
+    unsigned steady, still;         /* looks in a row with enough free; without a move */
 
     pthread_mutex_t lock;   /* of the rest */
     pthread_cond_t changed; /* an offer's client has stopped leaving */
@@ -52,9 +52,9 @@ void wi_outside_start(weir_runtime *runtime);
 /* At a runtime's end, when nobody is inside of it any more. */
 void wi_outside_destroy(weir_runtime *runtime);
 
-/* The budget that the program has set, whatever the others leave of it. */
+/* The budget set by the program, without regard to other processes. */
 uint64_t wi_outside_budget(const weir_runtime *runtime);
-/* What the others leave of it; UINT64_MAX: nobody watches. */
+/* The part of that budget left by other processes; UINT64_MAX: nobody watches. */
 uint64_t wi_outside_allows(const weir_runtime *runtime);
 /* The last look, without a look; all 0 where nobody watches. */
 void wi_outside_tell(const weir_runtime *runtime, weir_outside *out);

@@ -105,7 +105,7 @@ struct weir_runtime {
     wi_member members[WI_KINDS]; /* of this runtime: the device's memory, and each kind in kinds[] */
     wi_member elastic_member;
     wi_streams streams;
-    _Atomic(struct wi_outside *) outside; /* what is known of other processes; NULL: not needed yet; outside.h */
+    _Atomic(struct wi_outside *) outside; /* other processes on the device; NULL: not needed yet; outside.h */
     wi_tcaches caches;          /* over `resource` */
     char stack[WI_STACK_BYTES]; /* the text of the stack, as it was given */
 

@@ -293,7 +293,7 @@ static void callbacks_are_asked_as_long_as_they_help(void **state)
 
 /* The budget ------------------------------------------------------------------------------------------------------- */
 
-static void the_budget_rises_when_it_has_been_calm(void **state)
+static void the_budget_rises_when_it_has_been_steady(void **state)
 {
     const bed *b = *state;
     assert_int_equal(look(b).allowed, OWN);
@@ -550,7 +550,7 @@ int main(void)
         BED_CASE(nobody_leaves_unasked),
         BED_CASE(a_client_that_cannot_leave_is_told),
         BED_CASE(callbacks_are_asked_as_long_as_they_help),
-        BED_CASE(the_budget_rises_when_it_has_been_calm),
+        BED_CASE(the_budget_rises_when_it_has_been_steady),
         BED_CASE(the_budget_does_not_follow_every_move),
         BED_CASE(the_program_may_set_the_budget_meanwhile),
         BED_CASE(what_was_asked_for_is_held_until_it_is_taken),

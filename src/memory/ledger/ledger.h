@@ -204,7 +204,7 @@ weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_
 weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held);
 
 /* Sets the budget to *budget, or to what accounts and held memory keep it at, if that is more, and tells it in *budget. False, and
- * nothing is done: it is not `now` any more. */
+ * nothing is done: the budget is not `now`. */
 bool wi_ledger_float(wi_ledger *ledger, uint64_t now, uint64_t *budget);
 
 /* Claims bytes for the account. False: the budget or the maximum forbids it, or the account is closed. *could: it

@@ -24,7 +24,7 @@ struct wi_watch_job {
 /* yield SIZE [DEVICE [SECONDS]]; a * is no device in particular */
 typedef struct yield_words {
     uint64_t bytes, hold;
-    char device[WI_NAME_BYTES]; /* "": every device but the host; the host where there is no other */
+    char device[WI_NAME_BYTES]; /* "": every device but the host; without devices the host */
 } yield_words;
 
 /* Takes the next word off the text; "" at its end. False: it is longer than `word` has room for. */

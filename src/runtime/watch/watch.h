@@ -84,7 +84,7 @@ bool wi_watch_is_command(const char *request);
 wi_watch_job *wi_watch_begin(const char *request, const char *command);
 /* The answer; NULL: not yet. */
 const char *wi_watch_result(const wi_watch_job *job, size_t *length);
-/* Nobody waits for it, or has taken it; NULL is nothing. */
+/* Ends the connection's interest in the job; NULL is nothing. */
 void wi_watch_leave(wi_watch_job *job);
 
 /* ---- json.c ------------------------------------------------------------------------------------------------------ */
