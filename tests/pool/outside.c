@@ -104,12 +104,29 @@ static void what_is_leased_stays(void **state)
     end_bed(&b);
 }
 
+/* The call waits for the pool's threads. */
+static void one_call_has_models_leave(void **state)
+{
+    (void)state;
+    bed b;
+    begin(&b);
+    leave(RESERVE);
+    weir_yield_options options = {.struct_size = sizeof options, .bytes = WEIGHTS / 2, .wait = 600 * SECOND};
+    weir_yielded done = WEIR_INIT(weir_yielded);
+    ok(weir_yield(b.runtime, &options, &done));
+    assert_int_equal(done.lacks, 0);
+    assert_true(done.given >= WEIGHTS / 2);
+    counted = NULL;
+    end_bed(&b);
+}
+
 int main(void)
 {
     register_engines();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_models_leave_for_others),
         cmocka_unit_test(what_is_leased_stays),
+        cmocka_unit_test(one_call_has_models_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

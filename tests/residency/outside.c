@@ -336,6 +336,9 @@ static void the_budget_does_not_follow_every_move(void **state)
 static void the_program_may_set_the_budget_meanwhile(void **state)
 {
     const bed *b = *state;
+    uint64_t lower = 4 * MIB;
+    assert_false(wi_ledger_float(&b->runtime->ledger, OWN + 1, &lower)); /* the program has set another one meanwhile */
+    assert_int_equal(budget(b), OWN);
     leave(b, 16 * MIB);
     (void)look(b);
     assert_int_equal(wi_outside_budget(b->runtime), OWN);
