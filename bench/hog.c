@@ -23,10 +23,19 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-enum { MOST_CLIENTS = 64, MOST_PIECES = 1024, LOOK = 1 << 20, SMALL_MIB = 64, PARTS = 4, MARGIN_MIB = 8, LONGEST_S = 60, STEADY_S = 60 };
+enum {
+    MOST_CLIENTS = 64,
+    MOST_PIECES = 1024,
+    LOOK = 1 << 20,
+    SMALL_MIB = 64,
+    PARTS = 4,
+    MARGIN_MIB = 8,
+    LONGEST_S = 60,
+    STEADY_S = 60
+};
 
-static uint64_t hog_bytes = 40960, piece_bytes = 1024, client_bytes = 16384, reserve = 2048, budget, rounds = 100, clients = 4,
-                small_bytes;
+static uint64_t hog_bytes = 40960, piece_bytes = 1024, client_bytes = 16384, reserve = 2048, budget, rounds = 100,
+                clients = 4, small_bytes;
 static bool asks;
 
 static double now(void)
@@ -76,9 +85,10 @@ static bool hog_open(void)
     const struct {
         const char *name;
         void *at;
-    } wanted[] = {{"cuInit", &cu.init},           {"cuDeviceGet", &cu.device_get},   {"cuDevicePrimaryCtxRetain", &cu.retain},
-                  {"cuCtxPushCurrent", &cu.push}, {"cuMemGetInfo", &cu.info},        {"cuMemAlloc", &cu.alloc},
-                  {"cuMemFree", &cu.release}};
+    } wanted[] = {
+        {"cuInit", &cu.init},           {"cuDeviceGet", &cu.device_get}, {"cuDevicePrimaryCtxRetain", &cu.retain},
+        {"cuCtxPushCurrent", &cu.push}, {"cuMemGetInfo", &cu.info},      {"cuMemAlloc", &cu.alloc},
+        {"cuMemFree", &cu.release}};
     for (size_t i = 0; find && i < sizeof wanted / sizeof *wanted && found; i++)
         found = find(wanted[i].name, wanted[i].at, 12000, 0, NULL) == 0 && *(void **)wanted[i].at;
     return find && found && cu.init(0) == 0 && cu.device_get(&device, 0) == 0 && cu.retain(&context, device) == 0 &&
@@ -160,8 +170,7 @@ static idle all[MOST_CLIENTS];
 static atomic_bool over;
 static atomic_uint_fast64_t refused, served;
 
-static const weir_suspend_options how = {.struct_size = sizeof how,
-                                         .unwritten = 1u << WEIR_CLASS_WEIGHTS};
+static const weir_suspend_options how = {.struct_size = sizeof how, .unwritten = 1u << WEIR_CLASS_WEIGHTS};
 
 static weir_client *open_client(const char *name, uint64_t guaranteed)
 {
@@ -219,7 +228,8 @@ static void fill_up(weir_client *client)
     MUST(weir_snapshot(runtime, &stats, NULL, 0, NULL));
     uint64_t taken = stats.live + stats.pending + 2 * small_bytes;
     if (stats.budget > taken)
-        MUST(weir_alloc(client, (stats.budget - taken) / (2 * MIB) * (2 * MIB), WEIR_STREAM_HOST, WEIR_CLASS_OTHER, &block));
+        MUST(weir_alloc(client, (stats.budget - taken) / (2 * MIB) * (2 * MIB), WEIR_STREAM_HOST, WEIR_CLASS_OTHER,
+                        &block));
 }
 
 static weir_outside outside(void)
@@ -291,19 +301,20 @@ static void give_once(worst *w)
 static void print(const worst *w)
 {
     weir_outside o = outside();
-    printf("%-62s %10.1f ms\n", asks ? "longest from the question until the other had all" : "longest wait of the other for a piece",
+    printf("%-62s %10.1f ms\n",
+           asks ? "longest from the question until the other had all" : "longest wait of the other for a piece",
            w->piece * 1e3);
     printf("%-62s %10.1f ms\n", "longest until it had all", w->all * 1e3);
     printf("%-62s %10.1f ms\n", "longest from its end until the budget was whole", w->steady * 1e3);
     printf("%-62s %10.1f ms\n", "longest from its end until all clients were used again", w->back * 1e3);
     printf("%-62s %10llu\n", "out of memory, in the other", (unsigned long long)w->hog);
     printf("%-62s %10llu\n", "pieces that were never free", (unsigned long long)w->missing);
-    printf("%-62s %10llu\n", "out of memory, here: clients that came back",  (unsigned long long)w->here);
+    printf("%-62s %10llu\n", "out of memory, here: clients that came back", (unsigned long long)w->here);
     printf("%-62s %10llu of %llu\n", "out of memory, here: small blocks", (unsigned long long)atomic_load(&refused),
            (unsigned long long)(atomic_load(&refused) + atomic_load(&served)));
     printf("%-62s %10llu\n", "clients with other bytes", (unsigned long long)w->wrong);
-    printf("%-62s %10.1f GiB in %llu suspends, %llu looks\n", "given back in all", (double)o.given / (double)(1024 * MIB),
-           (unsigned long long)o.suspends, (unsigned long long)o.looks);
+    printf("%-62s %10.1f GiB in %llu suspends, %llu looks\n", "given back in all",
+           (double)o.given / (double)(1024 * MIB), (unsigned long long)o.suspends, (unsigned long long)o.looks);
 }
 
 /* Arguments and all ------------------------------------------------------------------------------------------------ */
@@ -313,8 +324,8 @@ static void read_arguments(int argc, char **argv)
     const struct {
         const char *name;
         uint64_t *value, unit;
-    } words[] = {{"--mib", &hog_bytes, MIB},      {"--piece", &piece_bytes, MIB}, {"--rounds", &rounds, 1},
-                 {"--clients", &clients, 1},      {"--client", &client_bytes, MIB}, {"--reserve", &reserve, MIB},
+    } words[] = {{"--mib", &hog_bytes, MIB}, {"--piece", &piece_bytes, MIB},   {"--rounds", &rounds, 1},
+                 {"--clients", &clients, 1}, {"--client", &client_bytes, MIB}, {"--reserve", &reserve, MIB},
                  {"--budget", &budget, MIB}};
     enum { WORDS = sizeof words / sizeof *words };
     for (int i = 1; i < argc; i++) {

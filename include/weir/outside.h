@@ -1,14 +1,15 @@
 /* weir/outside.h: other processes on the device: their memory is looked at, and memory is given back to them.
  *
- * A program that takes memory of a device without knowing weir finds none where weir's clients have it all. Where that is
- * watched (the option `outside`, or weir_outside_watch), weir keeps a reserve free on the device. A process that
- * takes of the reserve has it filled up again: cached memory goes back to the driver, then idle clients are suspended, and then
- * pressure callbacks (weir/pressure.h) are asked, of pools among them. Meanwhile the budget is lower, so that nothing in this process
- * takes at once what was given; it rises again when the other has gone. Who was suspended comes back when it is used.
+ * A program that takes memory of a device without knowing weir finds none where weir's clients have it all. Where that
+ * is watched (the option `outside`, or weir_outside_watch), weir keeps a reserve free on the device. A process that
+ * takes of the reserve has it filled up again: cached memory goes back to the driver, then idle clients are suspended,
+ * and then pressure callbacks (weir/pressure.h) are asked, of pools among them. Meanwhile the budget is lower, so that
+ * nothing in this process takes at once what was given; it rises again when the other has gone: after five looks in a
+ * row with enough free, or at once for a request that would be refused. Suspended clients come back when they are used.
  *
- * Nothing is suspended that its owner has not offered: by weir_client_idle, or inside a pressure callback, or as a model of a pool
- * that may leave. Sizes are bytes, times nanoseconds. Any thread, where not said otherwise; every call answers
- * WEIR_ERR_FORKED in a child made by fork, and WEIR_ERR_INVALID for NULL and structures without a size. */
+ * Nothing is suspended that its owner has not offered: by weir_client_idle, or inside a pressure callback, or as a
+ * model of a pool that may leave. Sizes are bytes, times nanoseconds. Any thread, where not said otherwise; every call
+ * answers WEIR_ERR_FORKED in a child made by fork, and WEIR_ERR_INVALID for NULL and structures without a size. */
 #ifndef WEIR_OUTSIDE_H
 #define WEIR_OUTSIDE_H
 
@@ -38,22 +39,25 @@ typedef struct weir_outside {
     bool watched;
     uint64_t total, available; /* of the device: all, and free for everybody */
     uint64_t others;           /* what others have: all but `available` and what this runtime holds */
-    uint64_t reserve, asked;   /* to be kept free; besides, what weir_yield was asked for and the others have not taken yet */
+    uint64_t reserve;          /* to be kept free */
+    uint64_t asked;            /* besides: bytes of weir_yield that other processes have not taken yet */
     uint64_t budget;           /* as the program has set it */
-    uint64_t allowed;          /* the part of `budget` that other processes leave; the ledger's budget is this, or what clients have if that is more */
-    uint64_t lacks;            /* of the reserve and of what was asked for, after the last look */
-    uint64_t looks, shorts;    /* looks; looks that found too little free */
-    uint64_t given;            /* bytes given back to the driver for others */
-    uint64_t suspends;         /* suspends of idle clients */
-    uint64_t rises;            /* times that the budget rose again */
+    /* The part of `budget` that other processes leave. The runtime's budget is this part, or what clients have and are
+     * guaranteed, if that is more. */
+    uint64_t allowed;
+    uint64_t lacks;         /* of the reserve and of what was asked for, after the last look */
+    uint64_t looks, shorts; /* looks; looks that found too little free */
+    uint64_t given;         /* bytes given back to the driver for others */
+    uint64_t suspends;      /* suspends of idle clients */
+    uint64_t rises;         /* times that the budget rose again */
 } weir_outside;
 
 /* Tells what was seen last; looks at nothing. */
 WEIR_API WEIR_NODISCARD weir_status weir_outside_info(weir_runtime *runtime, weir_outside *out);
 
-/* Looks once, as the thread does: gives back what the reserve lacks, and moves the budget. `out` may be NULL.
- * Errors: WEIR_ERR_INVALID (it is not watched), WEIR_ERR_BUSY (inside a pressure callback, or of this thread inside a look), and those of
- * the driver: nothing has changed. */
+/* Looks once, as the thread does: gives back what the reserve lacks, and moves the budget. `out` may be NULL. Errors:
+ * WEIR_ERR_INVALID (it is not watched), WEIR_ERR_BUSY (inside a pressure callback, or of this thread inside a look),
+ * and those of the driver: nothing has changed. */
 WEIR_API WEIR_NODISCARD weir_status weir_outside_look(weir_runtime *runtime, weir_outside *out);
 
 /* ---- giving back on request -------------------------------------------------------------------------------------- */
@@ -61,7 +65,7 @@ WEIR_API WEIR_NODISCARD weir_status weir_outside_look(weir_runtime *runtime, wei
 typedef struct weir_yield_options {
     size_t struct_size;
     uint64_t bytes; /* to be free on the device, beside the reserve if it is watched; 0: takes an earlier call back */
-    uint64_t hold;  /* time for which this process does not take them again; ends early when other processes have taken them; 0: 10 s */
+    uint64_t hold;  /* this process does not take them for so long, or until other processes have; 0: 10 s */
     uint64_t wait;  /* so long the call waits for what leaves by other threads, as models of a pool; 0: 250 ms */
 } weir_yield_options;
 
@@ -92,13 +96,15 @@ WEIR_API WEIR_NODISCARD weir_status weir_yield(weir_runtime *runtime, const weir
 
 /* ---- who may leave ----------------------------------------------------------------------------------------------- */
 
-/* Offers the client: until weir_client_busy it has no work on the device and gets none, and may be suspended at any moment,
- * as by weir_client_suspend with `how` (may be NULL). Cheapest first: a client of which nothing has to be copied, as the copies are
- * good (`unwritten`) or not kept (`drop`), then the fewest bytes to copy, then the longest idle time. A second call changes `how`. The offer ends with the client. WEIR_ERR_SYSTEM: no host memory. */
+/* Offers the client: until weir_client_busy it has no work on the device and gets none, and may be suspended at any
+ * moment, as by weir_client_suspend with `how` (may be NULL). Cheapest first: a client of which nothing has to be
+ * copied, as the copies are good (`unwritten`) or not kept (`drop`), then the fewest bytes to copy, then the longest
+ * idle time. A second call changes `how`. The offer ends with the client. WEIR_ERR_SYSTEM: no host memory. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_idle(weir_client *client, const weir_suspend_options *how);
 
-/* Takes the offer back, and has the client resident: waits for a suspend that is under way, and resumes the client if it is
- * suspended, as weir_client_resume does, whose errors it has. On failure the offer is taken back, and the client is suspended. */
+/* Takes the offer back, and has the client resident: waits for a suspend that is under way, and resumes the client if
+ * it is suspended, as weir_client_resume does, whose errors it has. On failure the offer is taken back, and the client
+ * is suspended. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_busy(weir_client *client, weir_stream stream);
 
 WEIR_END

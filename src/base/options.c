@@ -84,7 +84,8 @@ static struct option {
     {.name = "outside",
      .environment = "WEIR_OUTSIDE",
      .standard = "",
-     .help = "bytes of each GPU that are kept free for other processes, whatever these take: idle memory and clients give way; "
+     .help = "bytes of each GPU that are kept free for other processes, whatever these take: idle memory and clients "
+             "give way; "
              "off by default; weir/outside.h",
      .valid = is_amount},
     {.name = "policy",

@@ -43,6 +43,7 @@ static bool ceiling_of(const weir_pool *pool, weir_runtime *runtime, uint64_t *o
     weir_client_stats *all = clients_of(runtime, &count);
     if (!all)
         return false;
+    wi_outside_need(runtime);
     bool good = weir_runtime_info(runtime, &details) == WEIR_OK;
     uint64_t left = wi_min(details.budget, wi_outside_allows(runtime));
     for (size_t i = 0; i < count; i++)

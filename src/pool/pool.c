@@ -134,7 +134,8 @@ static weir_status pool_begin(weir_pool *pool, const weir_pool_options *o)
         wi_pool_look(pool, i, true);
         status = wi_pool_listen(pool, i);
     }
-    return status != WEIR_OK ? status : pool_start(pool, (uint32_t)wi_min(o->threads ? o->threads : THREADS, MOST_THREADS));
+    return status != WEIR_OK ? status
+                             : pool_start(pool, (uint32_t)wi_min(o->threads ? o->threads : THREADS, MOST_THREADS));
 }
 
 static void free_pool(weir_pool *pool)

@@ -249,7 +249,8 @@ weir_status weir_client_destroy(weir_client *client)
         return client_check(client, "weir_client_destroy", false);
     status = wi_outside_forget(client);
     if (status == WEIR_OK)
-        status = wi_residency_end(client); /* again: a suspend may have begun, and been undone, before the state CLOSING */
+        status =
+            wi_residency_end(client); /* again: a suspend may have begun, and been undone, before the state CLOSING */
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);

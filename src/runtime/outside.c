@@ -4,7 +4,10 @@
 #include "base/system.h"
 #include "base/values.h"
 
+#include <weir/pressure.h>
+
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -37,6 +40,8 @@ static void outside_make_condition(void)
     pthread_cond_init(&all.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
+
+static void outside_on_pressure(const weir_pressure *pressure, void *user);
 
 /* Records ---------------------------------------------------------------------------------------------------------- */
 
@@ -83,6 +88,8 @@ weir_status wi_outside_of(weir_runtime *runtime, wi_outside **out)
     pthread_mutex_unlock(&all.lock);
     if (*out != new)
         outside_free(new);
+    else if (weir_pressure_register(runtime, INT_MAX, outside_on_pressure, new, &(uint64_t){0}) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "requests do not have the budget of %s rise: %s", runtime->name, weir_detail());
     return WEIR_OK;
 }
 
@@ -167,17 +174,21 @@ static bool outside_may_rise(const wi_outside *o)
            (o->told.allowed == o->told.budget || o->told.allowed - now > slack);
 }
 
-static void outside_move_budget(wi_outside *o)
+static void outside_raise(wi_outside *o)
 {
-    wi_outside_lower(o);
-    if (!outside_may_rise(o))
-        return;
     outside_float(o, o->told.allowed);
     pthread_mutex_lock(&o->lock);
     o->told.rises++;
     pthread_mutex_unlock(&o->lock);
     weir_log(WEIR_LOG_INFO, "the other processes on %s leave %llu bytes to weir again", o->runtime->name,
              (unsigned long long)o->told.allowed);
+}
+
+static void outside_move_budget(wi_outside *o)
+{
+    wi_outside_lower(o);
+    if (outside_may_rise(o))
+        outside_raise(o);
 }
 
 /* Looking ---------------------------------------------------------------------------------------------------------- */
@@ -241,8 +252,9 @@ static uint64_t outside_note(wi_outside *o, const sight *s)
 static void outside_log(const wi_outside *o, const weir_yielded *y)
 {
     if (y->given > 0 || y->why[0])
-        weir_log(WEIR_LOG_INFO, "%llu bytes of %s given to other processes: %llu cached, %llu of %llu idle clients, %llu by "
-                                "callbacks; %llu are lacking still%s%s",
+        weir_log(WEIR_LOG_INFO,
+                 "%llu bytes of %s given to other processes: %llu cached, %llu of %llu idle clients, %llu by "
+                 "callbacks; %llu are lacking still%s%s",
                  (unsigned long long)y->given, o->runtime->name, (unsigned long long)y->trimmed,
                  (unsigned long long)y->suspended, (unsigned long long)y->clients, (unsigned long long)y->called,
                  (unsigned long long)y->lacks, y->why[0] ? "; " : "", y->why);
@@ -273,6 +285,28 @@ static weir_status outside_look(wi_outside *o, weir_yielded *out)
     return WEIR_OK;
 }
 
+void wi_outside_need(weir_runtime *runtime)
+{
+    wi_outside *o = atomic_load(&runtime->outside);
+    sight seen;
+    if (!o || wi_outside_budget(runtime) == wi_runtime_budget(runtime) || pthread_mutex_trylock(&o->turn) != 0)
+        return;
+    if (outside_see(o, &seen) == WEIR_OK) {
+        (void)outside_note(o, &seen);
+        if (o->told.allowed > wi_runtime_budget(runtime))
+            outside_raise(o);
+    }
+    pthread_mutex_unlock(&o->turn);
+}
+
+/* A request of this process's finds no room. */
+static void outside_on_pressure(const weir_pressure *pressure, void *user)
+{
+    const wi_outside *o = user;
+    if (pressure->client)
+        wi_outside_need(o->runtime);
+}
+
 /* Whether there is anything to look for. With the turn. */
 static bool outside_is_active(const wi_outside *o)
 {
@@ -285,8 +319,8 @@ static bool outside_is_active(const wi_outside *o)
 static void outside_plan(wi_outside *o)
 {
     bool moves = o->still < STILL || o->told.lacks > 0;
-    uint64_t due = wi_alone || o->by_hand || !outside_is_active(o) ? UINT64_MAX
-                                                                   : wi_now() + (moves ? MOVING_NS : QUIET_NS);
+    uint64_t due =
+        wi_alone || o->by_hand || !outside_is_active(o) ? UINT64_MAX : wi_now() + (moves ? MOVING_NS : QUIET_NS);
     if (due == UINT64_MAX && !o->told.watched) {
         pthread_mutex_lock(&o->lock);
         o->told.allowed = o->told.asked > 0 ? o->told.allowed : 0;

@@ -31,9 +31,9 @@ typedef struct wi_outside {
 
     pthread_mutex_t turn; /* of whoever looks; the next members are his */
     bool by_hand;
-    uint64_t hold_until;          /* until then `asked` stays free */
-    uint64_t others_then;         /* what others had when `asked` was counted last */
-    unsigned steady, still;         /* looks in a row with enough free; without a move */
+    uint64_t hold_until;    /* until then `asked` stays free */
+    uint64_t others_then;   /* what others had when `asked` was counted last */
+    unsigned steady, still; /* looks in a row with enough free; without a move */
 
     pthread_mutex_t lock;   /* of the rest */
     pthread_cond_t changed; /* an offer's client has stopped leaving */
@@ -54,6 +54,9 @@ void wi_outside_destroy(weir_runtime *runtime);
 
 /* The budget set by the program, without regard to other processes. */
 uint64_t wi_outside_budget(const weir_runtime *runtime);
+/* Somebody in this process is short of the budget: where the others have gone it rises at once. Does nothing while another
+ * thread looks, which may wait for this one. */
+void wi_outside_need(weir_runtime *runtime);
 /* The part of that budget left by other processes; UINT64_MAX: nobody watches. */
 uint64_t wi_outside_allows(const weir_runtime *runtime);
 /* The last look, without a look; all 0 where nobody watches. */

@@ -106,8 +106,8 @@ struct weir_runtime {
     wi_member elastic_member;
     wi_streams streams;
     _Atomic(struct wi_outside *) outside; /* other processes on the device; NULL: not needed yet; outside.h */
-    wi_tcaches caches;          /* over `resource` */
-    char stack[WI_STACK_BYTES]; /* the text of the stack, as it was given */
+    wi_tcaches caches;                    /* over `resource` */
+    char stack[WI_STACK_BYTES];           /* the text of the stack, as it was given */
 
     pthread_mutex_t clients_lock;
     weir_client *closed_first, *closed_last;

@@ -266,7 +266,7 @@ weir_status weir_client_busy(weir_client *client, weir_stream stream)
 
 weir_status wi_outside_forget(weir_client *client)
 {
-    return yield_take_back(client) ? WEIR_OK
-                                   : weir_fail(WEIR_ERR_BUSY, "weir_client_destroy: %s is just being suspended",
-                                               wi_client_name(client));
+    return yield_take_back(client)
+               ? WEIR_OK
+               : weir_fail(WEIR_ERR_BUSY, "weir_client_destroy: %s is just being suspended", wi_client_name(client));
 }

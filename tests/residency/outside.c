@@ -317,6 +317,20 @@ static void the_budget_rises_when_it_has_been_steady(void **state)
     assert_int_equal(look(b).rises, 1);
 }
 
+/* Who needs it is not kept waiting. */
+static void the_budget_rises_for_a_request(void **state)
+{
+    const bed *b = *state;
+    leave(b, 16 * MIB);
+    (void)look(b);
+    atomic_store(&taken, TOTAL - 40 * MIB);
+    void *block = weights(b, b->model, 20 * MIB, 1), *more;
+    assert_int_equal(budget(b), 32 * MIB);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_alloc(b->other, 20 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS, &more));
+    assert_int_equal(look(b).rises, 1);
+    ok(weir_free(b->model, block, WEIR_STREAM_HOST));
+}
+
 /* Less than a quarter of the reserve is not worth it. */
 static void the_budget_does_not_follow_every_move(void **state)
 {
@@ -554,6 +568,7 @@ int main(void)
         BED_CASE(a_client_that_cannot_leave_is_told),
         BED_CASE(callbacks_are_asked_as_long_as_they_help),
         BED_CASE(the_budget_rises_when_it_has_been_steady),
+        BED_CASE(the_budget_rises_for_a_request),
         BED_CASE(the_budget_does_not_follow_every_move),
         BED_CASE(the_program_may_set_the_budget_meanwhile),
         BED_CASE(what_was_asked_for_is_held_until_it_is_taken),

@@ -44,7 +44,8 @@ static void yield_part(char **line, const char *words, uint64_t bytes)
     char size[24];
     if (bytes == 0)
         return;
-    char *longer = text_print("%s%s%s %s", *line, **line ? ", " : "", weir_size_format(bytes, size, sizeof size), words);
+    char *longer =
+        text_print("%s%s%s %s", *line, **line ? ", " : "", weir_size_format(bytes, size, sizeof size), words);
     free(*line);
     *line = longer;
 }
@@ -114,9 +115,11 @@ static const arg option_list[] = {
 static const args_table arguments = {
     .verb = "yield",
     .usage = "yield SIZE [PID] [--device NAME] [--hold SECONDS] [--json]",
-    .about = "Has the processes of this user that can be watched (WEIR_WATCH=1), or one of them, give so much memory back that SIZE is "
-             "free on the device, for a program that is to be started: cached memory, idle clients and models that may be "
-             "suspended, and what callbacks give up. What was suspended comes back when it is used.",
+    .about =
+        "Has the processes of this user that can be watched (WEIR_WATCH=1), or one of them, give so much memory back "
+        "that SIZE is "
+        "free on the device, for a program that is to be started: cached memory, idle clients and models that may be "
+        "suspended, and what callbacks give up. What was suspended comes back when it is used.",
     .options = option_list,
     .notes = "Exit status 1: not all of it could be given. 'weir yield 0' takes an earlier yield back.",
     .read_operands = yield_read_operands};

@@ -185,8 +185,9 @@ static void watch_answer_write_all(writer *w, const char *command)
 static void write_refusal(wi_json *json)
 {
     wi_json_open(json, "error", '{');
-    wi_json_text(json, "detail", "a request is one line: stats, layout, or yield SIZE [DEVICE [SECONDS]] of the process's "
-                                   "own user");
+    wi_json_text(json, "detail",
+                 "a request is one line: stats, layout, or yield SIZE [DEVICE [SECONDS]] of the process's "
+                 "own user");
     wi_json_close(json, '}');
 }
 

@@ -192,13 +192,13 @@ static void accept_one(connection *c)
 {
     pthread_mutex_lock(&files_lock);
     int file = accept4(server.listener.number, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    bool owner = false, failed = file < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED;
+    bool owner = false,
+         failed = file < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED;
     if (file >= 0 && !is_allowed(file, &owner))
         close(file);
     else if (file >= 0)
-        *c = (connection){.file = wi_watch_file_of(file),
-                          .owner = owner,
-                          .until = wi_now() + WI_WATCH_SECONDS * (uint64_t)SECOND};
+        *c = (connection){
+            .file = wi_watch_file_of(file), .owner = owner, .until = wi_now() + WI_WATCH_SECONDS * (uint64_t)SECOND};
     pthread_mutex_unlock(&files_lock);
     if (failed)
         server.paused = wi_now() + SECOND;
