@@ -16,6 +16,7 @@ enum {
     QUIET_NS = 50 * MILLISECOND,  /* between looks while nothing moves, */
     MOVING_NS = 10 * MILLISECOND, /* and while something does, or did within STILL looks */
     STILL = 20,
+    VAIN = 3,   /* the time between looks that are in vain is doubled so often */
     STEADY = 5, /* looks in a row with enough free before the budget rises */
     RESERVE_SHARE = 32,
     SLACK_SHARE = 4, /* of the reserve: the budget does not rise for less */
@@ -251,7 +252,7 @@ static uint64_t outside_note(wi_outside *o, const sight *s)
 
 static void outside_log(const wi_outside *o, const weir_yielded *y)
 {
-    if (y->given > 0 || y->why[0])
+    if (y->given > 0)
         weir_log(WEIR_LOG_INFO,
                  "%llu bytes of %s given to other processes: %llu cached, %llu of %llu idle clients, %llu by "
                  "callbacks; %llu are lacking still%s%s",
@@ -270,12 +271,14 @@ static weir_status outside_look(wi_outside *o, weir_yielded *out)
     pthread_mutex_lock(&o->lock);
     o->told.looks++;
     pthread_mutex_unlock(&o->lock);
-    uint64_t lack = outside_note(o, &seen);
+    uint64_t lack = outside_note(o, &seen), before = out->given;
+    o->vain = lack > 0 ? o->vain : 0;
     if (lack > 0) {
         pthread_mutex_lock(&o->lock);
         o->told.shorts++;
         pthread_mutex_unlock(&o->lock);
         wi_outside_give(o, lack, out);
+        o->vain = out->given > before ? 0 : o->vain + 1;
         if (outside_see(o, &seen) == WEIR_OK)
             (void)outside_note(o, &seen);
         o->still = 0;
@@ -328,6 +331,19 @@ static void outside_plan(wi_outside *o)
     }
     pthread_mutex_lock(&all.lock);
     o->due = due;
+    pthread_cond_signal(&all.changed);
+    pthread_mutex_unlock(&all.lock);
+}
+
+void wi_outside_poke(wi_outside *o)
+{
+    pthread_mutex_lock(&o->lock);
+    bool lacks = o->told.lacks > 0;
+    pthread_mutex_unlock(&o->lock);
+    if (!lacks)
+        return;
+    pthread_mutex_lock(&all.lock);
+    o->due = o->due == UINT64_MAX ? UINT64_MAX : 0;
     pthread_cond_signal(&all.changed);
     pthread_mutex_unlock(&all.lock);
 }
@@ -468,6 +484,7 @@ weir_status weir_outside_end(weir_runtime *runtime)
     o->told.watched = false;
     o->told.reserve = o->told.asked = o->told.allowed = o->told.lacks = 0;
     pthread_mutex_unlock(&o->lock);
+    o->by_hand = false;
     outside_plan(o);
     pthread_mutex_unlock(&o->turn);
     return WEIR_OK;

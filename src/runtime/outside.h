@@ -34,6 +34,7 @@ typedef struct wi_outside {
     uint64_t hold_until;    /* until then `asked` stays free */
     uint64_t others_then;   /* what others had when `asked` was counted last */
     unsigned steady, still; /* looks in a row with enough free; without a move */
+    unsigned vain;          /* looks in a row that found too little free and nothing to give */
 
     pthread_mutex_t lock;   /* of the rest */
     pthread_cond_t changed; /* an offer's client has stopped leaving */
@@ -61,6 +62,9 @@ void wi_outside_need(weir_runtime *runtime);
 uint64_t wi_outside_allows(const weir_runtime *runtime);
 /* The last look, without a look; all 0 where nobody watches. */
 void wi_outside_tell(const weir_runtime *runtime, weir_outside *out);
+
+/* There may be more to give than before: the thread looks at once where something lacks. */
+void wi_outside_poke(wi_outside *o);
 
 /* Lowers the ledger's budget to what is allowed, as far as it goes. With the turn. */
 void wi_outside_lower(wi_outside *o);

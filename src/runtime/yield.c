@@ -238,6 +238,8 @@ weir_status weir_client_idle(weir_client *client, const weir_suspend_options *ho
     pthread_mutex_unlock(&outside->lock);
     yield_free_offer(old);
     yield_free_offer(offer);
+    if (status == WEIR_OK)
+        wi_outside_poke(outside);
     return status;
 }
 
