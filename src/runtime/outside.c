@@ -250,9 +250,15 @@ static uint64_t outside_note(wi_outside *o, const sight *s)
     return lacks;
 }
 
-static void outside_log(const wi_outside *o, const weir_yielded *y)
+/* With the turn: whether the log is to tell of it; what is in vain once. */
+static bool outside_is_news(const wi_outside *o, const weir_yielded *y)
 {
-    if (y->given > 0)
+    return y->given > 0 || (y->why[0] && o->vain <= 1);
+}
+
+static void outside_log(const wi_outside *o, const weir_yielded *y, bool news)
+{
+    if (news)
         weir_log(WEIR_LOG_INFO,
                  "%llu bytes of %s given to other processes: %llu cached, %llu of %llu idle clients, %llu by "
                  "callbacks; %llu are lacking still%s%s",
@@ -321,9 +327,9 @@ static bool outside_is_active(const wi_outside *o)
 /* When the thread looks again; with the turn. */
 static void outside_plan(wi_outside *o)
 {
-    bool moves = o->still < STILL || o->told.lacks > 0;
-    uint64_t due =
-        wi_alone || o->by_hand || !outside_is_active(o) ? UINT64_MAX : wi_now() + (moves ? MOVING_NS : QUIET_NS);
+    uint64_t pause = (o->still < STILL || o->told.lacks > 0) && o->vain == 0 ? MOVING_NS : QUIET_NS;
+    pause <<= wi_min(o->vain, VAIN);
+    uint64_t due = wi_alone || o->by_hand || !outside_is_active(o) ? UINT64_MAX : wi_now() + pause;
     if (due == UINT64_MAX && !o->told.watched) {
         pthread_mutex_lock(&o->lock);
         o->told.allowed = o->told.asked > 0 ? o->told.allowed : 0;
@@ -357,8 +363,9 @@ static void outside_turn(wi_outside *o)
     if (outside_look(o, &done) != WEIR_OK)
         o->still = STILL;
     outside_plan(o);
+    bool news = outside_is_news(o, &done);
     pthread_mutex_unlock(&o->turn);
-    outside_log(o, &done);
+    outside_log(o, &done, news);
 }
 
 static void outside_wait(uint64_t until)
@@ -531,8 +538,9 @@ weir_status weir_outside_look(weir_runtime *runtime, weir_outside *out)
     status = outside_is_active(o) ? outside_look(o, &done)
                                   : weir_fail(WEIR_ERR_INVALID, "weir_outside_look: %s is not watched", runtime->name);
     outside_plan(o);
+    bool news = outside_is_news(o, &done);
     pthread_mutex_unlock(&o->turn);
-    outside_log(o, &done);
+    outside_log(o, &done, news);
     return status == WEIR_OK && out ? weir_outside_info(runtime, out) : status;
 }
 
@@ -606,8 +614,9 @@ weir_status weir_yield(weir_runtime *runtime, const weir_yield_options *options,
         outside_tell_rest(o, &done);
         outside_plan(o);
     }
+    bool news = outside_is_news(o, &done);
     pthread_mutex_unlock(&o->turn);
-    outside_log(o, &done);
+    outside_log(o, &done, news);
     if (status == WEIR_OK)
         wi_copy_out(out, out->struct_size, &done, sizeof done);
     return status;
