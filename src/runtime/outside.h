@@ -20,6 +20,7 @@ typedef struct wi_offer {
     char *folder;   /* of `how`; NULL */
     uint64_t since; /* by wi_now */
     uint64_t tried; /* number of the last look in which it was tried */
+    uint64_t moved; /* number of the last command by name that moved it */
     bool leaving;   /* `mover` suspends it right now */
     pthread_t mover;
 } wi_offer;
@@ -41,6 +42,7 @@ typedef struct wi_outside {
     uint64_t own, floated;  /* the program's budget, and the ledger's as it was set here last; 0: never */
     weir_outside told;
     wi_offer *offers;
+    uint64_t commands; /* by name, so far */
 } wi_outside;
 
 /* ---- outside.c --------------------------------------------------------------------------------------------------- */
@@ -74,6 +76,10 @@ void wi_outside_lower(wi_outside *o);
 /* Gives `lack` bytes of what is held back to the driver, as far as they may be given, and adds what it did to *out. With
  * the turn. */
 void wi_outside_give(wi_outside *o, uint64_t lack, weir_yielded *out);
+/* Suspends (`away`) or resumes the offered clients of that name, one by one, and tells of each: the bytes that left or came, and
+ * on failure the detail. Returns how many there were. No lock is held in `told`. */
+typedef void wi_offer_told(const weir_client *client, weir_status status, uint64_t bytes, void *user);
+size_t wi_outside_move_named(weir_runtime *runtime, const char *name, bool away, wi_offer_told *told, void *user);
 /* The client is closing: its offer ends. Waits for a suspend of another thread's that is under way, but inside a pressure
  * callback: then it is WEIR_ERR_BUSY. */
 weir_status wi_outside_forget(weir_client *client);

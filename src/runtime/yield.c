@@ -86,6 +86,21 @@ static bool yield_is_cheaper(const price *a, const price *b)
     return a->copies != b->copies ? a->copies < b->copies : a->idle > b->idle;
 }
 
+/* To this thread; with the lock held. */
+static void yield_mark(wi_offer *offer)
+{
+    offer->leaving = true;
+    offer->mover = pthread_self();
+}
+
+static weir_status yield_suspend(const wi_offer *offer, weir_residency *receipt)
+{
+    weir_suspend_options how = offer->how;
+    how.folder = offer->folder;
+    how.wait = how.wait ? how.wait : SUSPEND_WAIT_NS;
+    return weir_client_suspend(offer->client, &how, receipt);
+}
+
 /* The cheapest offer that this look has not tried, as leaving; NULL: none. */
 static wi_offer *yield_take_offer(wi_outside *o)
 {
@@ -101,8 +116,7 @@ static wi_offer *yield_take_offer(wi_outside *o)
         }
     if (best) {
         best->tried = o->told.looks;
-        best->leaving = true;
-        best->mover = pthread_self();
+        yield_mark(best);
     }
     pthread_mutex_unlock(&o->lock);
     return best;
@@ -115,10 +129,7 @@ static bool yield_suspend_one(const giving *g)
     wi_offer *offer = yield_take_offer(o);
     if (!offer)
         return false;
-    weir_suspend_options how = offer->how;
-    how.folder = offer->folder;
-    how.wait = how.wait ? how.wait : SUSPEND_WAIT_NS;
-    weir_status status = weir_client_suspend(offer->client, &how, NULL);
+    weir_status status = yield_suspend(offer, NULL);
     if (status != WEIR_OK)
         wi_shorten(weir_detail(), g->out->why, sizeof g->out->why);
     pthread_mutex_lock(&o->lock);
@@ -166,6 +177,52 @@ void wi_outside_give(wi_outside *o, uint64_t lack, weir_yielded *out)
     pthread_mutex_lock(&o->lock);
     o->told.given += out->given - before;
     pthread_mutex_unlock(&o->lock);
+}
+
+/* By name ---------------------------------------------------------------------------------------------------------- */
+
+/* The next offer of a client of that name that the command has not moved, as leaving; NULL: none. */
+static wi_offer *yield_take_named(wi_outside *o, const char *name, uint64_t command)
+{
+    pthread_mutex_lock(&o->lock);
+    wi_offer *offer = o->offers;
+    while (offer && (offer->leaving || offer->moved == command || strcmp(wi_client_name(offer->client), name) != 0))
+        offer = offer->next;
+    if (offer) {
+        offer->moved = command;
+        yield_mark(offer);
+    }
+    pthread_mutex_unlock(&o->lock);
+    return offer;
+}
+
+static weir_status yield_move(const wi_offer *offer, bool away, uint64_t *bytes)
+{
+    weir_residency receipt = WEIR_INIT(weir_residency);
+    weir_status status = away ? yield_suspend(offer, &receipt) : weir_client_residency(offer->client, &receipt);
+    *bytes = receipt.away;
+    return away || status != WEIR_OK ? status : weir_client_resume(offer->client, WEIR_STREAM_HOST);
+}
+
+size_t wi_outside_move_named(weir_runtime *runtime, const char *name, bool away, wi_offer_told *told, void *user)
+{
+    wi_outside *o = atomic_load(&runtime->outside);
+    size_t count = 0;
+    if (!o)
+        return 0;
+    pthread_mutex_lock(&o->lock);
+    uint64_t command = ++o->commands;
+    pthread_mutex_unlock(&o->lock);
+    for (wi_offer *offer; (offer = yield_take_named(o, name, command)) != NULL; count++) {
+        uint64_t bytes;
+        weir_status status = yield_move(offer, away, &bytes);
+        told(offer->client, status, bytes, user);
+        pthread_mutex_lock(&o->lock);
+        offer->leaving = false;
+        pthread_cond_broadcast(&o->changed);
+        pthread_mutex_unlock(&o->lock);
+    }
+    return count;
 }
 
 /* Offering --------------------------------------------------------------------------------------------------------- */

@@ -218,6 +218,19 @@ class Yields(Command):
         self.assertIn("has nothing on that device", self.weir("yield", "1MiB", process.pid, "--device", "cuda:7", status=1))
         self.ended(process)
 
+    def test_clients_are_moved_by_name(self):
+        process = self.on_the_stub()
+        self.assertEqual(self.weir("suspend", "idle", "--process", process.pid), "idle on cuda:0: 40 MiB have left\n")
+        self.assertIn("suspended already", self.weir("suspend", "idle", "--process", process.pid, status=1))
+        self.assertEqual(self.weir("resume", "idle", "--process", process.pid), "idle on cuda:0: 40 MiB came back\n")
+        answer, = json.loads(self.weir("suspend", "idle", "--process", process.pid, "--json"))["processes"]
+        self.assertEqual(answer["pid"], process.pid)
+        self.weir("suspend", "busy", "--process", process.pid, status=1)
+        self.assertIn("no idle client 'busy'", self.error)
+        self.weir("suspend", "idle", "--process", 2 ** 31 - 1, status=1)
+        self.assertIn("does not answer", self.error)
+        self.ended(process)
+
     def test_one_after_the_other(self):
         first, second = self.on_the_stub(), self.on_the_stub()
         found = json.loads(self.weir("yield", "200MiB", "--json"))["processes"]

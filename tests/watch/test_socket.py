@@ -188,6 +188,25 @@ class Yields(common.Case):
         self.assertEqual([r["device"] for r in asked(process.socket, b"yield 1MiB\n")["runtimes"]], ["host"])
         self.ended(process)
 
+    def test_clients_by_name(self):
+        process = self.on_the_stub()
+        process.do("client", "idle", 0)  # another one of that name, which is not offered
+        process.do("alloc", 2, 4 * MIB, 1)
+        for verb, state in ((b"suspend idle\n", "suspended"), (b"resume idle\n", "resident")):
+            answer = asked(process.socket, verb)
+            moved, = (client for runtime in answer["runtimes"] for client in runtime["clients"])
+            self.assertEqual(moved, {"name": "idle", "moved": True, "bytes": 40 * MIB, "why": ""})
+            self.assertEqual(self.residencies(process), [state, "resident"])
+        asked(process.socket, b"suspend idle\n")
+        again, = (client for runtime in asked(process.socket, b"suspend idle\n")["runtimes"] for client in runtime["clients"])
+        self.assertEqual((again["moved"], again["bytes"]), (False, 0))
+        self.assertIn("suspended already", again["why"])
+        process.do("busy", 0)
+        for name in (b"idle", b"busy", b"nobody", b"idl"):  # who is not offered is left alone
+            self.assertEqual([r["clients"] for r in asked(process.socket, b"suspend " + name + b"\n")["runtimes"] if r["clients"]], [])
+        self.assertEqual(self.residencies(process), ["resident", "resident"])
+        self.ended(process)
+
     @needs_other_users
     def test_of_nobody_but_its_owner(self):
         theirs = self.folder / "theirs"
@@ -212,7 +231,7 @@ class Yields(common.Case):
     def test_words_in_any_order(self):
         process = self.on_the_stub()
         chance = random.Random(36)
-        words = ("yield", "yield", "1MiB", "230MiB", "0", "cuda:0", "*", "host", "1", "3600", "stats", "layout", " ", "é", "18446744073709551615",
+        words = ("yield", "yield", "suspend", "resume", "busy", "1MiB", "230MiB", "0", "cuda:0", "*", "host", "1", "3600", "stats", "layout", " ", "é", "18446744073709551615",
                  "99999999999999999999GiB", "\\", '"')
         for _ in range(200):
             request = " ".join(chance.choices(words, k=chance.randrange(1, 5)))

@@ -1,4 +1,5 @@
-/* yield.c: the verb yield: has processes that use weir give memory of a device back, for a program that wants it. */
+/* yield.c: the verb yield: has processes that use weir give memory of a device back, for a program that wants it; and the verbs
+ * suspend and resume for clients of a process. */
 #include "remote.h"
 
 #include "cli/args.h"
@@ -165,4 +166,60 @@ int verb_yield(int argc, char **argv)
     json_decref(answers);
     watched_clear(&found);
     return status;
+}
+
+/* Clients of a process --------------------------------------------------------------------------------------------- */
+
+/* Prints what became of the clients of one name. Returns how many were moved; *wrong: some could not be. */
+static size_t yield_print_moved(const json_t *answer, const char *name, bool away, bool *wrong)
+{
+    size_t moved = 0;
+    const json_t *runtimes = json_object_get(answer, "runtimes");
+    for (size_t i = 0; i < json_array_size(runtimes); i++) {
+        const json_t *runtime = json_array_get(runtimes, i), *clients = json_object_get(runtime, "clients");
+        for (size_t k = 0; k < json_array_size(clients); k++) {
+            char size[24];
+            const json_t *client = json_array_get(clients, k);
+            bool good = json_is_true(json_object_get(client, "moved"));
+            char *line = good ? text_print("%s on %s: %s %s", name, text_json_text(runtime, "device"),
+                                           weir_size_format(text_json_number(client, "bytes"), size, sizeof size),
+                                           away ? "have left" : "came back")
+                              : text_print("%s on %s: %s", name, text_json_text(runtime, "device"),
+                                           text_json_text(client, "why"));
+            char *clean = text_clean(line, strlen(line), false);
+            puts(clean);
+            free(clean);
+            free(line);
+            moved += good;
+            *wrong |= !good;
+        }
+    }
+    return moved;
+}
+
+int remote_move_clients(uint64_t pid, const char *verb, char *const *names, size_t count, bool json)
+{
+    json_t *answers = json_array();
+    bool wrong = false;
+    int status = -1;
+    for (size_t i = 0; i < count && status < 0; i++) {
+        watched_list found;
+        char *request = text_print("%s %.50s", verb, names[i]);
+        watched_command(pid, request, &found);
+        free(request);
+        const json_t *answer = found.count > 0 ? found.list[0].answer : NULL;
+        if (!answer)
+            status = cli_fail(
+                "process %llu does not answer, or is another user's; 'weir ps' lists those that can be watched",
+                (unsigned long long)pid);
+        else if (json)
+            json_array_append(answers, found.list[0].answer);
+        else if (yield_print_moved(answer, names[i], strcmp(verb, "suspend") == 0, &wrong) == 0 && !wrong)
+            status = cli_fail("process %llu has no idle client '%.50s'", (unsigned long long)pid, names[i]);
+        watched_clear(&found);
+    }
+    if (status < 0)
+        status = json ? cli_print_json(json_pack("{s:O}", "processes", answers)) : cli_flush(CLI_OK);
+    json_decref(answers);
+    return status == CLI_OK && wrong ? CLI_FAILED : status;
 }

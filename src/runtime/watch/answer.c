@@ -186,8 +186,8 @@ static void write_refusal(wi_json *json)
 {
     wi_json_open(json, "error", '{');
     wi_json_text(json, "detail",
-                 "a request is one line: stats, layout, or yield SIZE [DEVICE [SECONDS]] of the process's "
-                 "own user");
+                 "a request is one line: stats, layout, or, of the process's own user, yield SIZE [DEVICE [SECONDS]], "
+                 "suspend NAME or resume NAME");
     wi_json_close(json, '}');
 }
 

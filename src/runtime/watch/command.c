@@ -21,11 +21,13 @@ struct wi_watch_job {
 
 /* Words ------------------------------------------------------------------------------------------------------------ */
 
-/* yield SIZE [DEVICE [SECONDS]]; a * is no device in particular */
-typedef struct yield_words {
+/* yield SIZE [DEVICE [SECONDS]]; suspend NAME; resume NAME. A * is no device in particular. */
+typedef struct command_words {
+    char verb[WI_WATCH_REQUEST];
     uint64_t bytes, hold;
     char device[WI_NAME_BYTES]; /* "": every device but the host; without devices the host */
-} yield_words;
+    const char *name;           /* of clients: the rest of the request */
+} command_words;
 
 /* Takes the next word off the text; "" at its end. False: it is longer than `word` has room for. */
 static bool command_word(const char **text, char *word, size_t room)
@@ -48,29 +50,39 @@ static bool command_seconds(const char *word, uint64_t *nanoseconds)
     return *word == '\0' && seconds <= LONGEST_HOLD;
 }
 
-/* False: it is something else. */
-static bool command_read(const char *request, yield_words *out)
+static bool command_read_yield(const char *words, command_words *out)
 {
-    char verb[WI_WATCH_REQUEST], size[WI_WATCH_REQUEST], seconds[WI_WATCH_REQUEST];
-    bool good = command_word(&request, verb, sizeof verb) && command_word(&request, size, sizeof size) &&
-                command_word(&request, out->device, sizeof out->device) &&
-                command_word(&request, seconds, sizeof seconds);
+    char size[WI_WATCH_REQUEST], seconds[WI_WATCH_REQUEST];
+    bool good = command_word(&words, size, sizeof size) && command_word(&words, out->device, sizeof out->device) &&
+                command_word(&words, seconds, sizeof seconds);
     if (strcmp(out->device, "*") == 0)
         out->device[0] = '\0';
-    return good && strcmp(verb, "yield") == 0 && request[strspn(request, " ")] == '\0' &&
-           wi_size_read(size, &out->bytes) && command_seconds(seconds, &out->hold);
+    return good && words[strspn(words, " ")] == '\0' && wi_size_read(size, &out->bytes) &&
+           command_seconds(seconds, &out->hold);
+}
+
+/* False: it is something else. */
+static bool command_read(const char *request, command_words *out)
+{
+    *out = (command_words){.bytes = 0};
+    if (!command_word(&request, out->verb, sizeof out->verb))
+        return false;
+    if (strcmp(out->verb, "yield") == 0)
+        return command_read_yield(request, out);
+    out->name = request + strspn(request, " ");
+    return (strcmp(out->verb, "suspend") == 0 || strcmp(out->verb, "resume") == 0) && out->name[0] != '\0';
 }
 
 bool wi_watch_is_command(const char *request)
 {
-    yield_words ignored;
+    command_words ignored;
     return command_read(request, &ignored);
 }
 
 /* Yielding --------------------------------------------------------------------------------------------------------- */
 
 typedef struct gathered {
-    const yield_words *words;
+    const command_words *words;
     weir_runtime *list[MOST_RUNTIMES]; /* visited */
     size_t count;
     bool only_devices; /* the host is left out */
@@ -108,7 +120,7 @@ static void command_write(wi_json *json, const weir_runtime *runtime, uint64_t a
 }
 
 /* Has the runtime yield, and ends its visit. */
-static void command_yield_one(wi_json *json, weir_runtime *runtime, const yield_words *words)
+static void command_yield_one(wi_json *json, weir_runtime *runtime, const command_words *words)
 {
     weir_yield_options options = {.struct_size = sizeof options, .bytes = words->bytes, .hold = words->hold};
     weir_yielded done = {.struct_size = sizeof done};
@@ -122,7 +134,7 @@ static void command_yield_one(wi_json *json, weir_runtime *runtime, const yield_
     wi_runtime_visit_end(runtime);
 }
 
-static void command_yield(wi_json *json, const char *command, const yield_words *words)
+static void command_yield(wi_json *json, const command_words *words)
 {
     gathered g = {.words = words, .only_devices = true};
     wi_runtimes_each(command_gather, &g);
@@ -130,13 +142,46 @@ static void command_yield(wi_json *json, const char *command, const yield_words 
         g.only_devices = false;
         wi_runtimes_each(command_gather, &g);
     }
-    wi_json_text(json, "weir", WEIR_VERSION_STRING);
-    wi_json_number(json, "pid", (uint64_t)getpid());
-    wi_json_text(json, "command", command);
-    wi_json_open(json, "runtimes", '[');
     for (size_t i = 0; i < g.count; i++)
         command_yield_one(json, g.list[i], words);
-    wi_json_close(json, ']');
+}
+
+/* Suspending and resuming ------------------------------------------------------------------------------------------ */
+
+static void command_tell_client(const weir_client *client, weir_status status, uint64_t bytes, void *user)
+{
+    wi_json *json = user;
+    char why[256] = "";
+    if (status != WEIR_OK)
+        wi_shorten(weir_detail(), why, sizeof why);
+    if (wi_json_room(json) < RUNTIME_BYTES)
+        return;
+    wi_json_open(json, NULL, '{');
+    wi_json_text(json, "name", wi_client_name(client));
+    wi_json_bool(json, "moved", status == WEIR_OK);
+    wi_json_number(json, "bytes", status == WEIR_OK ? bytes : 0);
+    wi_json_text(json, "why", why);
+    wi_json_close(json, '}');
+}
+
+static void command_move(wi_json *json, const command_words *words)
+{
+    gathered g = {.words = words};
+    wi_runtimes_each(command_gather, &g);
+    for (size_t i = 0; i < g.count; i++) {
+        bool told = wi_json_room(json) >= 2 * RUNTIME_BYTES;
+        if (told) {
+            wi_json_open(json, NULL, '{');
+            wi_json_text(json, "device", wi_runtime_device(g.list[i]));
+            wi_json_bool(json, "own", !g.list[i]->shared);
+            wi_json_open(json, "clients", '[');
+            (void)wi_outside_move_named(g.list[i], words->name, strcmp(words->verb, "suspend") == 0,
+                                        command_tell_client, json);
+            wi_json_close(json, ']');
+            wi_json_close(json, '}');
+        }
+        wi_runtime_visit_end(g.list[i]);
+    }
 }
 
 /* Jobs ------------------------------------------------------------------------------------------------------------- */
@@ -144,10 +189,17 @@ static void command_yield(wi_json *json, const char *command, const yield_words 
 static void command_carry_out(wi_watch_job *job)
 {
     wi_json json = {.text = job->answer, .capacity = sizeof job->answer};
-    yield_words words = {0};
+    command_words words;
+    bool good = command_read(job->request, &words);
+    wi_assert(good);
     wi_json_open(&json, NULL, '{');
-    if (command_read(job->request, &words))
-        command_yield(&json, job->command, &words);
+    wi_json_text(&json, "weir", WEIR_VERSION_STRING);
+    wi_json_number(&json, "pid", (uint64_t)getpid());
+    wi_json_text(&json, "command", job->command);
+    wi_json_open(&json, "runtimes", '[');
+    if (good)
+        (words.name ? command_move : command_yield)(&json, &words);
+    wi_json_close(&json, ']');
     wi_json_close(&json, '}');
     wi_assert(!json.full);
     job->answer[json.used] = '\n';

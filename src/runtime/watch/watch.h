@@ -71,10 +71,13 @@ size_t wi_watch_answer(const char *request, const char *command, weir_client_sta
 
 /* ---- command.c --------------------------------------------------------------------------------------------------- */
 
-/* Commands: requests that change something, of the process's own user alone. There is one:
+/* Commands: requests that change something, of the process's own user alone. 
  *
  * yield SIZE [DEVICE [SECONDS]]: weir_yield (weir/outside.h) of so many bytes on each device, or the named one, held for so long.
- * {weir, pid, command, runtimes[] {device, own, asked, and the members of weir_yielded, with `suspends` for its clients}} */
+ * {weir, pid, command, runtimes[] {device, own, asked, and the members of weir_yielded, with `suspends` for its clients}}
+ *
+ * suspend NAME, resume NAME: the clients of that name that are offered (weir_client_idle), of every runtime.
+ * {weir, pid, command, runtimes[] {device, own, clients[] {name, moved, bytes, why}}} */
 
 typedef struct wi_watch_job wi_watch_job;
 enum { WI_WATCH_ANSWER = 64 * 1024 };
