@@ -16,7 +16,7 @@ typedef struct weir_pressure {
     size_t struct_size;
     uint64_t bytes;            /* requested, as they would be charged */
     uint64_t shortfall;        /* at least so many more have to be free, or free in one piece; never 0 */
-    const weir_client *client; /* who asks */
+    const weir_client *client; /* who asks; NULL: another process (weir/outside.h) */
     const char *device;        /* whose memory: "cuda:0" */
     weir_class memory_class;
     unsigned attempt; /* which call of this function it is for this request, from 1 */
@@ -33,7 +33,8 @@ typedef void (*weir_pressure_fn)(const weir_pressure *pressure, void *user);
  * The lowest priority is asked first, of equal ones the one registered first. One that made room is asked again, up
  * to 64 times, before the next is. Called for weir_alloc, weir_alloc_with and weir_reservation_create, after free and
  * freed memory of everybody was looked at, moved and given up by other threads, and before pending frees are waited
- * for. Not for requests with WEIR_ALLOC_NO_WAIT, on a stream that is being captured, nor for weir_resize. Errors:
+ * for. Not for requests with WEIR_ALLOC_NO_WAIT, on a stream that is being captured, nor for weir_resize. Called also for
+ * another process that wants memory of the device (weir/outside.h), on the thread that looks: `client` is NULL then. Errors:
  * WEIR_ERR_INVALID for NULL, WEIR_ERR_SYSTEM, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_pressure_register(weir_runtime *runtime, int priority, weir_pressure_fn fn,
                                                            void *user, uint64_t *id);

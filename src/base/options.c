@@ -88,6 +88,13 @@ static struct option {
      .standard = "0",
      .help = "1 lets weir ps and weir top of the same user look at this process, by a socket and a thread of its own",
      .valid = is_switch},
+    {.name = "outside",
+     .environment = "WEIR_OUTSIDE",
+     .standard = "",
+     .help = "bytes of each GPU that are kept free for other processes, whatever these take: idle memory and clients "
+             "give way; "
+             "off by default; weir/outside.h",
+     .valid = is_amount},
     {.name = "policy",
      .environment = "WEIR_POLICY",
      .standard = "fastest",
@@ -496,6 +503,11 @@ uint64_t wi_option_range(void)
 uint64_t wi_option_thread_cache(void)
 {
     return base_options_size("thread_cache", UINT64_MAX);
+}
+
+uint64_t wi_option_outside(void)
+{
+    return base_options_size("outside", 0);
 }
 
 unsigned wi_option_reuse_wait(void)

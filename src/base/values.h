@@ -91,6 +91,8 @@ uint64_t wi_option_range(void);
 bool wi_option_poison(void);
 /* Whether what engines promise not to write is protected. */
 bool wi_option_protect(void);
+/* Bytes of a device that are kept free for other processes; 0: it is not watched; runtime/outside.h. */
+uint64_t wi_option_outside(void);
 /* Whether the process can be watched; runtime/watch/watch.h. */
 bool wi_option_watch(void);
 /* Whether what loads have measured is remembered in the store; weir/predict.h. */

@@ -63,6 +63,7 @@ static const cli_verb verbs[] = {
      verb_bench_there},
     {"ps", "the models that a running server has loaded, and the processes that can be watched", verb_ps},
     {"top", "a server or a process, live: its budget, models, clients and classes", verb_top},
+    {"yield", "have processes give device memory back, for another program", verb_yield},
     {"list", "the models of a running server, loaded or not", verb_list},
     {"show", "all that a running server knows of a model", verb_show},
     {"load", "have a running server load models", verb_move},

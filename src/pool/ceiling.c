@@ -1,8 +1,11 @@
-/* What a pool may take of a device: the budget, less the bytes of clients that are no models of the pool. */
+/* What a pool may take of a device: the budget, or what other processes leave of it, less the bytes of clients that are no models
+ * of the pool. */
 #include "pool/pool.h"
 #include "base/system.h"
+#include "runtime/outside.h"
 #include "runtime/runtime.h"
 
+#include <weir/pressure.h>
 #include <weir/stats.h>
 
 enum { LOOK_NS = 1000000 }; /* a look is good for so long */
@@ -40,8 +43,9 @@ static bool ceiling_of(const weir_pool *pool, weir_runtime *runtime, uint64_t *o
     weir_client_stats *all = clients_of(runtime, &count);
     if (!all)
         return false;
+    wi_outside_need(runtime);
     bool good = weir_runtime_info(runtime, &details) == WEIR_OK;
-    uint64_t left = details.budget;
+    uint64_t left = wi_min(details.budget, wi_outside_allows(runtime));
     for (size_t i = 0; i < count; i++)
         if (wi_client_owner(all[i].client) != pool)
             left -= wi_min(left, wi_max(ceiling_has(&all[i]), all[i].guaranteed));
@@ -73,6 +77,30 @@ void wi_pool_look(weir_pool *pool, uint32_t number, bool at_once)
         wi_pool_decide(pool, &event);
     }
     pthread_mutex_unlock(&pool->lock);
+}
+
+/* Another process wants memory: the machine hears that the ceiling is lower, and has idle models leave by the pool's threads. A
+ * request of this process's is no news to it. */
+static void ceiling_on_pressure(const weir_pressure *pressure, void *user)
+{
+    const wi_pool_device *device = user;
+    if (!pressure->client)
+        wi_pool_look(device->pool, (uint32_t)(device - device->pool->devices), true);
+}
+
+weir_status wi_pool_listen(weir_pool *pool, uint32_t number)
+{
+    wi_pool_device *device = &pool->devices[number];
+    device->pool = pool;
+    return weir_pressure_register(device->runtime, 0, ceiling_on_pressure, device, &device->pressure);
+}
+
+void wi_pool_listen_no_more(weir_pool *pool)
+{
+    for (uint32_t i = 0; pool->devices && i < pool->device_count; i++)
+        if (pool->devices[i].pressure != 0 &&
+            weir_pressure_unregister(pool->devices[i].runtime, pool->devices[i].pressure) != WEIR_OK)
+            weir_log(WEIR_LOG_ERROR, "a pool's pressure callback stays: %s", weir_detail());
 }
 
 wi_pool_account *wi_pool_accounts(const weir_pool *pool, weir_runtime *runtime, size_t *count)

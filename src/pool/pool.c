@@ -130,13 +130,17 @@ static weir_status pool_begin(weir_pool *pool, const weir_pool_options *o)
     if (!pool->admission)
         return weir_fail(WEIR_ERR_SYSTEM, "no host memory for a pool");
     wi_pool_note_line(pool, &event);
-    for (uint32_t i = 0; i < pool->device_count; i++)
+    for (uint32_t i = 0; i < pool->device_count && status == WEIR_OK; i++) {
         wi_pool_look(pool, i, true);
-    return pool_start(pool, (uint32_t)wi_min(o->threads ? o->threads : THREADS, MOST_THREADS));
+        status = wi_pool_listen(pool, i);
+    }
+    return status != WEIR_OK ? status
+                             : pool_start(pool, (uint32_t)wi_min(o->threads ? o->threads : THREADS, MOST_THREADS));
 }
 
 static void free_pool(weir_pool *pool)
 {
+    wi_pool_listen_no_more(pool);
     for (wi_pool_news *next; pool->news; pool->news = next) {
         next = pool->news->next;
         free(pool->news);

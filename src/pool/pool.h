@@ -57,6 +57,8 @@ typedef struct wi_pool_device {
     uint64_t ceiling;         /* as the machine was told it last */
     uint64_t looked;          /* when; 0: never */
     uint64_t looks, answered; /* looks that have begun, and the latest whose answer was taken */
+    weir_pool *pool;
+    uint64_t pressure; /* id of the callback by which other processes' needs are heard of; 0: none */
 } wi_pool_device;
 
 typedef struct wi_pool_entry {
@@ -228,6 +230,9 @@ weir_status wi_pool_fit_layers(const weir_pool *pool, const wi_pool_source *sour
 
 /* Looks at what others have on the device, and tells the machine, unless that was done a moment ago. */
 void wi_pool_look(weir_pool *pool, uint32_t number, bool at_once);
+/* From here on the pool looks when another process wants memory of the device; until the end of listening on all devices. */
+weir_status wi_pool_listen(weir_pool *pool, uint32_t number);
+void wi_pool_listen_no_more(weir_pool *pool);
 /* What they have now; NULL: no host memory. */
 wi_pool_account *wi_pool_accounts(const weir_pool *pool, weir_runtime *runtime, size_t *count);
 

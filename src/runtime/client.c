@@ -1,6 +1,7 @@
 /* Clients: accounts that are opened and closed, and reservations. */
 #include "base/texts.h"
 #include "memory/adaptors/adaptors.h"
+#include "runtime/outside.h"
 #include "runtime/runtime.h"
 
 #include <weir/base.h>
@@ -246,7 +247,10 @@ weir_status weir_client_destroy(weir_client *client)
     unsigned open = WI_CLIENT_OPEN;
     if (!atomic_compare_exchange_strong(&client->state, &open, WI_CLIENT_CLOSING))
         return client_check(client, "weir_client_destroy", false);
-    status = wi_residency_end(client); /* again: a suspend may have begun, and been undone, before the state CLOSING */
+    status = wi_outside_forget(client);
+    if (status == WEIR_OK)
+        status =
+            wi_residency_end(client); /* again: a suspend may have begun, and been undone, before the state CLOSING */
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     wi_runtime_drain(runtime, &client->host_account);

@@ -6,6 +6,7 @@
 #include "memory/adaptors/adaptors.h"
 #include "memory/stack.h"
 #include "runtime/limits.h"
+#include "runtime/outside.h"
 #include "runtime/watch/watch.h"
 
 #include <stdio.h>
@@ -176,7 +177,7 @@ static weir_status runtime_agree(const weir_runtime *runtime, const weir_runtime
                          runtime->name, runtime->stack, options->resource);
     if (options->budget == 0) /* saves the ledger's lock */
         return WEIR_OK;
-    uint64_t budget = wi_runtime_budget(runtime);
+    uint64_t budget = wi_outside_budget(runtime);
     if (options->budget != budget)
         return weir_fail(WEIR_ERR_CONFLICT,
                          "%s runs already with a budget of %s (%llu bytes), not %s (%llu); one device has "
@@ -224,6 +225,7 @@ weir_status weir_runtime_get(const char *device, const weir_runtime_options *opt
             wi_recorder_start(runtime);
             wi_leaks_watch_exit();
             wi_watch_start();
+            wi_outside_start(runtime);
         }
     }
     if (status == WEIR_OK)
@@ -373,6 +375,7 @@ weir_status weir_runtime_destroy(weir_runtime *runtime)
     if (status != WEIR_OK)
         return status;
     runtime_unlist(runtime);
+    wi_outside_destroy(runtime);
     wi_pressures_clear(&runtime->ledger.pressures);
     wi_tcaches_end(runtime);
     wi_streams_destroy(&runtime->streams, runtime->driver, runtime->device); /* waits for work that uses the memory */

@@ -105,8 +105,9 @@ struct weir_runtime {
     wi_member members[WI_KINDS]; /* of this runtime: the device's memory, and each kind in kinds[] */
     wi_member elastic_member;
     wi_streams streams;
-    wi_tcaches caches;          /* over `resource` */
-    char stack[WI_STACK_BYTES]; /* the text of the stack, as it was given */
+    _Atomic(struct wi_outside *) outside; /* other processes on the device; NULL: not needed yet; outside.h */
+    wi_tcaches caches;                    /* over `resource` */
+    char stack[WI_STACK_BYTES];           /* the text of the stack, as it was given */
 
     pthread_mutex_t clients_lock;
     weir_client *closed_first, *closed_last;

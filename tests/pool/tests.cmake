@@ -5,6 +5,8 @@ endforeach()
 foreach(pool_test faults threads)
   target_link_options(test-pool-${pool_test} PRIVATE -Wl,--wrap=weir_client_create)
 endforeach()
+weir_test(pool-outside pool/outside.c pool/bed.c INTERNAL)
+target_link_options(test-pool-outside PRIVATE -Wl,--wrap=wi_cgroup_memory)
 weir_test(pool-memory pool/memory.c pool/bed.c INTERNAL)
 target_link_options(test-pool-memory PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free)

@@ -46,6 +46,7 @@ weir_test(residency-exchange-faults residency/exchange_faults.c core/faulty.c IN
 target_link_options(test-residency-exchange-faults PRIVATE ${WEIR_HEAP_WRAPS})
 add_test(NAME residency-exchange-faults-long COMMAND test-residency-exchange-faults)
 set_tests_properties(residency-exchange-faults-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_LONG=1)
+weir_test(residency-outside residency/outside.c core/faulty.c INTERNAL)
 weir_test(residency-copy-memory residency/copy_memory.c INTERNAL)
 weir_test(model-gate residency/gate.c)
 # Models of the real engines, on the host; all of what the usual test does a part of.

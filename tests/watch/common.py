@@ -11,6 +11,8 @@ import unittest
 from pathlib import Path
 
 BUILD = Path(os.environ["WEIR_TEST_BINARY"])
+STUB = BUILD / "stub/cuda"
+needs_the_stub = unittest.skipUnless((STUB / "libcuda.so.1").exists(), "needs the stub of CUDA")
 SANITIZED = os.environ.get("WEIR_TEST_SANITIZE", "")
 MIB = 1 << 20
 SECONDS = int(os.environ.get("S", 600))  # for what has to come; nothing is measured
@@ -128,6 +130,17 @@ class Case(unittest.TestCase):
             process.process.stdin.close()
         for process in processes:
             self.ended(process)
+
+    def on_the_stub(self, *words, **environment):
+        """On a device of 256 MiB, of which a client that may leave has 40 and one that may not has 20."""
+        process = self.started(*words, LD_LIBRARY_PATH=str(STUB), STUB_CUDA_TOTAL=str(256 * MIB), **environment)
+        process.do("get", "cuda:0")
+        process.do("client", "idle", 0)
+        process.do("client", "busy", 0)
+        process.do("alloc", 0, 40 * MIB, 1)
+        process.do("alloc", 1, 20 * MIB, 1)
+        process.do("idle", 0)
+        return process
 
     def with_two_clients(self, **environment):
         """One with two clients, of which one was refused something."""

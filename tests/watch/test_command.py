@@ -201,6 +201,50 @@ with socket.socket(socket.AF_UNIX) as connection:
         self.assertIn("clients", answer["runtimes"][0])
 
 
+@common.needs_the_stub
+class Yields(Command):
+    def test_a_process_gives(self):
+        process = self.on_the_stub()
+        said = self.weir("yield", "220MiB", process.pid)
+        self.assertRegex(said, rf"^{process.pid} cuda:0: gave [0-9.]+ MiB \([^)]*of idle clients\); [0-9.]+ MiB are free\n$")
+        runtime, = json.loads(self.weir("yield", "230MiB", process.pid, "--device", "cuda:0", "--hold", 60, "--json"))["processes"][0]["runtimes"]
+        self.assertEqual((runtime["asked"], runtime["lacks"]), (230 * MIB, 0))
+        self.ended(process)
+
+    def test_what_cannot_be_given(self):
+        process = self.on_the_stub()
+        said = self.weir("yield", "250MiB", process.pid, status=1)
+        self.assertRegex(said, r"lacking [0-9.]+ MiB: it keeps 20 MiB in use")
+        self.assertIn("has nothing on that device", self.weir("yield", "1MiB", process.pid, "--device", "cuda:7", status=1))
+        self.ended(process)
+
+    def test_clients_are_moved_by_name(self):
+        process = self.on_the_stub()
+        self.assertEqual(self.weir("suspend", "idle", "--process", process.pid), "idle on cuda:0: 40 MiB have left\n")
+        self.assertIn("suspended already", self.weir("suspend", "idle", "--process", process.pid, status=1))
+        self.assertEqual(self.weir("resume", "idle", "--process", process.pid), "idle on cuda:0: 40 MiB came back\n")
+        answer, = json.loads(self.weir("suspend", "idle", "--process", process.pid, "--json"))["processes"]
+        self.assertEqual(answer["pid"], process.pid)
+        self.weir("suspend", "busy", "--process", process.pid, status=1)
+        self.assertIn("no idle client 'busy'", self.error)
+        self.weir("suspend", "idle", "--process", 2 ** 31 - 1, status=1)
+        self.assertIn("does not answer", self.error)
+        self.ended(process)
+
+    def test_one_after_the_other(self):
+        first, second = self.on_the_stub(), self.on_the_stub()
+        found = json.loads(self.weir("yield", "200MiB", "--json"))["processes"]
+        own = [process["pid"] for process in found if process["pid"] in (first.pid, second.pid)]
+        self.assertEqual(sorted(own), sorted((first.pid, second.pid)))
+        self.all_ended([first, second])
+
+    def test_bad_usage(self):
+        for words in ((), ("8GiBs",), ("1GiB", "x"), ("1GiB", 1, 2), ("1GiB", "--hold", "0")):
+            self.weir("yield", *words, status=2)
+        self.weir("yield", "1GiB", 2 ** 31 - 1, status=1)
+        self.assertIn("cannot be watched", self.error)
+
+
 class Lists(Command):
     def test_a_process_exactly(self):
         process = self.with_two_clients()

@@ -1,6 +1,7 @@
 """A process that can be watched: what it tells, to whom, and that nobody can keep it from its work."""
 
 import os
+import random
 import resource
 import signal
 import socket
@@ -136,6 +137,130 @@ class Tells(common.Case):
         told = [c["name"] for c in asked(process.socket)["runtimes"][0]["clients"]]
         self.assertEqual(told[:3], names[:3])
         self.ended(process)
+
+
+@common.needs_the_stub
+class Yields(common.Case):
+    def until_it_is_busy(self, process):
+        """Its memory comes back when the budget has risen, by looks of its own thread."""
+        end = time.monotonic() + common.SECONDS
+        while not process.tell("busy", 0).startswith("WEIR_OK"):
+            self.assertLess(time.monotonic(), end)
+
+    def residencies(self, process):
+        return [client["residency"] for client in process.json("snapshot", 0)["clients"][:2]]
+
+    def test_idle_clients_leave_and_come_back(self):
+        process = self.on_the_stub()
+        answer = asked(process.socket, b"yield 220MiB\n")
+        self.assertEqual((list(answer), answer["pid"]), (["weir", "pid", "command", "runtimes"], process.pid))
+        runtime, = answer["runtimes"]
+        self.assertEqual((runtime["device"], runtime["own"], runtime["asked"]), ("cuda:0", False, 220 * MIB))
+        self.assertEqual((runtime["suspends"], runtime["lacks"], runtime["why"]), (1, 0, ""))
+        self.assertGreaterEqual(runtime["available"], 220 * MIB)
+        self.assertEqual(runtime["given"], runtime["trimmed"] + runtime["suspended"] + runtime["called"])
+        self.assertEqual(self.residencies(process), ["suspended", "resident"])
+        self.assertTrue(process.tell("busy", 0).startswith("WEIR_ERR_OUT_OF_MEMORY"))
+        outside, = (runtime["outside"] for runtime in asked(process.socket)["runtimes"] if runtime["device"] == "cuda:0")
+        self.assertEqual((outside["asked"], outside["suspends"], outside["watched"]), (220 * MIB, 1, False))
+        self.assertEqual(asked(process.socket, b"yield 0\n")["runtimes"][0]["lacks"], 0)
+        self.until_it_is_busy(process)
+        self.assertEqual(self.residencies(process), ["resident", "resident"])
+        self.ended(process)
+
+    def test_what_stays_is_told(self):
+        process = self.on_the_stub()
+        runtime, = asked(process.socket, b"yield 250MiB cuda:0 3600\n")["runtimes"]
+        self.assertEqual((runtime["suspends"], runtime["live"]), (1, 20 * MIB))
+        self.assertEqual(runtime["lacks"], 250 * MIB - runtime["available"])
+        self.assertGreater(runtime["lacks"], 0)
+        self.ended(process)
+
+    def test_the_devices_that_are_meant(self):
+        process = self.on_the_stub()
+        process.do("get", "host")
+        devices = [[r["device"] for r in asked(process.socket, request)["runtimes"]]
+                   for request in (b"yield 1MiB\n", b"yield 1MiB *\n", b"yield 1MiB host\n", b"yield 1MiB cuda:1\n")]
+        self.assertEqual(devices, [["cuda:0"], ["cuda:0"], ["host"], []])
+        self.ended(process)
+        process = self.started()
+        process.do("get", "host")
+        self.assertEqual([r["device"] for r in asked(process.socket, b"yield 1MiB\n")["runtimes"]], ["host"])
+        self.ended(process)
+
+    def test_clients_by_name(self):
+        process = self.on_the_stub()
+        process.do("client", "idle", 0)  # another one of that name, which is not offered
+        process.do("alloc", 2, 4 * MIB, 1)
+        for verb, state in ((b"suspend idle\n", "suspended"), (b"resume idle\n", "resident")):
+            answer = asked(process.socket, verb)
+            moved, = (client for runtime in answer["runtimes"] for client in runtime["clients"])
+            self.assertEqual(moved, {"name": "idle", "moved": True, "bytes": 40 * MIB, "why": ""})
+            self.assertEqual(self.residencies(process), [state, "resident"])
+        asked(process.socket, b"suspend idle\n")
+        again, = (client for runtime in asked(process.socket, b"suspend idle\n")["runtimes"] for client in runtime["clients"])
+        self.assertEqual((again["moved"], again["bytes"]), (False, 0))
+        self.assertIn("suspended already", again["why"])
+        process.do("busy", 0)
+        for name in (b"idle", b"busy", b"nobody", b"idl"):  # who is not offered is left alone
+            self.assertEqual([r["clients"] for r in asked(process.socket, b"suspend " + name + b"\n")["runtimes"] if r["clients"]], [])
+        self.assertEqual(self.residencies(process), ["resident", "resident"])
+        self.ended(process)
+
+    @needs_other_users
+    def test_of_nobody_but_its_owner(self):
+        theirs = self.folder / "theirs"
+        theirs.mkdir(mode=0o700)
+        os.chmod(self.folder, 0o711)
+        os.chown(theirs, THEM, THEM)
+        process = self.on_the_stub(THEM, folder=theirs)
+        self.assertIn("own user", asked(process.socket, b"yield 220MiB\n")["error"]["detail"])  # root is not that
+        self.assertEqual(self.residencies(process), ["resident", "resident"])
+        self.assertEqual(asked(process.socket)["pid"], process.pid)
+        self.ended(process)
+
+    def test_other_words_are_refused(self):
+        process = self.on_the_stub()
+        for request in ("yield", "yield 8GiBs", "yield -1", "yield 1MiB cuda:0 1 2", "yield 1MiB cuda:0 3601", "yield 1MiB cuda:0 x",
+                        "yield 1MiB " + "d" * 16, "yield 1MiB cuda:0 " + "9" * 30, "yields 1MiB", "suspend", "yield\t1MiB"):
+            with self.subTest(request=request):
+                self.assertIn("a request is one line", asked(process.socket, request.encode() + b"\n")["error"]["detail"])
+        self.assertEqual(self.residencies(process), ["resident", "resident"])
+        self.ended(process)
+
+    def test_words_in_any_order(self):
+        process = self.on_the_stub()
+        chance = random.Random(36)
+        words = ("yield", "yield", "suspend", "resume", "busy", "1MiB", "230MiB", "0", "cuda:0", "*", "host", "1", "3600", "stats", "layout", " ", "é", "18446744073709551615",
+                 "99999999999999999999GiB", "\\", '"')
+        for _ in range(200):
+            request = " ".join(chance.choices(words, k=chance.randrange(1, 5)))
+            answer = asked(process.socket, request.encode()[:63] + b"\n")
+            self.assertTrue("error" in answer or "runtimes" in answer, request)
+        asked(process.socket, b"yield 0\n")
+        self.until_it_is_busy(process)
+        self.ended(process)
+
+    def test_readers_that_leave_and_many_at_a_time(self):
+        process = self.on_the_stub()
+        for _ in range(40):
+            with connected(process.socket) as connection:
+                connection.sendall(b"yield 255MiB\n")  # waits for the rest in vain
+        readers = [connected(process.socket) for _ in range(30)]
+        for reader in readers:
+            reader.sendall(b"yield 220MiB\n")
+        for reader in readers:
+            self.assertIn("runtimes", common.json.loads(received(reader)))
+            reader.close()
+        self.assertEqual(asked(process.socket)["pid"], process.pid)
+        self.ended(process)
+
+    def test_a_program_that_ends_meanwhile(self):
+        process = self.on_the_stub()
+        with connected(process.socket) as connection:
+            connection.sendall(b"yield 255MiB\n")
+            self.ended(process)
+            received(connection)
 
 
 class Refuses(common.Case):

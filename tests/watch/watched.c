@@ -1,6 +1,6 @@
 /* A process to be watched: does what it is told on standard input, a line for each, and answers each by a line. */
 #include <weir/cores.h>
-#include <weir/residency.h>
+#include <weir/outside.h>
 #include <weir/weir.h>
 
 #include <dirent.h>
@@ -296,6 +296,15 @@ static bool obey_files(const char *verb, unsigned long long number)
     return true;
 }
 
+/* Offered to others, and taken back. */
+static bool obey_offers(const char *verb, int client)
+{
+    bool idle = strcmp(verb, "idle") == 0;
+    if (idle || strcmp(verb, "busy") == 0)
+        say(idle ? weir_client_idle(clients[client], NULL) : weir_client_busy(clients[client], WEIR_STREAM_HOST));
+    return idle || strcmp(verb, "busy") == 0;
+}
+
 static bool obey_residency(const char *verb, int client)
 {
     bool suspends = strcmp(verb, "suspend") == 0;
@@ -335,7 +344,7 @@ static void obey(const char *line)
         become_cat();
     else if (strcmp(verb, "exit") == 0)
         exit(0);
-    else if (!obey_residency(verb, first) && !obey_files(verb, (unsigned long long)first))
+    else if (!obey_residency(verb, first) && !obey_offers(verb, first) && !obey_files(verb, (unsigned long long)first))
         abort();
     fflush(stdout);
 }

@@ -15,11 +15,19 @@ typedef struct remote_args {
     remote_server server;
     char **models;
     size_t count;
+    uint64_t pid; /* 0: a server's models */
     bool json;
 } remote_args;
 
 static const arg option_list[] = {
     ARGS_REMOTE(remote_args, server),
+    {"json", NULL, "one JSON object on standard output", ARG_FLAG, .at = offsetof(remote_args, json)},
+    {.name = NULL}};
+
+static const arg aside_list[] = {
+    ARGS_REMOTE(remote_args, server),
+    {"process", "PID", "idle clients of this process that can be watched, by name, instead of a server's models",
+     ARG_NUMBER, .at = offsetof(remote_args, pid), .least = 1, .most = INT32_MAX},
     {"json", NULL, "one JSON object on standard output", ARG_FLAG, .at = offsetof(remote_args, json)},
     {.name = NULL}};
 
@@ -274,6 +282,11 @@ int verb_show(int argc, char **argv)
 
 /* ---- by hand ----------------------------------------------------------------------------------------------------- */
 
+#define ASIDE(name, sentence)                                                                                          \
+    {                                                                                                                  \
+        .verb = name, .usage = name " MODEL… [--server URL] [--json]\n" name " CLIENT… --process PID [--json]",        \
+        .about = sentence, .options = aside_list, .read_operands = remote_models_read_models                           \
+    }
 #define MOVE(name, sentence)                                                                                           \
     {                                                                                                                  \
         .verb = name, .usage = name " MODEL… [--server URL] [--json]", .about = sentence, .options = option_list,      \
@@ -290,10 +303,12 @@ static const args_table moves[] = {
     MOVE("stop",
          "The same as unload: a model of a running server is unloaded when what runs in it has ended. The server "
          "itself is ended by SIGINT or SIGTERM."),
-    MOVE("suspend",
-         "Has a running server (weir serve) suspend models: their memory leaves the device, and comes back at "
-         "the next request."),
-    MOVE("resume", "Has a running server (weir serve) bring suspended models back, or load them, and waits for that."),
+    ASIDE("suspend",
+          "Has a running server (weir serve) suspend models: their memory leaves the device, and comes back at "
+          "the next request. Of a process, clients that it has said to be idle, until it uses them."),
+    ASIDE("resume", "Has a running server (weir serve) bring suspended models back, or load them, and waits for that. "
+                    "Of a process, "
+                    "idle clients that were suspended."),
     MOVE("pin", "Has a running server (weir serve) never unload these models to make room for others."),
     MOVE("unpin", "Has a running server (weir serve) unload these models for others again."),
 };
@@ -414,6 +429,8 @@ int verb_move(int argc, char **argv)
     int status = args_read(arguments, argc, argv, &args, NULL);
     if (status < 0 && args.count == 0)
         status = cli_usage(arguments->verb, "which model? 'weir list' names them");
+    if (status < 0 && args.pid > 0)
+        return remote_move_clients(args.pid, argv[0], args.models, args.count, args.json);
     if (status < 0)
         status = remote_defaults(&args.server, arguments->verb);
     if (status >= 0)

@@ -77,5 +77,9 @@ int verb_list(int argc, char **argv);
 int verb_show(int argc, char **argv);
 /* load, unload, stop, suspend, resume, pin, unpin: argv[0] says which. */
 int verb_move(int argc, char **argv);
+/* yield.c: of processes that can be watched, which are asked over their sockets. */
+int verb_yield(int argc, char **argv);
+/* Has a process suspend or resume clients that are idle, by name. Answers the exit status. */
+int remote_move_clients(uint64_t pid, const char *verb, char *const *names, size_t count, bool json);
 
 #endif

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MILLISECONDS = 2000, AT_ONCE = 128, ANSWER_MOST = 1 << 20, COMMAND_MOST = 255 };
+enum { MILLISECONDS = 2000, COMMAND_MILLISECONDS = 120000, AT_ONCE = 128, ANSWER_MOST = 1 << 20, COMMAND_MOST = 255 };
 
 /* One process that was asked. */
 typedef struct asked {
@@ -30,6 +30,7 @@ typedef struct asked {
 typedef struct search {
     uint64_t pid;
     const char *request;
+    long milliseconds; /* that are waited for answers */
     asked asked[AT_ONCE];
     size_t count;
     watched_list *out;
@@ -61,8 +62,10 @@ static json_t *read_answer(const asked *one)
     json_t *answer = one->whole ? json_loadb(one->text, one->used, 0, NULL) : NULL;
     const json_t *runtimes = json_object_get(answer, "runtimes");
     bool good = are_objects(runtimes);
-    for (size_t i = 0; good && i < json_array_size(runtimes); i++)
-        good = are_objects(json_object_get(json_array_get(runtimes, i), "clients"));
+    for (size_t i = 0; good && i < json_array_size(runtimes); i++) {
+        const json_t *clients = json_object_get(json_array_get(runtimes, i), "clients");
+        good = !clients || are_objects(clients);
+    }
     if (good)
         return answer;
     json_decref(answer);
@@ -118,7 +121,7 @@ static void find_take(asked *one)
 /* Waits for the processes that were asked, notes their answers, and clears the list of questions. */
 static void find_collect(search *s)
 {
-    long last = (long)(cli_now() / 1000000) + MILLISECONDS, left;
+    long last = (long)(cli_now() / 1000000) + s->milliseconds, left;
     for (size_t open = s->count; open > 0 && (left = last - (long)(cli_now() / 1000000)) > 0;) {
         struct pollfd files[AT_ONCE];
         for (size_t i = 0; i < s->count; i++)
@@ -175,7 +178,7 @@ static void find_ask(search *s, int folder, const char *name, uint64_t pid)
         close(file);
         return;
     }
-    char line[32];
+    char line[128];
     int length = snprintf(line, sizeof line, "%s\n", s->request);
     asked *one = &s->asked[s->count++];
     *one = (asked){.pid = pid, .file = file};
@@ -221,9 +224,9 @@ static int by_pid(const void *a, const void *b)
     return x->pid < y->pid ? -1 : x->pid > y->pid;
 }
 
-void watched_find(uint64_t pid, const char *request, watched_list *out)
+static void find_all(search s, watched_list *out)
 {
-    search s = {.pid = pid, .request = request, .out = out};
+    s.out = out;
     *out = (watched_list){0};
     for (int number = 0; number < WI_WATCH_FOLDERS; number++) {
         char path[WI_WATCH_PATH];
@@ -238,6 +241,16 @@ void watched_find(uint64_t pid, const char *request, watched_list *out)
     }
     if (out->count > 0)
         qsort(out->list, out->count, sizeof *out->list, by_pid);
+}
+
+void watched_find(uint64_t pid, const char *request, watched_list *out)
+{
+    find_all((search){.pid = pid, .request = request, .milliseconds = MILLISECONDS}, out);
+}
+
+void watched_command(uint64_t pid, const char *request, watched_list *out)
+{
+    find_all((search){.pid = pid, .request = request, .milliseconds = COMMAND_MILLISECONDS}, out);
 }
 
 void watched_clear(watched_list *list)

@@ -24,6 +24,8 @@ typedef struct watched_list {
 /* Asks all processes, or only process `pid` if `pid` is not 0. Removes the sockets of processes that are gone. Waits
  * for the processes at the same time, at most two seconds for each. `request` is "stats" or "layout". */
 void watched_find(uint64_t pid, const char *request, watched_list *out);
+/* The same for a command of one process's (runtime/watch/watch.h), which may take its time: at most two minutes. */
+void watched_command(uint64_t pid, const char *request, watched_list *out);
 void watched_clear(watched_list *list);
 /* A server's state (docs/guide/serve.md), in the form of a process's answer, before all processes. Takes the reference. */
 void watched_add_server(watched_list *list, const char *url, json_t *state);

@@ -244,6 +244,16 @@ weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held)
     return status;
 }
 
+bool wi_ledger_float(wi_ledger *ledger, uint64_t now, uint64_t *budget)
+{
+    ledger_enter(ledger);
+    bool same = ledger->budget == now;
+    if (same)
+        *budget = ledger->budget = wi_max(*budget, wi_max(ledger->committed, ledger->held + ledger->aside));
+    ledger_leave(ledger);
+    return same;
+}
+
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
 
 /* Enforces the budget (the memory limit of the device), the client's maximum and the guarantees of others: whether

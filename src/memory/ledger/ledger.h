@@ -203,6 +203,10 @@ weir_status wi_ledger_set_limits(wi_ledger *ledger, wi_account *account, uint64_
 /* *held (may be NULL): only held bytes stand in the way, which a trim could release. */
 weir_status wi_ledger_set_budget(wi_ledger *ledger, uint64_t budget, bool *held);
 
+/* Sets the budget to *budget, or to what accounts and held memory keep it at, if that is more, and tells it in *budget. False, and
+ * nothing is done: the budget is not `now`. */
+bool wi_ledger_float(wi_ledger *ledger, uint64_t now, uint64_t *budget);
+
 /* Claims bytes for the account. False: the budget or the maximum forbids it, or the account is closed. *could: it
  * would succeed if all pending frees were complete. */
 bool wi_ledger_claim(wi_ledger *ledger, wi_account *account, uint64_t bytes, bool *could);

@@ -1,4 +1,5 @@
 #include "runtime/watch/watch.h"
+#include "runtime/outside.h"
 #include "runtime/runtime.h"
 
 #include <weir/cores.h>
@@ -47,6 +48,13 @@ static const member of_client[] = {MEMBER(weir_client_stats, guaranteed),  MEMBE
                                    MEMBER(weir_client_stats, misses),      MEMBER(weir_client_stats, outside),
                                    MEMBER(weir_client_stats, away),        MEMBER(weir_client_stats, predicted)};
 
+static const member of_outside[] = {
+    MEMBER(weir_outside, total),   MEMBER(weir_outside, available), MEMBER(weir_outside, others),
+    MEMBER(weir_outside, reserve), MEMBER(weir_outside, asked),     MEMBER(weir_outside, budget),
+    MEMBER(weir_outside, allowed), MEMBER(weir_outside, lacks),     MEMBER(weir_outside, looks),
+    MEMBER(weir_outside, shorts),  MEMBER(weir_outside, given),     MEMBER(weir_outside, suspends),
+    MEMBER(weir_outside, rises)};
+
 static void write_members(wi_json *json, const member *members, size_t count, const void *structure)
 {
     for (size_t i = 0; i < count; i++) {
@@ -90,6 +98,19 @@ static void write_layout(wi_json *json, weir_runtime *runtime)
     wi_json_close(json, '}');
 }
 
+/* Nothing where other processes were never looked at. */
+static void write_outside(wi_json *json, const weir_runtime *runtime)
+{
+    weir_outside now;
+    wi_outside_tell(runtime, &now);
+    if (!now.watched && now.looks == 0)
+        return;
+    wi_json_open(json, "outside", '{');
+    wi_json_bool(json, "watched", now.watched);
+    write_members(json, of_outside, sizeof of_outside / sizeof of_outside[0], &now);
+    wi_json_close(json, '}');
+}
+
 static void write_runtime(weir_runtime *runtime, void *user)
 {
     writer *w = user;
@@ -107,6 +128,7 @@ static void write_runtime(weir_runtime *runtime, void *user)
     wi_json_text(&w->json, "resource", wi_runtime_resource(runtime, stack, sizeof stack));
     write_members(&w->json, of_runtime, sizeof of_runtime / sizeof of_runtime[0], &stats);
     write_by(&w->json, "ladder", WEIR_NAMES_RUNG, WEIR_RUNG_COUNT, stats.ladder);
+    write_outside(&w->json, runtime);
     wi_json_number(&w->json, "client_count", count);
     if (w->layout)
         write_layout(&w->json, runtime);
@@ -163,7 +185,9 @@ static void watch_answer_write_all(writer *w, const char *command)
 static void write_refusal(wi_json *json)
 {
     wi_json_open(json, "error", '{');
-    wi_json_text(json, "detail", "a request is one line: stats, or layout");
+    wi_json_text(json, "detail",
+                 "a request is one line: stats, layout, or, of the process's own user, yield SIZE [DEVICE [SECONDS]], "
+                 "suspend NAME or resume NAME");
     wi_json_close(json, '}');
 }
 

@@ -9,12 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SECOND = 1000000000, MILLISECOND = 1000000 };
+enum { SECOND = 1000000000, MILLISECOND = 1000000, JOB_LOOK = 2 * MILLISECOND };
 
-/* Free while file.number < 0. It reads its request first; then it has `rest`, the part of the answer that the socket had no
- * room for. */
+/* Free while file.number < 0. It reads its request first; then it has `job`, until a command is carried out, or `rest`, the
+ * part of the answer that the socket had no room for. */
 typedef struct connection {
     wi_watch_file file;
+    bool owner; /* of the process: its peer may have commands carried out */
+    wi_watch_job *job;
     uint64_t until;
     char request[WI_WATCH_REQUEST];
     size_t got;
@@ -78,6 +80,8 @@ static void watch_serve_drop(connection *c)
     pthread_mutex_lock(&files_lock);
     watch_serve_close_file(&c->file);
     pthread_mutex_unlock(&files_lock);
+    wi_watch_leave(c->job);
+    c->job = NULL;
     free(c->rest);
     c->rest = NULL;
 }
@@ -99,17 +103,41 @@ static bool send_some(const connection *c, const char *text, size_t length, size
 }
 
 /* What does not go at once is kept for the connection, so that the next answer can be made. */
-static void watch_serve_answer(connection *c)
+static void watch_serve_send(connection *c, const char *answer, size_t length)
 {
-    size_t sent = 0, length = wi_watch_answer(c->request, server.command, server.clients, server.answer);
-    bool there = send_some(c, server.answer, length, &sent);
+    size_t sent = 0;
+    bool there = send_some(c, answer, length, &sent);
     if (there && sent < length && (c->rest = malloc(length - sent)) != NULL) {
-        memcpy(c->rest, server.answer + sent, length - sent);
+        memcpy(c->rest, answer + sent, length - sent);
         c->length = length - sent;
         c->sent = 0;
+        wi_watch_leave(c->job);
+        c->job = NULL;
         return;
     }
     watch_serve_drop(c);
+}
+
+static void watch_serve_answer(connection *c)
+{
+    if (c->owner && wi_watch_is_command(c->request) && (c->job = wi_watch_begin(c->request, server.command)) != NULL) {
+        c->until = wi_now() + WI_WATCH_COMMAND_SECONDS * (uint64_t)SECOND;
+        return;
+    }
+    size_t length = wi_watch_answer(c->request, server.command, server.clients, server.answer);
+    watch_serve_send(c, server.answer, length);
+}
+
+/* Sends the answer to a command that has been carried out. */
+static void watch_serve_finish(connection *c)
+{
+    size_t length;
+    const char *answer = wi_watch_result(c->job, &length);
+    if (answer && wi_watch_file_is(&c->file)) {
+        c->until = wi_now() + WI_WATCH_SECONDS * (uint64_t)SECOND;
+        watch_serve_send(c, answer, length);
+    } else if (answer)
+        watch_serve_drop(c);
 }
 
 static void watch_serve_read_request(connection *c)
@@ -131,7 +159,7 @@ static void watch_serve_read_request(connection *c)
 
 static void watch_serve_go_on(connection *c)
 {
-    bool here = wi_watch_file_is(&c->file);
+    bool here = wi_watch_file_is(&c->file) && !c->job; /* with a command under way its reader is gone */
     if (here && !c->rest)
         watch_serve_read_request(c);
     else if (!here || !send_some(c, c->rest, c->length, &c->sent) || c->sent == c->length)
@@ -148,35 +176,41 @@ static connection *free_connection(void)
     return NULL;
 }
 
-/* A file whose peer is asked: it may be of another user, where the folder was opened up. */
-static bool is_allowed(int file)
+/* A file whose peer is asked: it may be of another user, where the folder was opened up. *owner: it is the process's own,
+ * and not only root. */
+static bool is_allowed(int file, bool *owner)
 {
     struct ucred peer;
     socklen_t length = sizeof peer;
-    return getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && wi_watch_allows(geteuid(), peer.uid);
+    if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+        return false;
+    *owner = peer.uid == geteuid();
+    return wi_watch_allows(geteuid(), peer.uid);
 }
 
 static void accept_one(connection *c)
 {
     pthread_mutex_lock(&files_lock);
     int file = accept4(server.listener.number, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    bool failed = file < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED;
-    if (file >= 0 && !is_allowed(file))
+    bool owner = false,
+         failed = file < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED;
+    if (file >= 0 && !is_allowed(file, &owner))
         close(file);
     else if (file >= 0)
-        *c = (connection){.file = wi_watch_file_of(file), .until = wi_now() + WI_WATCH_SECONDS * (uint64_t)SECOND};
+        *c = (connection){
+            .file = wi_watch_file_of(file), .owner = owner, .until = wi_now() + WI_WATCH_SECONDS * (uint64_t)SECOND};
     pthread_mutex_unlock(&files_lock);
     if (failed)
         server.paused = wi_now() + SECOND;
 }
 
-/* Milliseconds until the first limit passes; -1: there is none. */
+/* Milliseconds until the first limit passes, or a command is looked for; -1: there is none. */
 static int time_left(void)
 {
     uint64_t now = wi_now(), first = server.paused > now ? server.paused : UINT64_MAX;
     for (size_t i = 0; i < WI_WATCH_CONNECTIONS; i++)
         if (server.connections[i].file.number >= 0)
-            first = wi_min(first, server.connections[i].until);
+            first = wi_min(first, server.connections[i].job ? now + JOB_LOOK : server.connections[i].until);
     if (first == UINT64_MAX)
         return -1;
     return first <= now ? 0 : (int)((first - now) / MILLISECOND + 1);
@@ -189,7 +223,7 @@ static void wait_for_files(struct pollfd files[WI_WATCH_CONNECTIONS + 1])
     bool accepts = free_connection() && server.paused <= wi_now();
     for (size_t i = 0; i < WI_WATCH_CONNECTIONS; i++) {
         const connection *c = &server.connections[i];
-        files[i] = (struct pollfd){.fd = c->file.number, .events = c->rest ? POLLOUT : POLLIN};
+        files[i] = (struct pollfd){.fd = c->file.number, .events = c->job ? 0 : c->rest ? POLLOUT : POLLIN};
     }
     files[WI_WATCH_CONNECTIONS] = (struct pollfd){.fd = accepts ? server.listener.number : -1, .events = POLLIN};
     if (poll(files, WI_WATCH_CONNECTIONS + 1, time_left()) < 0)
@@ -206,6 +240,8 @@ static void serve_once(void)
         connection *c = &server.connections[i];
         if (c->file.number >= 0 && files[i].revents)
             watch_serve_go_on(c);
+        if (c->file.number >= 0 && c->job)
+            watch_serve_finish(c);
         if (c->file.number >= 0 && c->until <= now)
             watch_serve_drop(c);
     }

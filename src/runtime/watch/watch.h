@@ -1,7 +1,8 @@
 /* Watching: the option `watch` has a thread of the process answer weir ps and weir top, on a Unix socket PID.sock in a folder
- * of the user's alone (base/paths.h). With it stand the answers, and the writer of their JSON.
+ * of the user's alone (base/paths.h). With it stand the answers, the writer of their JSON, and the commands of weir yield.
  *
- * The thread takes no signals, calls no driver and no resource, and allocates nothing of weir's. Where something fails
+ * The thread takes no signals, calls no driver and no resource, and allocates nothing of weir's; a command has a thread of its
+ * own. Where something fails
  * the log says so, and the program goes on as without the option. The socket is removed at exit. The socket of a killed
  * process is removed by the next program that finds it. */
 #ifndef WI_WATCH_H
@@ -31,6 +32,8 @@ bool wi_watch_file_is(const wi_watch_file *file);
 /* How many connections there are at a time; others wait in the socket's queue. One has so long for its request and for
  * taking the answer. */
 enum { WI_WATCH_CONNECTIONS = 16, WI_WATCH_SECONDS = 5, WI_WATCH_REQUEST = 64 };
+/* And so long for a command, which goes on if its reader does not wait. */
+enum { WI_WATCH_COMMAND_SECONDS = 120 };
 
 /* A new socket, for the server to listen on; -1, with errno. */
 int wi_watch_open(void);
@@ -65,6 +68,27 @@ enum { WI_WATCH_BYTES = 256 * 1024, WI_WATCH_CLIENTS = 256 };
  * The ledgers are read as they are: nothing is reaped, and no driver is called. Takes their locks as weir_snapshot does, and
  * for the layout the resources' as weir_layout_walk. */
 size_t wi_watch_answer(const char *request, const char *command, weir_client_stats *clients, char *text);
+
+/* ---- command.c --------------------------------------------------------------------------------------------------- */
+
+/* Commands: requests that change something, of the process's own user alone. 
+ *
+ * yield SIZE [DEVICE [SECONDS]]: weir_yield (weir/outside.h) of so many bytes on each device, or the named one, held for so long.
+ * {weir, pid, command, runtimes[] {device, own, asked, and the members of weir_yielded, with `suspends` for its clients}}
+ *
+ * suspend NAME, resume NAME: the clients of that name that are offered (weir_client_idle), of every runtime.
+ * {weir, pid, command, runtimes[] {device, own, clients[] {name, moved, bytes, why}}} */
+
+typedef struct wi_watch_job wi_watch_job;
+enum { WI_WATCH_ANSWER = 64 * 1024 };
+
+bool wi_watch_is_command(const char *request);
+/* Has a thread carry it out; `command` stays. NULL: no thread, or no host memory. */
+wi_watch_job *wi_watch_begin(const char *request, const char *command);
+/* The answer; NULL: not yet. */
+const char *wi_watch_result(const wi_watch_job *job, size_t *length);
+/* Ends the connection's interest in the job; NULL is nothing. */
+void wi_watch_leave(wi_watch_job *job);
 
 /* ---- json.c ------------------------------------------------------------------------------------------------------ */
 

@@ -145,12 +145,25 @@ static shared_use *open_shared(void)
     return at == MAP_FAILED ? NULL : at;
 }
 
-void stub_use(stub_device *device, uint64_t bytes, bool more)
+/* NULL: nothing is shared. With the lock held. */
+static shared_use *shared_with_all(void)
 {
     static shared_use *shared;
     static bool opened;
     shared = opened ? shared : open_shared();
     opened = true;
+    return shared;
+}
+
+uint64_t stub_in_use(const stub_device *device)
+{
+    const shared_use *shared = number("STUB_CUDA_TOGETHER", 0) ? shared_with_all() : NULL;
+    return device->taken + (shared ? atomic_load(&shared->used) : device->used);
+}
+
+void stub_use(stub_device *device, uint64_t bytes, bool more)
+{
+    shared_use *shared = shared_with_all();
     device->used += more ? bytes : -bytes;
     if (!shared)
         return;

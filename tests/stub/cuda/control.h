@@ -2,7 +2,8 @@
  *
  * Before it is loaded, the environment: STUB_CUDA_DEVICES (1), STUB_CUDA_TOTAL (bytes of each device, 256 MiB),
  * STUB_CUDA_TAKEN (bytes of each that another process holds), STUB_CUDA_FAIL (FUNCTION:CALL:CODE), STUB_CUDA_UNMANAGED (no
- * virtual-memory management), STUB_CUDA_UNPOOLED (no memory pools), STUB_CUDA_UNREACHABLE (no handles of the host's memory). */
+ * virtual-memory management), STUB_CUDA_UNPOOLED (no memory pools), STUB_CUDA_UNREACHABLE (no handles of the host's memory),
+ * STUB_CUDA_TOGETHER (processes with one file in STUB_CUDA_SHARED have one device 0 between them). */
 #ifndef STUB_CONTROL_H
 #define STUB_CONTROL_H
 

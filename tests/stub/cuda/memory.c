@@ -72,7 +72,7 @@ CUresult stub_cuMemGetInfo(size_t *available, size_t *total)
     pthread_mutex_lock(&stub.lock);
     const stub_device *device = &stub.device[stub_current()->device];
     *total = device->total;
-    *available = device->total - wi_min(device->total, device->taken + device->used);
+    *available = device->total - wi_min(device->total, stub_in_use(device));
     pthread_mutex_unlock(&stub.lock);
     return CUDA_SUCCESS;
 }
@@ -227,7 +227,7 @@ CUresult stub_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const
     handle *made = calloc(1, sizeof *made);
     pthread_mutex_lock(&stub.lock);
     stub_device *device = &stub.device[properties->location.id];
-    uint64_t offset, taken = device->taken + device->used;
+    uint64_t offset, taken = stub_in_use(device);
     bool fits = made && taken <= device->total && bytes <= device->total - taken && open_memory(device) &&
                 find_piece(device, bytes, &offset);
     if (fits) {

@@ -33,7 +33,7 @@ static _Atomic(CUmemoryPool) destroyed; /* the last one: the next that is made h
 static piece *make(piece_kind kind, int ordinal, uint64_t bytes, uint64_t reserved)
 {
     stub_device *device = &stub.device[ordinal];
-    uint64_t taken = device->taken + device->used;
+    uint64_t taken = stub_in_use(device);
     if (bytes == 0 || taken > device->total || reserved > device->total - taken)
         return NULL;
     piece *p = calloc(1, sizeof *p);

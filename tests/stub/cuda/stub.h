@@ -94,6 +94,8 @@ CUresult stub_enter(enum stub_function function, unsigned rules);
 void stub_init(void);
 /* With the lock held: so much more of the device is in use, or less. */
 void stub_use(stub_device *device, uint64_t bytes, bool more);
+/* With the lock held: what this and other processes have of it. */
+uint64_t stub_in_use(const stub_device *device);
 struct CUctx_st *stub_current(void); /* NULL: none */
 /* Whether the current context is one of that device; with one current. */
 bool stub_is_here(int device);
