@@ -51,6 +51,9 @@ typedef struct weir_model_options {
      * looked at. It stays the caller's, and is closed after the model: WEIR_ERR_BUSY then is what an engine has kept.
      * NULL: the model opens one. */
     weir_client *client;
+    /* Once it is loaded, page-locked memory for its first suspend is made in the background (weir_client_prepare in
+     * weir/residency.h), for all of its client but scratch and activations. What is in the way of that is logged. */
+    bool prepare;
 } weir_model_options;
 
 /* Loads the model at `path`. A name without a slash that is no file or folder here may be that of a model in the store
@@ -297,6 +300,7 @@ typedef struct weir_opening_options {
     /* As in weir_model_options, of the model on the client's own device. A candidate on another device, or loaded while the
      * client has one, gets an account of its own, with the name and the limits that are given here or in the manifest. */
     weir_client *client;
+    bool prepare; /* as in weir_model_options; after later loads, too */
 } weir_opening_options;
 
 /* Opens a model. `options` may be NULL. On failure nothing is left of it, the ledgers are as before, and the detail

@@ -215,6 +215,7 @@ typedef struct weir_pool_spec {
      * half and a quarter of what it may take there (weir_predict_fit). */
     const weir_pool_step *gives_up;
     size_t gives_up_count;
+    bool prepare; /* each load has host memory for the first suspend made in the background, as in weir_model_options */
 } weir_pool_spec;
 
 /* Adds a model, or another version of a model, and predicts its memory. Without `load_now` the model is

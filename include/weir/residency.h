@@ -99,9 +99,9 @@ typedef struct weir_resume_options {
 } weir_resume_options;
 
 /* Suspends the client: all or nothing. Waits for its work: what was queued on the streams on which it allocated, and
- * what was declared as uses (weir/uses.h). `wait` bounds that wait, but neither the call's own copies nor the release
- * of page-locked memory: when the call gives back the memory of older copies, or after a failure its own, CUDA waits
- * for the whole device (cuMemFreeHost). Otherwise the call never waits for the device. The caller makes sure that no
+ * what was declared as uses (weir/uses.h). `wait` bounds that wait, but not the call's own copies, nor after a failure the
+ * release of their page-locked memory, where CUDA waits for the whole device (cuMemFreeHost). Otherwise the call never
+ * waits for the device: a thread of weir's gives older copies' memory back. The caller makes sure that no
  * other work touches the memory, and that none is queued until the resume; with `show`, until the return. Other
  * clients' work runs on.
  *
@@ -158,6 +158,43 @@ WEIR_API uint64_t weir_client_forget_copies(weir_client *client);
 
 /* What is away now, and what the last suspend did. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_residency(weir_client *client, weir_residency *out);
+
+/* Ahead of a suspend: page-locked memory of the host's for the copies. */
+
+typedef struct weir_prepare_options {
+    size_t struct_size;
+    uint32_t stay; /* classes that will stay, or be dropped, as in weir_suspend_options: no memory is made for them */
+    uint32_t drop;
+    bool wait; /* the call returns when all is made; else at once */
+} weir_prepare_options;
+
+typedef struct weir_preparation {
+    size_t struct_size;
+    uint64_t ready;     /* bytes that are made, and that no copy has taken */
+    uint64_t coming;    /* that are being made, or are still to be */
+    weir_status status; /* why making ended early; WEIR_OK */
+    char why[160];      /* in words; "" */
+} weir_preparation;
+
+/* Has page-locked memory made for the copies of all that the client has now, beside what its copies have already: to the byte,
+ * in slabs of up to 256 MiB, by a thread in the background. The next weir_client_suspend without `folder` and `show` takes it,
+ * and need not wait for memory to be touched and registered. One that comes earlier takes what is ready, and waits for the
+ * rest slab by slab, while the device copies to the former ones. What a suspend has not needed is given back at its end, and
+ * all of it by weir_client_forget_copies, under pressure of the host's memory, and by the client's end. `options` may be NULL.
+ *
+ * The bytes count in the host's ledger, as copies do. Clients with host memory lose none of it: no pressure callback is called, and
+ * nothing more is made once the host's budget, or what the machine and the process' cgroup have free (less a 32nd of all),
+ * is short. weir_client_preparation tells then; what was made stays, and the suspend makes the rest itself.
+ *
+ * Looks at the client's blocks like a suspend that then leaves all as it is: frees on other threads wait for a moment. No work
+ * is waited for. On a host's runtime, where copies are in files, nothing is made.
+ * Errors: WEIR_ERR_UNSUPPORTED (the stack), WEIR_ERR_BUSY (the client is suspended, or a launch that uses a block has not
+ * ended), WEIR_ERR_SYSTEM (no host memory, no thread), WEIR_ERR_INVALID, WEIR_ERR_FORKED; with `wait` also what ended the
+ * making early: WEIR_ERR_OUT_OF_MEMORY, WEIR_ERR_DRIVER, WEIR_ERR_DEVICE_LOST. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_prepare(weir_client *client, const weir_prepare_options *options);
+
+/* How far that is; zeros for a client that was never prepared for. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_preparation(weir_client *client, weir_preparation *out);
 
 /* Cold start: bytes of a file come to the device. */
 

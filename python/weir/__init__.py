@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .pool import Lease, Pool, PoolEvent, PoolModel, PoolUsage, Receipt, Variant
     from .prediction import Fit, Prediction, predict, predict_fit
     from .refusal import Holder, Refusal
-    from .residency import Presence, Residency, Stayed
+    from .residency import Preparation, Presence, Residency, Stayed
     from .statistics import ClientStats, RuntimeStats
     from .stream import Piece, Stream
     from .tensor import Tensor
@@ -50,7 +50,7 @@ _LATER = {name: module for module, names in {
     "pool": ("Lease", "Pool", "PoolEvent", "PoolModel", "PoolUsage", "Receipt", "Variant"),
     "prediction": ("Fit", "Prediction", "predict", "predict_fit"),
     "refusal": ("Holder", "Refusal"),
-    "residency": ("Presence", "Residency", "Stayed"),
+    "residency": ("Preparation", "Presence", "Residency", "Stayed"),
     "statistics": ("ClientStats", "RuntimeStats"),
     "stream": ("Piece", "Stream"),
     "tensor": ("Tensor",),
@@ -76,7 +76,7 @@ __all__ = [
     "Client", "ClientStats", "Closed", "Conflict", "Corrupt", "CpuUse", "Device", "DeviceLost", "DoubleFree", "DriverFailed", "EngineFailed",
     "Error", "Event", "Fit", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind", "Lease", "Manifest", "Metrics", "Model",
     "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Outputs", "Piece", "Place", "Plan", "Pool", "PoolEvent",
-    "PoolModel", "PoolUsage", "Port", "Prediction", "Presence", "Problem", "Receipt", "Refusal", "Requirements", "Residency", "ResidencyState",
+    "PoolModel", "PoolUsage", "Port", "Prediction", "Preparation", "Presence", "Problem", "Receipt", "Refusal", "Requirements", "Residency", "ResidencyState",
     "Runtime", "RuntimeStats", "Scrub", "Source", "Stale", "Status", "Stay", "Stayed", "Stream", "StreamMisuse", "SystemFailed",
     "Tensor", "Trace", "Type", "Unsupported", "Variant", "check", "devices", "engines", "explain", "format_size", "load", "option",
     "options", "parse_size", "plan", "predict", "predict_fit", "read_manifest", "set_option", "version",

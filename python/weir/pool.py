@@ -204,7 +204,7 @@ class Pool(Handle):
             device: str | None = None, devices: Iterable[str] = (), settings: Mapping[str, object] | None = None,
             variants: Iterable[Variant] = (), gives_up: Iterable[str] = (), peak: int | str = 0, guarantee: int | str = 0,
             maximum: int | str = 0, slots: int = 1, pinned: bool = False, stays: bool = False, first_run: bool = False,
-            load_now: bool = False, priority: int = 0, weight: int = 1, keep_alive: float | None = None,
+            prepare: bool = False, load_now: bool = False, priority: int = 0, weight: int = 1, keep_alive: float | None = None,
             suspend_after: float | None = None, minimum_stay: float | None = None, evict_cost: float = 0) -> None:
         """Adds a model, or another `version` of one, which then takes its place without a gap. It is loaded when it is asked for, or
         `load_now`.
@@ -214,6 +214,7 @@ class Pool(Handle):
         "context", "layers", "suspend", "evict", "device", and "wait" at the end. `slots` leases may be out at once. Sizes are bytes,
         or texts such as "2GiB"; times are seconds: unloaded `keep_alive` and suspended `suspend_after` its last lease (None: never),
         no victim for `minimum_stay` after it came (None: 1), and `evict_cost` is added to the time that bringing it back takes.
+        `prepare`: behind each load host memory for the first suspend is made ready.
         Errors: `Conflict`, `NotFound`, `Invalid`, `OutOfMemory`, and what its engine says of the file."""
         ways, chosen, others = list(variants), settings_array(settings or {}), [to_bytes(one) for one in devices]
         steps = [_step(step) for step in gives_up]
@@ -228,7 +229,7 @@ class Pool(Handle):
             first_run=first_run, load_now=load_now, priority=priority, weight=weight, keep_alive=_time(keep_alive),
             suspend_after=_time(suspend_after), minimum_stay=_limit(minimum_stay), evict_cost=nanoseconds(evict_cost),
             devices=(c.c_char_p * len(others))(*others), device_count=len(others), gives_up=(s.Enum * len(steps))(*steps),
-            gives_up_count=len(steps))
+            gives_up_count=len(steps), prepare=prepare)
         with self._use() as pointer:
             check(lib.weir_pool_add(pointer, c.byref(spec)))
 

@@ -11,7 +11,7 @@ from typing import Any
 from ._c import structures as s
 from ._c.library import text, to_bytes
 from ._numbers import nanoseconds
-from .names import Class, ResidencyState, Stay
+from .names import Class, ResidencyState, Status, Stay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +45,16 @@ class Residency:
 
 
 @dataclasses.dataclass(frozen=True)
+class Preparation:
+    """Page-locked memory of the host's that is made ahead of a suspend."""
+
+    ready: int  # bytes that are made, and that no copy has taken
+    coming: int  # that are being made, or are still to be
+    status: Status  # why making ended early; OK
+    why: str  # in words; ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Presence:
     """Whether a model is here, and what was done to it."""
 
@@ -66,6 +76,10 @@ def residency(raw: s.weir_residency) -> Residency:
     members["outside_method"] = text(raw.outside_method)
     members["stays"] = tuple(Stayed(each.pointer or 0, each.bytes, Stay(each.why), text(each.tag)) for each in raw.stay[:raw.stays])
     return Residency(**members)
+
+
+def preparation(raw: s.weir_preparation) -> Preparation:
+    return Preparation(raw.ready, raw.coming, Status(raw.status), text(raw.why))
 
 
 def presence(raw: s.weir_model_presence) -> Presence:

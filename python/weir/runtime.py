@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from .residency import Residency
+    from .residency import Preparation, Residency
     from .statistics import ClientStats, RuntimeStats
     from .tensor import Tensor
     from .trace import Trace
@@ -228,6 +228,27 @@ class Client(Handle):
         with self._use() as pointer:
             check(lib.weir_client_residency(pointer, c.byref(raw)))
         return residency(raw)
+
+    def prepare(self, *, stay: Iterable[Class] = (), drop: Iterable[Class] = (), wait: bool = False) -> None:
+        """Has page-locked memory of the host's made in the background, for the copies of all that the client has now, so that its next
+        `suspend` need not wait for that; `stay` and `drop` as there. What the suspend has not needed is given back.
+
+        The bytes count in the host's budget, and are taken from nobody: where the host is short, less is made, as `preparation` says.
+        On the host's own runtime nothing is made. `wait`: returns when all is there. Errors: `Busy` while it is suspended, `Unsupported`,
+        `SystemFailed`; with `wait` also what ended it early, as `OutOfMemory`."""
+        from .residency import classes
+        options = s.weir_prepare_options(stay=classes(stay), drop=classes(drop), wait=wait)
+        with self._use() as pointer:
+            check(lib.weir_client_prepare(pointer, c.byref(options)))
+
+    @property
+    def preparation(self) -> Preparation:
+        """How far that is."""
+        from .residency import preparation
+        raw = s.weir_preparation()
+        with self._use() as pointer:
+            check(lib.weir_client_preparation(pointer, c.byref(raw)))
+        return preparation(raw)
 
     def forget_copies(self) -> int:
         """Gives up the copies that no resume needs; answers their bytes."""

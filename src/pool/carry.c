@@ -47,7 +47,8 @@ static weir_status load_path(wi_pool_entry *entry, const wi_pool_settings *setti
                                   .setting_count = settings->count,
                                   .progress = carry_on_progress,
                                   .progress_user = entry,
-                                  .stops = nobody_wants};
+                                  .stops = nobody_wants,
+                                  .prepare = source->prepare};
     return weir_model_create(source->path, &options, out);
 }
 
@@ -72,7 +73,8 @@ static weir_status load_manifest(wi_pool_entry *entry, const wi_pool_settings *s
                                     .maximum = source->maximum,
                                     .progress = carry_on_progress,
                                     .user = entry,
-                                    .stops = nobody_wants};
+                                    .stops = nobody_wants,
+                                    .prepare = source->prepare};
     weir_manifest manifest = source->manifest;
     manifest.name = entry->name;
     return weir_model_create_chosen(&manifest, &options, out);

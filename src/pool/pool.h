@@ -37,7 +37,7 @@ typedef struct wi_pool_source {
     weir_manifest manifest;                  /* its pointers lead to the caller's memory */
     wi_pool_settings settings[WI_POOL_WAYS]; /* all settings of each way; the first way is the whole model */
     uint64_t guaranteed, maximum;
-    bool first_run;
+    bool first_run, prepare;
     weir_hardware *hardware; /* of a manifest: as it was when the model was added */
     /* The hardware key of each device of the pool; "": the model is never on that device. */
     char (*keys)[64];

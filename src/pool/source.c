@@ -119,6 +119,7 @@ static weir_status pool_source_fill(const weir_pool *pool, const weir_pool_spec 
     source->guaranteed = spec->guaranteed ? spec->guaranteed : manifest ? manifest->requirements.guaranteed : 0;
     source->maximum = spec->maximum ? spec->maximum : manifest ? manifest->requirements.maximum : 0;
     source->first_run = spec->first_run;
+    source->prepare = spec->prepare && !spec->stays;
     const char *path = manifest ? manifest->model_file : spec->path;
     source->path = strdup(path);
     source->engine = spec->engine ? strdup(spec->engine) : NULL;

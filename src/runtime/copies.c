@@ -80,6 +80,7 @@ void wi_copies_end(wi_copies *copies)
     copies_drop_stage(copies);
     if (copies->file >= 0)
         close(copies->file);
+    wi_copy_memory_expect_none(&copies->memory);
     wi_copies_begin(copies, copies->client);
 }
 
@@ -140,7 +141,7 @@ weir_status wi_copies_open(wi_copies *copies, const char *folder, bool shown)
     const char *temporary = getenv("TMPDIR");
     for (size_t i = 0; i < copies->count; i++)
         copies->of[i]->fresh = false;
-    copies->memory.expected = 0;
+    wi_copy_memory_expect_none(&copies->memory);
     if (!folder && own)
         folder = temporary && *temporary ? temporary : "/tmp";
     copies->to_file = folder != NULL;

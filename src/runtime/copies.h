@@ -25,20 +25,43 @@
  * Invariants: gaps of a slab are in order, none touches another, and with what is cut they are all of it; a slab of which
  * nothing is cut is freed. One thread at a time, which has the client's residence. */
 
-typedef struct wi_slab wi_slab;
+typedef struct wi_gap {
+    uint64_t offset, bytes;
+} wi_gap;
+
+typedef struct wi_slab {
+    struct wi_slab *next;
+    weir_block block;
+    uint64_t bytes, cut;
+    uint64_t order; /* prepare.c: slabs are used in the order in which they were planned */
+    wi_gap *gaps;   /* in order of offsets; space for `room` */
+    size_t count, room;
+} wi_slab;
 
 typedef struct wi_copy_memory {
     wi_slab *slabs;
-    uint64_t expected; /* bytes that are still to be cut */
-    uint64_t held;     /* of all slabs */
+    uint64_t *expected; /* bytes of each cut that is still to come, in their order; 0: it has come */
+    size_t expected_first, expected_count, expected_room;
+    uint64_t held; /* of all slabs */
 } wi_copy_memory;
 
-/* So many bytes will be asked for soon: the next slab is as long as all that is expected, within bounds. */
+/* A slab is at most this long, unless one copy is longer: on an H200's machine 256 MiB are touched by several threads and
+ * registered in 25 ms, and what a client frees while it is away comes back in parts of that. Tests change it. */
+extern atomic_uint_fast64_t wi_slab_most;
+
+/* So many bytes will be asked for soon, in one piece: slabs are made as long as what is expected next, in whole pieces,
+ * within bounds. */
 void wi_copy_memory_expect(wi_copy_memory *memory, uint64_t bytes);
+/* Nothing is expected. */
+void wi_copy_memory_expect_none(wi_copy_memory *memory);
 /* Cuts `bytes` bytes. What fails is weir_alloc_with; nothing has changed then. */
 weir_status wi_copy_memory_cut(wi_copy_memory *memory, weir_client *client, uint64_t bytes, void **out);
 /* Gives back what was cut. */
 void wi_copy_memory_return(wi_copy_memory *memory, weir_client *client, void *cut, uint64_t bytes);
+
+/* A slab of its own: one gap. `flags` as in weir_request. And its end: the memory is freed aside (prepare.h). */
+weir_status wi_slab_make(weir_client *client, uint64_t bytes, uint32_t flags, wi_slab **out);
+void wi_slab_end(weir_client *client, wi_slab *slab);
 
 /* ---- copies.c ---------------------------------------------------------------------------------------------------- */
 

@@ -124,6 +124,7 @@ weir_status wi_host_memory_init(weir_runtime *runtime, weir_runtime *host)
         return weir_fail(WEIR_ERR_INVALID, "%s cannot be the host's runtime for %s; leave it out, or give one of host",
                          host->name, runtime->name);
     pthread_mutex_init(&runtime->kinds_lock, NULL);
+    wi_aside_begin(&runtime->aside);
     atomic_init(&runtime->host, host);
     if (host)
         atomic_fetch_add(&host->hosted, 1);
@@ -132,6 +133,7 @@ weir_status wi_host_memory_init(weir_runtime *runtime, weir_runtime *host)
 
 void wi_host_memory_destroy(weir_runtime *runtime)
 {
+    wi_aside_end(&runtime->aside);
     wi_elastic_end(runtime);
     for (int kind = 0; kind < WI_KINDS; kind++) {
         wi_resource *stack = atomic_load(&runtime->kinds[kind]);

@@ -7,6 +7,7 @@
 
 #include "runtime/copies.h"
 #include "runtime/elastic/elastic.h"
+#include "runtime/prepare.h"
 #include "runtime/runtime.h"
 
 struct wi_residence {
@@ -18,6 +19,7 @@ struct wi_residence {
     wi_away away;                 /* blocks */
     wi_away pages;                /* of elastic blocks */
     wi_copies copies;
+    wi_makers makers;       /* with a lock of their own */
     void *stream;           /* the driver's, for the copies; NULL: not made yet */
     weir_residency receipt; /* of the last suspend, for the thread that has the record; `away` is counted when asked */
     weir_residency told;    /* the same, for all */
@@ -37,6 +39,8 @@ static inline wi_residence *residence_of(const weir_client *client)
     return atomic_load_explicit(&((weir_client *)client)->residence, memory_order_acquire);
 }
 
+/* The client's residence, made if there is none. WEIR_ERR_UNSUPPORTED: the runtime's resource has none. */
+weir_status wi_residence_open(weir_client *client, const char *call, wi_residence **out);
 /* Takes the record if its state is `from`. False: the state is another, *found. Waits while another thread has the
  * record, except inside a pressure callback. */
 bool wi_residence_take(wi_residence *r, weir_residency_state from, weir_residency_state *found);

@@ -24,9 +24,11 @@ static weir_status residence_make(weir_client *client, wi_residence **out)
     new->away.user = client;
     new->receipt.struct_size = sizeof new->receipt;
     wi_copies_begin(&new->copies, client);
+    wi_makers_begin(&new->makers);
     *out = new;
     if (atomic_compare_exchange_strong(&client->residence, &there, new))
         return WEIR_OK;
+    wi_makers_free(&new->makers);
     pthread_cond_destroy(&new->changed);
     pthread_mutex_destroy(&new->lock);
     free(new);
@@ -315,6 +317,13 @@ static weir_status residency_check(weir_client *client, const char *call)
                      call, wi_runtime_resource(runtime, text, sizeof text), runtime->name);
 }
 
+weir_status wi_residence_open(weir_client *client, const char *call, wi_residence **out)
+{
+    weir_status status = residency_check(client, call);
+    *out = residence_of(client);
+    return status == WEIR_OK && !*out ? residence_make(client, out) : status;
+}
+
 /* Finds the copies that are still good. With `verify` they are looked at. */
 static weir_status residency_trust(wi_residence *r)
 {
@@ -374,6 +383,7 @@ static void residency_expect_copies(wi_residence *r)
     for (size_t i = 0; i < r->pages.piece_count; i++)
         if (r->pages.runs[r->pages.pieces[i].run].saved)
             wi_copies_expect(&r->copies, &r->pages.pieces[i]);
+    wi_makers_help(r->copies.client, &r->copies.memory);
 }
 
 /* Queues the copies of all pieces that have none; events[i] is behind that of piece i. */
@@ -654,6 +664,9 @@ static void residency_sweep(const weir_client *client, wi_residence *r, bool gon
     wi_detail_save(&saved);
     if (wi_residence_copies_rest(client, r))
         wi_copies_sweep(&r->copies, !gone);
+    if (r->receipt.copied > 0) /* else what was prepared is as it was */
+        wi_makers_end(r->copies.client);
+    (void)wi_free_aside_wait(r->copies.client);
     wi_detail_restore(&saved);
 }
 
@@ -697,9 +710,7 @@ weir_status wi_residence_depart(weir_client *client, const char *call, const wei
     if (status == WEIR_OK && (o.stay | o.drop | o.unwritten) >= WEIR_CLASS_BIT(WEIR_CLASS_COUNT))
         status = weir_fail(WEIR_ERR_INVALID, "%s: a bit that is of no class; see WEIR_CLASS_BIT", call);
     if (status == WEIR_OK)
-        status = residency_check(client, call);
-    if (status == WEIR_OK && !(r = residence_of(client)))
-        status = residence_make(client, &r);
+        status = wi_residence_open(client, call, &r);
     if (status != WEIR_OK)
         return status;
     if (!wi_residence_take(r, WEIR_RESIDENT, &found))
@@ -721,7 +732,9 @@ weir_status wi_residence_depart(weir_client *client, const char *call, const wei
 
 void wi_residence_departed(weir_client *client, wi_residence *r, bool failed, bool gone)
 {
-    if (failed)
+    if (!failed) /* prepared memory that the suspend has not needed */
+        (void)wi_makers_rest(client);
+    else
         residency_sweep(client, r, gone);
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
@@ -767,6 +780,8 @@ uint64_t weir_client_forget_copies(weir_client *client)
     uint64_t bytes = wi_residence_copies_rest(client, r) ? wi_copies_stored(&r->copies) : 0;
     if (bytes > 0)
         wi_copies_end(&r->copies);
+    bytes += wi_makers_rest(client);
+    (void)wi_free_aside_wait(client);
     wi_residence_set(r, WEIR_RESIDENT);
     return bytes;
 }
@@ -849,7 +864,9 @@ static weir_status residency_end(weir_client *client, wi_residence *r)
     r->pressure = 0;
     if (r->away.piece_count > 0) /* shown, and without blocks */
         residency_leave_homes(client, r);
+    wi_makers_end(client);
     wi_copies_end(&r->copies);
+    (void)wi_free_aside_wait(client);
     wi_away_clear(&r->away);
     wi_away_clear(&r->pages);
     if (r->stream)
@@ -892,6 +909,7 @@ void wi_residency_free(weir_client *client)
     wi_residence *r = atomic_exchange(&client->residence, NULL);
     if (!r)
         return;
+    wi_makers_free(&r->makers);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r);

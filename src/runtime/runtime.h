@@ -10,6 +10,7 @@
 #include "driver/driver.h"
 #include "memory/adaptors/adaptors.h"
 #include "memory/ledger/members.h"
+#include "runtime/background.h"
 #include "runtime/stream/streams.h"
 #include "runtime/thread_cache/thread_cache.h"
 #include "runtime/trace.h"
@@ -100,6 +101,7 @@ struct weir_runtime {
     _Atomic(wi_resource *) elastic;         /* the stack for pages of elastic blocks, made with the first one */
     struct wi_host_chunks *host_chunks;     /* below kinds[WI_KIND_SHOWN] */
     pthread_mutex_t kinds_lock;
+    wi_aside aside;              /* page-locked memory that is freed aside */
     atomic_uint hosted;          /* runtimes whose host memory counts in this one's ledger */
     wi_pending pending;          /* of all stacks */
     wi_member members[WI_KINDS]; /* of this runtime: the device's memory, and each kind in kinds[] */

@@ -1,6 +1,6 @@
 foreach(file
-  alloc client copies copy_memory exchange free host_memory inspect leaks limits outside read_file residency resize resume runtime trace
-  trace_option trim trust yield
+  alloc background client copies copy_memory exchange free host_memory inspect leaks limits outside prepare read_file residency resize resume
+  runtime trace trace_option trim trust yield
   block_pool/alloc block_pool/block_pool block_pool/free
   elastic/elastic elastic/elastic_away elastic/elastic_pages
   stream/capture stream/capture_pool stream/foreign_streams stream/streams stream/uses

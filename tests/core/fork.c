@@ -119,6 +119,8 @@ static void calls_of_nothing(void)
     forked(weir_client_resume(NULL, WEIR_STREAM_HOST));
     forked(weir_client_resume_some(NULL, NULL, WEIR_STREAM_HOST, NULL));
     forked(weir_client_residency(NULL, NULL));
+    forked(weir_client_prepare(NULL, NULL));
+    forked(weir_client_preparation(NULL, NULL));
     forked(weir_read_file(NULL, NULL, NULL, 0, 0, WEIR_STREAM_HOST));
     forked(weir_alloc_from_file(NULL, NULL, NULL, 0, NULL));
     forked(weir_base_register(NULL));

@@ -115,6 +115,17 @@ class Clients(unittest.TestCase):
             self.client.resume()
             self.assertEqual((b"abc", b"\0\0\0"), (bytes(kept.memory[:3]), bytes(dropped.memory[:3])))
 
+    def test_nothing_is_prepared_where_copies_are_in_files(self):
+        with self.client.alloc(4 * MIB):
+            self.client.prepare(drop=[Class.SCRATCH], wait=True)
+            told = self.client.preparation
+            self.assertEqual((0, 0, weir.Status.OK, ""), (told.ready, told.coming, told.status, told.why))
+            with self.client.suspended():
+                pass
+        with weir.Runtime("host", budget="1MiB", resource="budget(direct)", own=True) as other, other.client("other") as client:
+            with self.assertRaises(weir.Unsupported):
+                client.prepare()
+
     def test_a_folder_takes_the_contents_and_shows_no_file(self):
         with self.client.alloc(MIB), tempfile.TemporaryDirectory() as folder:
             with self.client.suspended(folder=folder, wait=60):

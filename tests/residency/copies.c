@@ -408,6 +408,7 @@ static void a_place_for_each_suspend(void **state)
     pinned p = open_pinned(32 * MIB);
     for (int i = 0; i < 4; i++) {
         ok(suspend_to(p.client, i % 2 ? folder : NULL));
+        (void)wi_free_aside_wait(p.client);
         uint64_t live = take_snapshot(p.host).device.live;
         assert_true(i % 2 ? live <= 8 * MIB : live >= 6 * MIB); /* a stage of 8 MiB */
         assert_int_equal(residency(p.client).stored, 6 * MIB);

@@ -91,6 +91,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_client_exchange": (_status, [_pointer, _to(s.weir_suspend_options), _pointer, s.weir_stream, _to(s.weir_residency)]),
     "weir_client_residency": (_status, [_pointer, _to(s.weir_residency)]),
     "weir_client_forget_copies": (c.c_uint64, [_pointer]),
+    "weir_client_prepare": (_status, [_pointer, _to(s.weir_prepare_options)]),
+    "weir_client_preparation": (_status, [_pointer, _to(s.weir_preparation)]),
     "weir_engine_name_at": (_text, [c.c_size_t]),
     "weir_model_create": (_status, [_text, _to(s.weir_model_options), _to(_pointer)]),
     "weir_model_destroy": (_status, [_pointer]),

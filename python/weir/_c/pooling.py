@@ -52,7 +52,7 @@ class weir_pool_spec(Sized):
                 ("load_now", c.c_bool), ("priority", c.c_int32), ("weight", c.c_uint32), ("keep_alive", c.c_uint64),
                 ("suspend_after", c.c_uint64), ("minimum_stay", c.c_uint64), ("evict_cost", c.c_uint64),
                 ("devices", c.POINTER(c.c_char_p)), ("device_count", c.c_size_t), ("gives_up", c.POINTER(Enum)),
-                ("gives_up_count", c.c_size_t)]
+                ("gives_up_count", c.c_size_t), ("prepare", c.c_bool)]
 
 
 class weir_pool_holder(c.Structure):

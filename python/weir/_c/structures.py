@@ -142,6 +142,15 @@ class weir_residency(Sized):
                 ("shown", c.c_uint64), ("outside", c.c_uint64), ("outside_method", c.c_char * 128), ("graphs", c.c_uint64)]
 
 
+class weir_prepare_options(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("stay", c.c_uint32), ("drop", c.c_uint32), ("wait", c.c_bool)]
+
+
+class weir_preparation(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("ready", c.c_uint64), ("coming", c.c_uint64), ("status", Enum),
+                ("why", c.c_char * 160)]
+
+
 # ---- weir/engine.h, weir/model.h
 
 class weir_setting(c.Structure):
@@ -205,7 +214,7 @@ class weir_model_options(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("name", c.c_char_p), ("engine", c.c_char_p), ("device", c.c_char_p),
                 ("runtime", c.c_void_p), ("guaranteed", c.c_uint64), ("maximum", c.c_uint64),
                 ("settings", c.POINTER(weir_setting)), ("setting_count", c.c_size_t), ("progress", weir_progress_fn),
-                ("progress_user", c.c_void_p), ("stops", c.c_void_p), ("client", c.c_void_p)]
+                ("progress_user", c.c_void_p), ("stops", c.c_void_p), ("client", c.c_void_p), ("prepare", c.c_bool)]
 
 
 class weir_model_suspend_options(Sized):

@@ -110,6 +110,7 @@ static weir_status load_on_driver(model_run *m)
 {
     weir_model_options options = WEIR_INIT(weir_model_options);
     options.client = m->client;
+    options.prepare = m->run_args->prepare;
     options.settings = m->args->settings;
     options.setting_count = m->args->setting_count;
     options.progress = model_run_progress;

@@ -42,6 +42,7 @@ typedef struct run_args {
     uint64_t repeat;
     bool serial, json, stream;
     bool suspend_idle;          /* with serial */
+    bool prepare;               /* with suspend_idle */
     const char *driver;         /* the device's name, as weir_runtime_get takes it; NULL: not given */
     weir_choice_options choice; /* the options that select engine, provider and device */
     bool no_fallback;

@@ -124,6 +124,7 @@ weir_status selected_model_open(model_run *m)
     options.guaranteed = m->args->guaranteed;
     options.maximum = m->args->maximum;
     options.client = m->client;
+    options.prepare = m->run_args->prepare;
     options.progress = model_run_progress;
     options.notice = notice;
     options.user = m;

@@ -204,6 +204,7 @@ static const rule rules[] = {
     {"pin", is_flag, "true or false", 0, 0},
     {"suspend", is_flag, "true or false", 0, 0},
     {"warm_up", is_flag, "true or false", 0, 0},
+    {"prepare", is_flag, "true or false", 0, 0},
     {"keep_alive", is_time, TIME, 0, 0},
     {"suspend_after", is_time, TIME, 0, 0},
     {"minimum_stay", is_time, TIME, 0, 0},

@@ -328,6 +328,7 @@ static void fill_spec(const served *all, served_model *model, adding *it)
     spec->pinned = config_flag(config, "pin", false);
     spec->stays = !config_flag(config, "suspend", true);
     spec->first_run = config_flag(config, "warm_up", false);
+    spec->prepare = config_flag(config, "prepare", false);
     spec->priority = (int32_t)config_number(config, "priority", 0);
     spec->weight = (uint32_t)config_number(config, "weight", 0);
     spec->guaranteed = config_size(config, "guaranteed");

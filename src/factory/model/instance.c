@@ -104,6 +104,23 @@ weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load
     return WEIR_OK;
 }
 
+void wi_instance_prepare(const wi_instance *instance)
+{
+    enum { SUSPENDS_SINCE = 4 }; /* the version of an engine's table */
+    /* what runs leave behind need not be kept, or is little */
+    const weir_prepare_options all_else = {.struct_size = sizeof all_else,
+                                           .drop = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH) |
+                                                   WEIR_CLASS_BIT(WEIR_CLASS_ACTIVATIONS)};
+    wi_saved_detail saved;
+    if (instance->engine->abi < SUSPENDS_SINCE || !instance->engine->suspend)
+        return;
+    wi_detail_save(&saved);
+    if (weir_client_prepare(instance->client, &all_else) != WEIR_OK)
+        weir_log(WEIR_LOG_WARNING, "%s: no host memory is made ready for its first suspend: %s",
+                 wi_client_name(instance->client), weir_detail());
+    wi_detail_restore(&saved);
+}
+
 weir_status wi_instance_close(wi_instance *instance)
 {
     weir_engine_model *loaded = instance->loaded;

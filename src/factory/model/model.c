@@ -240,6 +240,8 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     }
     wi_model_add(model, instance);
     wi_model_switch(model, instance);
+    if (o.prepare)
+        wi_instance_prepare(instance);
     wi_model_leave(model, instance); /* the instance stays as the present instance */
     *out = model;
     return WEIR_OK;

@@ -140,6 +140,8 @@ weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, c
 weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load, bool quick);
 /* The record of an instance, and what was predicted of it; NULL is nothing. */
 void wi_instance_free(wi_instance *instance);
+/* Has host memory for its first suspend made in the background, unless its engine cannot step aside. */
+void wi_instance_prepare(const wi_instance *instance);
 /* Unloads what is loaded and closes the client; the record stays. WEIR_ERR_ENGINE when the engine has kept memory,
  * which is logged with its bytes and left charged. */
 weir_status wi_instance_close(wi_instance *instance);

@@ -423,6 +423,8 @@ void wi_opening_adopt(weir_model *model, wi_instance *instance)
 {
     wi_opening *opening = model->opening;
     wi_model_switch(model, instance);
+    if (opening->options.prepare)
+        wi_instance_prepare(instance);
     tell_of_parts(opening, instance);
     if (!wi_opening_last_resort(opening, instance->rank))
         return;
