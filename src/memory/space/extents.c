@@ -447,11 +447,16 @@ static void region_free_rest(wi_region *region, wi_extent *extent)
 void wi_region_note_start(wi_region *region, uint64_t offset, bool begins)
 {
     uint64_t granule = offset / region->granule, bit = UINT64_C(1) << granule % 64;
+    uint32_t unit = (uint32_t)(offset % region->granule / WI_UNIT);
+    wi_starts *starts = &region->starts[granule];
     if (begins) {
-        region->starts[granule]++;
+        starts->count++;
+        starts->last = wi_max(starts->last, unit);
         region->started[granule / 64] |= bit;
-    } else if (--region->starts[granule] == 0)
+    } else if (--starts->count == 0) {
+        starts->last = 0;
         region->started[granule / 64] &= ~bit;
+    }
 }
 
 wi_extent *wi_region_use(wi_region *region, wi_extent *extent, uint64_t offset, uint64_t bytes, uint64_t slack)
@@ -540,14 +545,15 @@ static uint64_t region_started_before(const wi_region *region, uint64_t granule)
     return bits ? word * 64 + 63u - (unsigned)__builtin_clzll(bits) : NO_GRANULE;
 }
 
-/* The used extent that begins at or nearest before the offset. */
+/* The used extent that begins at or nearest before the offset. The search begins at the last unit of a granule where one
+ * may begin: behind the start of a long block there are thousands of empty slots. */
 static wi_extent *region_used_before(wi_region *region, uint64_t offset)
 {
     uint64_t unit = offset / WI_UNIT, granule = offset / region->granule;
     for (; granule != NO_GRANULE; granule = region_started_before(region, granule)) {
         uint64_t first = granule * region->granule / WI_UNIT;
-        for (uint64_t u = wi_min(unit, first + region->granule / WI_UNIT - 1) + 1;
-             region->starts[granule] && u > first;) {
+        wi_starts starts = region->starts[granule];
+        for (uint64_t u = wi_min(unit, first + starts.last) + 1; starts.count && u > first;) {
             uint32_t slot = region->slots[--u];
             if (slot == 0 || (slot & WI_SLOT_FREED))
                 continue;
@@ -642,11 +648,12 @@ void wi_region_check(wi_region *region)
         wi_assert(!e->stream_list || e->kind == WI_FREE || e->kind == WI_BUSY);
         wi_assert(e->kind != WI_HOLE || (e->offset % region->granule == 0 && e->bytes % region->granule == 0));
         if (e->offset / region->granule != granule) {
-            wi_assert(region->starts[granule] == begin && region_is_started(region, granule) == (begin > 0));
+            wi_assert(region->starts[granule].count == begin && region_is_started(region, granule) == (begin > 0));
             granule = e->offset / region->granule;
             begin = 0;
         }
         begin += e->kind == WI_USED;
+        wi_assert(e->kind != WI_USED || e->offset % region->granule / WI_UNIT <= region->starts[granule].last);
         uint32_t slot = region->slots[e->offset / WI_UNIT];
         if (e->kind == WI_USED)
             wi_assert(slot == e->index + 1 && e->bytes - e->block.charged <= region->most_slack &&
@@ -663,7 +670,7 @@ void wi_region_check(wi_region *region)
             free_bytes += e->bytes;
         at += e->bytes;
     }
-    wi_assert(region->starts[granule] == begin);
+    wi_assert(region->starts[granule].count == begin);
     wi_assert(at == region->bytes && free_bytes == region->free_bytes);
 #else
     (void)region;

@@ -9,7 +9,8 @@
  *   holes begin and end on granules
  *   size indexes hold exactly the free extents; the list of holes holds exactly the holes
  *   slots[offset / unit] names a used extent if and only if one begins there
- *   starts[granule] counts the used extents that begin in it; its bit in `started` is set if the count is not 0
+ *   starts[granule] counts the used extents that begin in it, none of them behind its last unit; its bit in `started` is
+ *   set if the count is not 0
  *
  * Bookkeeping alone: no locks, no driver. The caller holds the lock of the resource. */
 #ifndef WI_EXTENTS_H
@@ -76,6 +77,12 @@ typedef struct wi_shared {
     uint64_t in_use, peak_in_use;                /* bytes of used extents */
 } wi_shared;
 
+/* Used extents that begin in a granule. */
+typedef struct wi_starts {
+    uint32_t count;
+    uint32_t last; /* the unit of the granule behind which none begins; 0 without any */
+} wi_starts;
+
 struct wi_region {
     char *base;
     uint64_t bytes, granule;
@@ -85,7 +92,7 @@ struct wi_region {
     uint64_t most_slack; /* slack: so many bytes behind a block's charge are not worth an extent; 0 unless set */
     wi_extent_list holes;
     uint32_t *slots; /* per unit: index + 1 of the used extent that begins there; with WI_SLOT_FREED, of a former one */
-    uint32_t *starts;  /* per granule: how many used extents begin in it */
+    wi_starts *starts; /* per granule */
     uint64_t *started; /* a bit per granule: whether any does */
     wi_chunk **chunks; /* per granule */
     uint64_t free_bytes;
