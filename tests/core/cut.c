@@ -27,10 +27,11 @@ static bool nothing_leaves;
 static const wi_driver *real;
 
 /* Chunks are as long as they can be, although the budget is small. */
-uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
-uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
+uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, unsigned region, uint64_t fresh);
+uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, unsigned region, uint64_t fresh)
 {
     (void)mapped;
+    (void)region;
     return fresh;
 }
 

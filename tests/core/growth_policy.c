@@ -116,6 +116,35 @@ static void a_chunk_is_never_longer_than_64_mib_nor_shorter_than_a_granule(void 
     assert_int_equal(wi_growth_chunk(&v, 1), 1);
 }
 
+static void long_lived_chunks_are_longer(void **state)
+{
+    (void)state;
+    wi_growth_view v = view_of(BUDGET / 2, 1);
+    assert_int_equal(wi_growth_long_chunk(&v, 1) * PAGE, 256 * MIB);
+    v.most_partly = 1000;
+    v.stream_lists = 2;
+    assert_int_equal(wi_growth_long_chunk(&v, 1) * PAGE, 256 * MIB);
+    v = view_of(0, 1);
+    v.creatable = 640 * 20; /* a share of the budget is 200 MiB */
+    assert_int_equal(wi_growth_long_chunk(&v, 1), 100);
+    v = (wi_growth_view){.granule = PAGE, .held = 64ULL * PAGE, .creatable = 511 - 64, .in_use = 64ULL * PAGE};
+    assert_int_equal(wi_growth_long_chunk(&v, 1), 1);
+    v.creatable++;
+    assert_int_equal(wi_growth_long_chunk(&v, 1), 4);
+}
+
+static void long_lengths_have_steps(void **state)
+{
+    (void)state;
+    static const uint64_t steps[][2] = {{1, 1},   {16, 16}, {17, 16}, {19, 16},   {20, 20},   {31, 28},
+                                        {32, 32}, {39, 32}, {40, 40}, {127, 112}, {128, 128}, {1000, 128}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        assert_int_equal(wi_growth_step(PAGE, 128, steps[i][0]), steps[i][1]);
+    assert_int_equal(wi_growth_step(PAGE, 19, 1000), 16);
+    assert_int_equal(wi_growth_step(64ULL << 20, 2, 3), 2); /* a device with long granules */
+    assert_int_equal(wi_growth_step(64ULL << 20, 2, 1), 1);
+}
+
 /* Moves ------------------------------------------------------------------------------------------------------------ */
 
 static void near_the_budget_all_of_it_may_be_created(void **state)
@@ -355,6 +384,8 @@ int main(void)
         cmocka_unit_test(near_the_budget_shared_chunks_make_the_next_ones_shorter),
         cmocka_unit_test(one_request_is_made_of_few_parts_but_for_several_streams),
         cmocka_unit_test(a_chunk_is_never_longer_than_64_mib_nor_shorter_than_a_granule),
+        cmocka_unit_test(long_lived_chunks_are_longer),
+        cmocka_unit_test(long_lengths_have_steps),
         cmocka_unit_test(near_the_budget_all_of_it_may_be_created),
         cmocka_unit_test(far_from_it_little_more_than_the_peak_may_be_held),
         cmocka_unit_test(what_a_request_adds_to_the_peak_may_be_created),

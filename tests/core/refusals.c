@@ -48,11 +48,12 @@ static uint64_t below(world *w, uint64_t n)
 
 /* Handles of several lengths although the budget is small; the linker leads the library through here. */
 static uint64_t handle_lengths, handle_random;
-uint64_t __real_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
-uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
-uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
+uint64_t __real_wi_map_plan_chunk(const wi_mapped *mapped, unsigned region, uint64_t fresh);
+uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, unsigned region, uint64_t fresh);
+uint64_t __wrap_wi_map_plan_chunk(const wi_mapped *mapped, unsigned region, uint64_t fresh)
 {
-    return handle_lengths ? 1 + next_random(&handle_random) % handle_lengths : __real_wi_map_plan_chunk(mapped, fresh);
+    return handle_lengths ? 1 + next_random(&handle_random) % handle_lengths
+                          : __real_wi_map_plan_chunk(mapped, region, fresh);
 }
 
 /* The books -------------------------------------------------------------------------------------------------------- */

@@ -85,6 +85,7 @@ weir_device_test(core-cut core/cut.c)
 target_link_options(test-core-cut PRIVATE -Wl,--wrap=wi_map_plan_chunk
   -Wl,--wrap=wi_chunks_fill,--wrap=wi_chunks_give_away,--wrap=wi_ledger_hold,--wrap=wi_extent_pool_reserve
   -Wl,--wrap=wi_host_chunk_show,--wrap=wi_host_chunk_hide)
+weir_test(core-chunk-lengths core/chunk_lengths.c)
 weir_device_test(core-layout core/layout.c)
 weir_sim_device_test(core-layout)
 weir_device_test(core-reuse-wait core/reuse_wait.c core/faulty.c)

@@ -194,17 +194,18 @@ static weir_status chunks_no_memory(void)
     return weir_fail(WEIR_ERR_SYSTEM, "no host memory for the records of handles");
 }
 
-/* Makes records for the chunks to be created: as many of the usual length as fit, and one for the rest. */
+/* Makes records for the chunks to be created: as many of the usual length as fit, and one for the rest. The rest of
+ * long-lived memory takes several chunks of usual lengths. */
 static weir_status chunks_prepare_new(job *j, uint64_t granules)
 {
-    uint64_t usual = j->plan->one                          ? granules
-                     : j->plan->region->number == WI_SMALL ? 1
-                                                           : wi_map_plan_chunk(j->mapped, granules);
+    const wi_map_plan *g = j->plan;
+    uint64_t usual = g->one ? granules : wi_map_plan_chunk(j->mapped, g->region->number, granules);
+    bool steps = g->region->number == WI_LONG_LIVED && !g->one;
     while (granules > 0) {
         wi_chunk *b = wi_chunk_new();
         if (!b)
             return chunks_no_memory();
-        b->count = wi_min(usual, granules);
+        b->count = steps ? wi_growth_step(j->mapped->granule, usual, granules) : wi_min(usual, granules);
         granules -= b->count;
         chunks_load(&j->new, b);
     }
@@ -538,14 +539,28 @@ static bool chunks_find_spare(wi_mapped *m, uint64_t count)
     return false;
 }
 
+/* Destroys a spare chunk so that `missing` granules more can be created: the shortest that is enough, or else the
+ * longest. The others stay for pieces of their lengths. */
+static void chunks_drop_for(wi_mapped *m, uint64_t missing)
+{
+    uint64_t best = m->spare->count;
+    for (const wi_chunk *b = m->spare; b; b = b->next)
+        if (b->count >= missing ? best < missing || b->count < best : best < missing && b->count > best)
+            best = b->count;
+    (void)chunks_find_spare(m, best);
+    wi_chunks_drop_spare(m);
+}
+
 /* Plans one chunk for a piece that comes back, as the piece had when it left: otherwise a piece would have more and
  * shorter chunks after each return. Destroys spare chunks of other lengths to make room. False: the room is not
  * enough. */
 static bool chunks_plan_one(wi_mapped *m, wi_region *region, uint64_t first, uint64_t count, wi_map_plan *out)
 {
-    bool enough = m->device_has == UINT64_MAX && wi_chunks_creatable(m, NULL) + m->spare_granules >= count;
-    while (enough && m->spare && wi_chunks_creatable(m, NULL) < count && !chunks_find_spare(m, count))
-        wi_chunks_drop_spare(m);
+    uint64_t creatable = wi_chunks_creatable(m, NULL);
+    bool enough = m->device_has == UINT64_MAX && creatable + m->spare_granules >= count;
+    for (; enough && m->spare && creatable < count && !chunks_find_spare(m, count);
+         creatable = wi_chunks_creatable(m, NULL))
+        chunks_drop_for(m, count - creatable);
     return wi_map_plan_one(m, region, first, count, chunks_find_spare(m, count), out);
 }
 

@@ -376,7 +376,8 @@ weir_status wi_compact_fill(wi_mapped *mapped, wi_region *region, const wi_fit_r
         return WEIR_ERR_NO_ROOM;
     weir_status status = compact_carry_out(mapped, region, &place, busy);
     if (status == WEIR_OK)
-        *plan = (wi_map_plan){.start = place.start, .taken_count = 1 + place.missing / wi_map_plan_chunk(mapped, 0)};
+        *plan = (wi_map_plan){.start = place.start,
+                              .taken_count = 1 + place.missing / wi_map_plan_chunk(mapped, region->number, 0)};
     return status == WEIR_ERR_NO_ROOM ? WEIR_ERR_BUSY : status;
 }
 

@@ -47,6 +47,11 @@ unsigned wi_growth_regions(const wi_placement *placement, const unsigned **list)
 
 /* Chunks. How long new ones are where so many granules are created at once, in granules. */
 uint64_t wi_growth_chunk(const wi_growth_view *view, uint64_t fresh);
+/* The same for long-lived blocks: at least as long, and in the lengths of wi_growth_step. */
+uint64_t wi_growth_long_chunk(const wi_growth_view *view, uint64_t fresh);
+/* How long the next of these is, in granules, where `rest` granules of the bytes `granule` are still to be created:
+ * `usual` or less, and at least 1. */
+uint64_t wi_growth_step(uint64_t granule, uint64_t usual, uint64_t rest);
 
 /* Moves. How many granules may be created for a request of so many bytes before a move of idle chunks is preferred. */
 uint64_t wi_growth_soft_limit(const wi_growth_policy *policy, const wi_growth_view *view, uint64_t bytes);

@@ -18,10 +18,12 @@ static wi_growth_view plan_view(wi_mapped *m)
     return view;
 }
 
-uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh)
+uint64_t wi_map_plan_chunk(const wi_mapped *mapped, unsigned region, uint64_t fresh)
 {
     wi_growth_view view = plan_view((wi_mapped *)mapped);
-    return wi_growth_chunk(&view, fresh);
+    return region == WI_SMALL        ? 1
+           : region == WI_LONG_LIVED ? wi_growth_long_chunk(&view, fresh)
+                                     : wi_growth_chunk(&view, fresh);
 }
 
 static void plan_earn(wi_mapped *m)
@@ -225,16 +227,55 @@ static void plan_choose(wi_mapped *m, wi_map_plan *g, wi_chunk *b, wi_chunk ***e
     g->taken_count++;
 }
 
-bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t most, bool may_cut)
+/* Compares two spare chunks where `rest` granules are missing: the longest chunk up to that length fits best, or else
+ * the shortest of the longer chunks. */
+static bool plan_fits_better(uint64_t count, uint64_t than, uint64_t rest)
+{
+    return count <= rest ? than > rest || count > than : than > rest && count < than;
+}
+
+/* Puts the spare chunk that fits best, and in the room, behind the first `taken` of their list. NULL: none fits. */
+static const wi_chunk *plan_bring_spare(wi_mapped *m, size_t taken, uint64_t rest, uint64_t room)
+{
+    wi_chunk **place = &m->spare, **best = NULL;
+    for (; taken > 0; taken--)
+        place = &(*place)->next;
+    for (wi_chunk **link = place; *link; link = &(*link)->next)
+        if ((*link)->count <= room && (!best || plan_fits_better((*link)->count, (*best)->count, rest)))
+            best = link;
+    if (!best)
+        return NULL;
+    wi_chunk *b = *best;
+    *best = b->next;
+    b->next = *place;
+    *place = b;
+    return b;
+}
+
+/* Takes spare chunks into the plan; returns their granules. A long-lived block has no longer chunk than it lacks where
+ * one may be created instead: the next model would lie on the rest, and neither could leave with that chunk. */
+static uint64_t plan_take_spare(wi_mapped *m, wi_map_plan *g, uint64_t freely)
 {
     uint64_t had = 0;
+    const wi_chunk *s;
+    for (; had < g->missing; g->spare++, had += s->count) {
+        uint64_t rest = g->missing - had, room = g->room - had;
+        bool exact = g->region->number == WI_LONG_LIVED && rest <= freely;
+        s = plan_bring_spare(m, g->spare, rest, exact ? wi_min(rest, room) : room);
+        if (!s)
+            break;
+    }
+    return had;
+}
+
+bool wi_map_plan_supply(wi_mapped *m, wi_map_plan *g, uint64_t freely, uint64_t most, bool may_cut)
+{
     wi_chunk **end = &g->taken;
     g->spare = g->taken_count = 0;
     g->taken = NULL;
     g->cut = NULL;
     m->plans++;
-    for (const wi_chunk *s = m->spare; s && had < g->missing && had + s->count <= g->room; s = s->next, g->spare++)
-        had += s->count;
+    uint64_t had = plan_take_spare(m, g, freely);
     g->fresh = wi_min(freely, g->missing - wi_min(had, g->missing));
     had += g->fresh;
     while (had < g->missing) {

@@ -89,8 +89,8 @@ bool wi_map_plan_fill(wi_mapped *mapped, wi_region *region, uint64_t first, uint
 bool wi_map_plan_one(wi_mapped *mapped, wi_region *region, uint64_t first, uint64_t count, bool spare,
                      wi_map_plan *out);
 
-/* The usual length of new chunks when so many granules are created at once, in granules. */
-uint64_t wi_map_plan_chunk(const wi_mapped *mapped, uint64_t fresh);
+/* The usual length of new chunks in a region when so many granules are created at once, in granules. */
+uint64_t wi_map_plan_chunk(const wi_mapped *mapped, unsigned region, uint64_t fresh);
 
 /* Finds supply for a plan: spare chunks, `freely` new granules, idle chunks, and more new granules, up to `most` in
  * all. False: there is not enough. */
