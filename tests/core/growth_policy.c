@@ -125,8 +125,8 @@ static void long_lived_chunks_are_longer(void **state)
     v.stream_lists = 2;
     assert_int_equal(wi_growth_long_chunk(&v, 1) * PAGE, 256 * MIB);
     v = view_of(0, 1);
-    v.creatable = 640 * 20; /* a share of the budget is 200 MiB */
-    assert_int_equal(wi_growth_long_chunk(&v, 1), 100);
+    v.creatable = 640 * 20; /* a share of the budget is 200 MiB, and a power of two 128 */
+    assert_int_equal(wi_growth_long_chunk(&v, 1), 64);
     v = (wi_growth_view){.granule = PAGE, .held = 64ULL * PAGE, .creatable = 511 - 64, .in_use = 64ULL * PAGE};
     assert_int_equal(wi_growth_long_chunk(&v, 1), 1);
     v.creatable++;

@@ -84,14 +84,18 @@ uint64_t wi_growth_chunk(const wi_growth_view *v, uint64_t fresh)
 /* Long-lived blocks go as they came, whole models at a time. Long chunks strand little there. They make suspends fast:
  * an unmap takes 20 us on an H200, whatever the length, and copies reach the speed of the link with more than 64 MiB. A
  * chunk where the blocks of two models meet cannot leave with either model, and neither can serve elsewhere what one
- * small block keeps in use: hence a share here, too, and granules alone in a small budget. */
+ * small block keeps in use: hence a share here, too, and granules alone in a small budget. Powers of two fill the slabs
+ * of page-locked memory that copies are cut from (runtime/copy_memory.c). */
 enum { TIMES_WHEN_LONG_LIVED = 4 }; /* SHARE of the budget */
 #define LONGEST_OF_LONG_LIVED (256 * WI_MIB)
 
 uint64_t wi_growth_long_chunk(const wi_growth_view *v, uint64_t fresh)
 {
     uint64_t share = growth_budget(v) / SHARE / v->granule * TIMES_WHEN_LONG_LIVED;
-    return wi_max(wi_min(share, LONGEST_OF_LONG_LIVED / v->granule), wi_growth_chunk(v, fresh));
+    uint64_t most = wi_min(share, LONGEST_OF_LONG_LIVED / v->granule), power = 1;
+    while (2 * power <= most)
+        power *= 2;
+    return wi_max(power, wi_growth_chunk(v, fresh));
 }
 
 /* Chunks up to this length are exactly as long as a request lacks. Longer chunks have four lengths from each power of two
