@@ -189,6 +189,10 @@ typedef struct weir_driver_table {
     /* Optional, and only with `cover`: covered addresses share nothing, and what is written at one of them stays there
      * until it is uncovered or filled with zeros. Returns the first byte of a covered range that is not 0, or NULL. */
     const void *(*written)(weir_driver_device *device, const void *address, uint64_t bytes);
+
+    /* Optional: the device's address on the PCI bus, "0000:3b:00.0", by which cgroups and NVML name it; "": it has none.
+     * As long as the device is open. The default budget keeps to the limits that are set for it there. */
+    const char *(*bus)(weir_driver_device *device);
 } weir_driver_table;
 
 /* Makes the driver known under its name, for as long as the process lives; the table is copied. Errors:

@@ -141,6 +141,136 @@ bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total)
     return m.machine > 0; /* a limit of 0 bytes is known, too */
 }
 
+/* Device memory ---------------------------------------------------------------------------------------------------- */
+
+/* Reads an address such as "0000:3b:00.0" or "00000000:3B:00.0", a function of 0 where none is told. */
+static bool cgroup_read_bus(const char *text, unsigned address[4])
+{
+    address[3] = 0;
+    return sscanf(text, "%8x:%2x:%2x.%1x", &address[0], &address[1], &address[2], &address[3]) >= 3;
+}
+
+/* Whether a region, such as drm/0000:03:00.0/vram0 or nvidia/0000:3b:00.0/vidmem, is memory of the device's own there. */
+static bool cgroup_is_of_device(const char *region, size_t length, const unsigned address[4])
+{
+    char text[128];
+    unsigned there[4];
+    if (length >= sizeof text)
+        return false;
+    memcpy(text, region, length);
+    text[length] = '\0';
+    const char *last = strrchr(text, '/');
+    if (!last || (strncmp(last, "/vram", 5) != 0 && strncmp(last, "/vidmem", 7) != 0))
+        return false;
+    for (const char *part = strchr(text, '/'); part && part != last; part = strchr(part + 1, '/'))
+        if (cgroup_read_bus(part + 1, there) && memcmp(there, address, sizeof there) == 0)
+            return true;
+    return false;
+}
+
+/* Adds up what a file with a line for each region, "REGION NUMBER" or "REGION max", tells of the device's memory; "max" is
+ * UINT64_MAX, and so is a sum with one. False: no line is the device's. */
+static bool cgroup_device_sum(const char *directory, const char *file, const unsigned address[4], uint64_t *sum)
+{
+    char text[WI_SYSFS_BYTES];
+    char *rest = text;
+    bool any = false;
+    *sum = 0;
+    if (!wi_sysfs_text(text, sizeof text, "%s/%s", directory, file))
+        return false;
+    for (const char *line; (line = strsep(&rest, "\n"));) {
+        size_t name = strcspn(line, " ");
+        uint64_t bytes = UINT64_MAX;
+        if (!line[name] || !cgroup_is_of_device(line, name, address))
+            continue;
+        if (strncmp(line + name + 1, "max", 3) != 0 && !wi_sysfs_field(line + name + 1, "", &bytes))
+            continue;
+        any = true;
+        *sum = bytes > UINT64_MAX - *sum ? UINT64_MAX : *sum + bytes;
+    }
+    return any;
+}
+
+typedef struct device_memory {
+    unsigned address[4];
+    wi_device_limits *out;
+    bool any; /* a group has told what it is guaranteed */
+} device_memory;
+
+static void limit_device_memory(const char *directory, bool second, void *user)
+{
+    device_memory *m = user;
+    uint64_t most, used, guaranteed;
+    if (!second)
+        return;
+    if (cgroup_device_sum(directory, "dmem.min", m->address, &guaranteed)) {
+        m->out->guaranteed = m->any ? wi_min(m->out->guaranteed, guaranteed) : guaranteed;
+        m->any = true;
+    }
+    if (!cgroup_device_sum(directory, "dmem.max", m->address, &most) || most == UINT64_MAX)
+        return;
+    if (!cgroup_device_sum(directory, "dmem.current", m->address, &used))
+        used = 0;
+    m->out->most = wi_min(m->out->most, most);
+    m->out->left = wi_min(m->out->left, most > used ? most - used : 0);
+}
+
+bool wi_cgroup_device_memory(const char *root, const char *bus, wi_device_limits *out)
+{
+    device_memory m = {.out = out};
+    *out = (wi_device_limits){.most = UINT64_MAX, .left = UINT64_MAX};
+    if (!cgroup_read_bus(bus, m.address))
+        return false;
+    visit_groups(root, "dmem", limit_device_memory, &m);
+    return out->most != UINT64_MAX || out->guaranteed > 0;
+}
+
+/* NVML's, of nvml.h of CUDA 13.4. No limit is a `hard` of UINT64_MAX. */
+typedef struct nvml_limits {
+    const char *group; /* the path of its directory */
+    unsigned long long soft, hard, used;
+} nvml_limits;
+
+typedef struct nvml_asking {
+    wi_nvml_limits_function get;
+    void *device;
+    nvml_limits told;
+    bool answered;
+} nvml_asking;
+
+/* Asks for the group, unless one below it has limits of its own: NVML's do not nest. */
+static void cgroup_ask_nvml(const char *directory, bool second, void *user)
+{
+    nvml_asking *a = user;
+    if (a->answered || !second)
+        return;
+    a->told = (nvml_limits){.group = directory};
+    a->answered = a->get(a->device, &a->told) == 0;
+}
+
+bool wi_cgroup_nvml_limits(const char *root, wi_nvml_limits_function get, void *device, wi_device_limits *out)
+{
+    nvml_asking a = {.get = get, .device = device};
+    *out = (wi_device_limits){.most = UINT64_MAX, .left = UINT64_MAX};
+    if (get)
+        visit_groups(root, "dmem", cgroup_ask_nvml, &a);
+    if (!a.answered)
+        return false;
+    out->guaranteed = a.told.soft;
+    if (a.told.hard != UINT64_MAX) {
+        out->most = a.told.hard;
+        out->left = a.told.hard - wi_min(a.told.hard, a.told.used);
+    }
+    return out->most != UINT64_MAX || out->guaranteed > 0;
+}
+
+void wi_device_limits_join(wi_device_limits *to, const wi_device_limits *other)
+{
+    to->most = wi_min(to->most, other->most);
+    to->left = wi_min(to->left, other->left);
+    to->guaranteed = wi_max(to->guaranteed, other->guaranteed);
+}
+
 /* Processors ------------------------------------------------------------------------------------------------------- */
 
 enum { MOST_PROCESSORS = 8192 };

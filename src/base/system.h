@@ -63,6 +63,25 @@ bool wi_sysfs_field(const char *text, const char *key, uint64_t *out);
  * and 0: unknown. */
 bool wi_cgroup_memory(const char *root, uint64_t *available, uint64_t *total);
 
+/* What the process may have of a device's own memory. */
+typedef struct wi_device_limits {
+    uint64_t most;       /* bytes; UINT64_MAX: nobody limits */
+    uint64_t left;       /* bytes below the limit that are still free; UINT64_MAX */
+    uint64_t guaranteed; /* bytes that are kept for this process's group; 0: none */
+} wi_device_limits;
+
+/* The limits by dmem.max, dmem.current and dmem.min of the groups of version 2 (Linux 6.14 and later) for the device at the
+ * address `bus` ("0000:3b:00.0"). Of nested groups the least counts. False: nobody limits, and nobody guarantees. */
+bool wi_cgroup_device_memory(const char *root, const char *bus, wi_device_limits *out);
+
+/* The same as NVML tells it for the process's group, or for the nearest group above it of which NVML knows limits. `get` is
+ * nvmlDeviceGetMemoryLimits_v1 (CUDA 13.4), NULL where the library has none; `device` is NVML's handle. */
+typedef int (*wi_nvml_limits_function)(void *device, void *limits);
+bool wi_cgroup_nvml_limits(const char *root, wi_nvml_limits_function get, void *device, wi_device_limits *out);
+
+/* What two tell of the same: the lesser limits, and the larger guarantee, as one of the two may know none. */
+void wi_device_limits_join(wi_device_limits *to, const wi_device_limits *other);
+
 /* Processors that the process may use: those of its affinity and cpuset, and no more than its groups' share of time
  * fills (cpu.max, rounded up). 0: unknown. */
 uint32_t wi_cgroup_processors(const char *root);

@@ -45,6 +45,8 @@ static weir_status cuda_library_find_all(void *library)
     void *later = NULL;
     if (get("cuCtxRecordEvent", &later, 12050, 0, NULL) == CUDA_SUCCESS)
         memcpy(&wi_cuda.cuCtxRecordEvent, &later, sizeof later);
+    if (get("cuDeviceGetPCIBusId", &later, 4010, 0, NULL) == CUDA_SUCCESS)
+        memcpy(&wi_cuda.cuDeviceGetPCIBusId, &later, sizeof later);
     return WEIR_OK;
 }
 
@@ -178,6 +180,9 @@ static weir_status driver_cuda_choose_device(wi_device *device)
                                    &managed, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->device),
                                "cuDeviceGetAttribute");
     device->unmanaged = !managed;
+    if (status == WEIR_OK && wi_cuda.cuDeviceGetPCIBusId &&
+        wi_cuda.cuDeviceGetPCIBusId(device->bus, sizeof device->bus, device->device) != CUDA_SUCCESS)
+        device->bus[0] = '\0';
     return status;
 }
 
@@ -291,6 +296,11 @@ static weir_status cuda_memory(wi_device *device, uint64_t *available, uint64_t 
     *available = free_bytes;
     *total = all_bytes;
     return status;
+}
+
+static const char *cuda_bus(wi_device *device)
+{
+    return device->bus;
 }
 
 static void *cuda_context(wi_device *device)
@@ -506,6 +516,7 @@ const wi_driver wi_cuda_driver = {
     .open = cuda_open,
     .close = cuda_close,
     .memory = cuda_memory,
+    .bus = cuda_bus,
     .granule = cuda_granule,
     .reserve = cuda_reserve,
     .unreserve = cuda_unreserve,

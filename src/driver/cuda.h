@@ -31,6 +31,7 @@ struct weir_driver_device {
     int ordinal;
     CUdevice device;
     CUcontext context; /* the primary one, retained */
+    char bus[32];      /* "0000:3b:00.0"; "" where the driver does not tell */
     uint64_t granule;
     bool unmanaged;    /* memory cannot be mapped */
     bool reaches_host; /* memory of the host's can be mapped: `on_host` */

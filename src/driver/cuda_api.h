@@ -157,6 +157,8 @@ typedef struct wi_cuda_functions {
 #undef X
     /* Since CUDA 12.5; NULL where the driver is older. */
     CUresult (*cuCtxRecordEvent)(CUcontext context, CUevent event);
+    /* NULL where the driver has none. */
+    CUresult (*cuDeviceGetPCIBusId)(char *text, int capacity, CUdevice device);
 } wi_cuda_functions;
 
 /* The functions, once the library is loaded. */

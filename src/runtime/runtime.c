@@ -5,6 +5,7 @@
 #include "base/system.h"
 #include "memory/adaptors/adaptors.h"
 #include "memory/stack.h"
+#include "runtime/limits.h"
 #include "runtime/watch/watch.h"
 
 #include <stdio.h>
@@ -43,17 +44,24 @@ static pthread_mutex_t *runtime_start_lock(const wi_driver *driver, int ordinal)
 
 /* Making and ending ------------------------------------------------------------------------------------------------ */
 
-/* The device's free memory, less a margin for other processes: the larger of a tenth of it and 512 MiB. */
+/* The least of the device's free memory and of what is left of the limits for this process, less a margin for others: the
+ * larger of a tenth and 512 MiB. */
 static weir_status runtime_default_budget(const weir_runtime *runtime, uint64_t *budget)
 {
     uint64_t available, total;
+    wi_device_limits limits = {.most = UINT64_MAX, .left = UINT64_MAX};
     weir_status status = runtime->driver->memory(runtime->device, &available, &total);
     if (status != WEIR_OK)
         return status;
+    bool limited = wi_limits_read(runtime, &limits) && limits.left < available;
+    available = wi_min(available, limits.left);
     uint64_t margin = wi_max(available / 10, 512 * WI_MIB);
     if (available <= margin)
-        return weir_fail(WEIR_ERR_DRIVER, "%s has only %llu MiB free; set a budget to use it all the same",
-                         runtime->name, (unsigned long long)(available / WI_MIB));
+        return weir_fail(WEIR_ERR_DRIVER, "%s has only %llu MiB free%s; set a budget to use it all the same",
+                         runtime->name, (unsigned long long)(available / WI_MIB),
+                         limited ? " within the limits of this process's cgroup" : "");
+    if (limited)
+        wi_limits_tell(runtime, &limits);
     *budget = available - margin;
     return WEIR_OK;
 }

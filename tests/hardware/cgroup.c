@@ -162,6 +162,73 @@ static void nothing_left(void **state)
     expect(&first, 0, 0, 8);
 }
 
+#define DRIVER "driver 615.10.01\ncuda 13040\n"
+#define GPU    "GPU-11111111-2222-3333-4444-555555555555"
+#define ONE    DRIVER "gpu " GPU " 0000:3b:00.0 0 9.0 132 150323855360 149250113536 - NVIDIA H200\n"
+#define CPU    "cpu cpu - - host 0 64 60 hu 8 - -/- Test CPU\n"
+#define LINE(total, free, remark)                                                                                      \
+    CPU "cuda " GPU " - 0000:3b:00.0 cuda:0 0 " total " " free " du 132 9.0 615.10.1/13.4 NVIDIA H200" remark "\n"
+
+/* Linux 6.14: a line for each region of a device's memory, named by the driver and the address; of nested groups the least
+ * counts, and the least guarantee. */
+static void device_memory(void **state)
+{
+    (void)state;
+    machine m = make("limits-dmem", "0::/pod/app\n");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, ONE);
+    machine_expect(&m, NULL, LINE("140", "139", ""));
+    GROUP(&m, "/pod/app", "dmem.max", "nvidia/0000:3c:00.0/vidmem 1\nnvidia/0000:3b:00.0/vidmem max\n");
+    machine_expect(&m, NULL, LINE("140", "139", ""));
+    GROUP(&m, "/pod", "dmem.max", "nvidia/0000:3b:00.0/vidmem %llu\n", (unsigned long long)(40 * GIB));
+    GROUP(&m, "/pod", "dmem.current", "nvidia/0000:3c:00.0/vidmem 5\nnvidia/0000:3b:00.0/vidmem %llu\n",
+          (unsigned long long)(10 * GIB));
+    machine_expect(&m, NULL,
+                   LINE("40", "30", " [this process's cgroup may have 40 GiB of its memory, and is guaranteed 0 B]"));
+    GROUP(&m, "/pod/app", "dmem.max", "drm/0000:3b:00.0/gtt 7\nnvidia/00000000:3B:00.0/vidmem %llu\n",
+          (unsigned long long)(8 * GIB));
+    GROUP(&m, "/pod/app", "dmem.min", "nvidia/0000:3b:00.0/vidmem %llu\n", (unsigned long long)(4 * GIB));
+    GROUP(&m, "/pod", "dmem.min", "nvidia/0000:3b:00.0/vidmem %llu\n", (unsigned long long)(3 * GIB));
+    machine_expect(&m, NULL,
+                   LINE("8", "8", " [this process's cgroup may have 8 GiB of its memory, and is guaranteed 3 GiB]"));
+    GROUP(&m, "/pod/app", "dmem.current", "nvidia/0000:3b:00.0/vidmem %llu\n", (unsigned long long)(9 * GIB));
+    machine_expect(&m, NULL,
+                   LINE("8", "0", " [this process's cgroup may have 8 GiB of its memory, and is guaranteed 3 GiB]"));
+}
+
+/* A device in two regions has what both may have. */
+static void two_regions(void **state)
+{
+    (void)state;
+    machine m = make("limits-regions", "0::/app\n");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES, ONE);
+    GROUP(&m, "/app", "dmem.max", "drm/0000:3b:00.0/vram0 %llu\ndrm/0000:3b:00.0/vram1 %llu\n",
+          (unsigned long long)(2 * GIB), (unsigned long long)(3 * GIB));
+    machine_expect(&m, NULL,
+                   LINE("5", "5", " [this process's cgroup may have 5 GiB of its memory, and is guaranteed 0 B]"));
+    GROUP(&m, "/app", "dmem.max", "drm/0000:3b:00.0/vram0 %llu\ndrm/0000:3b:00.0/vram1 max\n",
+          (unsigned long long)(2 * GIB));
+    machine_expect(&m, NULL, LINE("140", "139", ""));
+}
+
+/* CUDA 13.4 without the kernel's controller: NVML knows the limits, of the group or of the nearest above it. */
+static void limits_of_nvml(void **state)
+{
+    (void)state;
+    machine m = make("limits-nvml", "0::/pod/app\n");
+    machine_libraries(&m, MACHINE_BOTH, LIBRARIES,
+                      ONE "limit 0000:3c:00.0 /pod/app 1 1 1\n"
+                          "limit 0000:3b:00.0 /pod 4294967296 21474836480 1073741824\n"
+                          "limit 0000:3b:00.0 / 1 1 1\n");
+    machine_expect(&m, NULL,
+                   LINE("20", "19", " [this process's cgroup may have 20 GiB of its memory, and is guaranteed 4 GiB]"));
+    GROUP(&m, "/pod", "dmem.max", "nvidia/0000:3b:00.0/vidmem %llu\n", (unsigned long long)(10 * GIB));
+    machine_expect(&m, NULL,
+                   LINE("10", "10", " [this process's cgroup may have 10 GiB of its memory, and is guaranteed 4 GiB]"));
+    machine none = make("limits-nvml-none", "0::/pod/app\n");
+    machine_libraries(&none, MACHINE_BOTH, LIBRARIES, ONE "limit 0000:3b:00.0 /pod/app 1073741824 0 5\n");
+    machine_expect(&none, NULL, LINE("140", "139", " [this process's cgroup is guaranteed 1 GiB of its memory]"));
+}
+
 static void nothing_told(void **state)
 {
     (void)state;
@@ -217,6 +284,9 @@ int main(void)
         cmocka_unit_test(the_first_version),
         cmocka_unit_test(a_name_from_outside),
         cmocka_unit_test(nothing_left),
+        cmocka_unit_test(device_memory),
+        cmocka_unit_test(two_regions),
+        cmocka_unit_test(limits_of_nvml),
         cmocka_unit_test(nothing_told),
         cmocka_unit_test(this_machine),
         cmocka_unit_test(refusals),

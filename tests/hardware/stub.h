@@ -5,6 +5,7 @@
  *   fail NVML CUDA            what a start answers
  *   gpu UUID PCI RANK CAPABILITY UNITS TOTAL FREE FLAGS NAME      by address; RANK: CUDA's, the fastest first
  *   mig UUID UNITS TOTAL FREE NAME                                a slice of the last, a GPU instance
+ *   limit PCI GROUP SOFT HARD USED                                 NVML's limits for a cgroup; HARD 0: none
  *   mig+ UUID UNITS TOTAL FREE NAME                               another slice of the same GPU instance
  * FLAGS: - or words between commas: integrated, lost, unknown (its memory), nowhere (NVML does not tell its address),
  * anonymous (CUDA's driver tells no UUID), nvml, cuda (not there for that library). */
@@ -24,11 +25,18 @@ typedef struct stub_gpu {
     unsigned long long total, free;
 } stub_gpu;
 
+typedef struct stub_limit {
+    char pci[32], group[128];
+    unsigned long long soft, hard, used;
+} stub_limit;
+
 typedef struct stub_machine {
     char driver[32];
     int cuda, sleep_nvml, sleep_cuda, fail_nvml, fail_cuda;
     stub_gpu gpus[STUB_MOST];
     int count;
+    stub_limit limits[STUB_MOST];
+    int limit_count;
 } stub_machine;
 
 /* `self`: any function of the library. */

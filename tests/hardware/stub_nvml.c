@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -196,3 +197,35 @@ int nvmlDeviceGetMigDeviceHandleByIndex(const stub_gpu *gpu, unsigned index, stu
     *out = slice(gpu, index);
     return *out ? OK : NOT_FOUND;
 }
+
+API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, stub_gpu **out);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *address, stub_gpu **out)
+{
+    *out = NULL;
+    for (unsigned i = 0; begun && whole(i); i++)
+        if (strcasecmp(whole(i)->pci, address) == 0)
+            *out = whole(i);
+    return !begun ? UNINITIALIZED : *out ? OK : NOT_FOUND;
+}
+
+#ifndef STUB_OLD /* a driver before 615 knows no limits */
+API int nvmlDeviceGetMemoryLimits_v1(const stub_gpu *gpu, void *out);
+int nvmlDeviceGetMemoryLimits_v1(const stub_gpu *gpu, void *out)
+{
+    static const char mount[] = "/sys/fs/cgroup";
+    const char *path; /* soft, hard and used follow it */
+    memcpy(&path, out, sizeof path);
+    const char *group = path ? strstr(path, mount) : NULL;
+    if (!begun || !group || gpu->parent >= 0)
+        return !begun ? UNINITIALIZED : NOT_SUPPORTED;
+    for (int i = 0; i < machine.limit_count; i++) {
+        const stub_limit *l = &machine.limits[i];
+        if (strcmp(l->pci, gpu->pci) != 0 || strcmp(l->group, group + sizeof mount - 1) != 0)
+            continue;
+        uint64_t words[3] = {l->soft, l->hard ? l->hard : UINT64_MAX, l->used};
+        memcpy((char *)out + sizeof path, words, sizeof words);
+        return OK;
+    }
+    return machine.limit_count > 0 ? NOT_FOUND : NOT_SUPPORTED;
+}
+#endif

@@ -9,6 +9,7 @@
 static void read_line(stub_machine *m, const char *line)
 {
     stub_gpu g = {.parent = -1};
+    stub_limit l;
     char again = ' ';
     if (sscanf(line, "gpu %63s %31s %d %d.%d %u %llu %llu %63s %95[^\n]", g.uuid, g.pci, &g.rank, &g.major, &g.minor,
                &g.units, &g.total, &g.free, g.flags, g.name) == 10) {
@@ -24,6 +25,9 @@ static void read_line(stub_machine *m, const char *line)
         g.major = whole->major;
         g.minor = whole->minor;
         m->gpus[m->count++] = g;
+    } else if (m->limit_count < STUB_MOST &&
+               sscanf(line, "limit %31s %127s %llu %llu %llu", l.pci, l.group, &l.soft, &l.hard, &l.used) == 5) {
+        m->limits[m->limit_count++] = l;
     } else {
         (void)(sscanf(line, "driver %31s", m->driver) || sscanf(line, "cuda %d", &m->cuda) ||
                sscanf(line, "sleep %d %d", &m->sleep_nvml, &m->sleep_cuda) ||

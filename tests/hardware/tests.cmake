@@ -35,6 +35,19 @@ add_dependencies(test-hardware-here stub-cuda)
 set_tests_properties(hardware-here PROPERTIES
   ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda;STUB_CUDA_TOTAL=0x10000000;WEIR_BUDGET=64MiB")
 
+# The default budget beside limits of cgroups; NVML's are of these groups.
+set(limits ${PROJECT_BINARY_DIR}/stub/hardware-limits)
+file(WRITE ${limits}/gpus.txt "driver 615.10.01\ncuda 13040\n"
+  "gpu GPU-00000000-0000-0000-0000-000000000000 0000:01:00.0 0 9.0 132 17179869184 17179869184 - stub\n"
+  "limit 0000:01:00.0 /nvml 1073741824 3221225472 1073741824\n"
+  "limit 0000:01:00.0 /nvml-alone 1073741824 3221225472 1073741824\n"
+  "limit 0000:01:00.0 /guaranteed 1073741824 0 0\n")
+file(CREATE_LINK ../hardware/libnvml.so ${limits}/libnvidia-ml.so.1 SYMBOLIC)
+weir_test(hardware-budget hardware/budget.c $<TARGET_OBJECTS:hardware-machine> INTERNAL)
+add_dependencies(test-hardware-budget stub-hardware-nvml stub-cuda)
+set_tests_properties(hardware-budget PROPERTIES
+  ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/stub/cuda:${limits};STUB_CUDA_TOTAL=0x400000000")
+
 # This machine's own devices: a GPU's, where there is one, and the stubs' in a place of their own.
 set(own ${PROJECT_BINARY_DIR}/stub/hardware-here)
 set(own_device GPU-00000000-0000-0000-0000-000000000000) # as the stub of CUDA's driver names its first

@@ -6,7 +6,7 @@
 #ifndef WI_HARDWARE_H
 #define WI_HARDWARE_H
 
-#include "base/internal.h"
+#include "base/system.h"
 
 #include <weir/select.h>
 
@@ -17,9 +17,10 @@ enum { WI_MOST_CARDS = 128 };
 /* A device as told by a single source. What the source cannot tell is 0, "" or WEIR_BYTES_UNKNOWN. */
 typedef struct wi_card {
     weir_hardware_device device;
-    bool sliced;       /* the device is used only through its slices */
-    bool bus_only;     /* the device is there, and no more is known */
-    unsigned instance; /* of a slice: the GPU instance; slices of the same instance share memory */
+    bool sliced;             /* the device is used only through its slices */
+    bool bus_only;           /* the device is there, and no more is known */
+    wi_device_limits limits; /* what this process may have of the device; of slices nobody tells */
+    unsigned instance;       /* of a slice: the GPU instance; slices of the same instance share memory */
 } wi_card;
 
 typedef struct wi_found {
@@ -106,6 +107,9 @@ bool wi_merge(const wi_answer answers[WI_SOURCES], const wi_visibility *visibili
 
 /* CUDA's ordinals; used by wi_merge. `cards` has every device that CUDA could use. */
 void wi_number_cuda(const wi_answer *cuda, const wi_visibility *visibility, wi_card *cards, size_t count);
+
+/* Keeps a card within its limits, with a remark. Unknown numbers stay unknown. */
+void wi_card_limit(wi_card *card);
 
 /* Sets a card's remark unless it has one. */
 void wi_card_remark(wi_card *card, const char *format, ...) WEIR_PRINTF(2, 3);

@@ -101,6 +101,18 @@ static weir_status look_read_options(const weir_hardware_options *given, weir_ha
     return WEIR_OK;
 }
 
+/* With what cgroups tell of devices, beside what a source does. A slice is not the device at its address. */
+static void look_limit(const char *root, wi_found *found)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        wi_card *card = &found->cards[i];
+        wi_device_limits limits;
+        if (!card->device.parent[0] && wi_cgroup_device_memory(root, card->device.pci, &limits))
+            wi_device_limits_join(&card->limits, &limits);
+        wi_card_limit(card);
+    }
+}
+
 weir_status weir_hardware_create(const weir_hardware_options *options, weir_hardware **out)
 {
     WI_ENTER();
@@ -124,6 +136,7 @@ weir_status weir_hardware_create(const weir_hardware_options *options, weir_hard
     if (processor)
         wi_processor(root, &processor->device);
     bool whole = processor && wi_merge(answers, &visibility, &found);
+    look_limit(root, &found);
     if (whole || found.count == WI_MOST_CARDS) /* too many hide none of the first */
         status = look_give(&found, root, answers, begun, out);
     else

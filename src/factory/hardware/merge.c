@@ -205,6 +205,26 @@ static void share_host(const weir_hardware_device *host, weir_hardware_device *d
     d->free = wi_min(d->free, wi_min(host->free, d->total));
 }
 
+/* The processor's memory has the limits of its own. */
+void wi_card_limit(wi_card *card)
+{
+    weir_hardware_device *d = &card->device;
+    const wi_device_limits *l = &card->limits;
+    char most[24], guaranteed[24];
+    if (d->shares_host || (l->most >= d->total && l->guaranteed == 0))
+        return;
+    weir_size_format(l->guaranteed, guaranteed, sizeof guaranteed);
+    if (l->most < d->total)
+        wi_card_remark(card, "this process's cgroup may have %s of its memory, and is guaranteed %s",
+                       weir_size_format(l->most, most, sizeof most), guaranteed);
+    else
+        wi_card_remark(card, "this process's cgroup is guaranteed %s of its memory", guaranteed);
+    if (d->total != WEIR_BYTES_UNKNOWN)
+        d->total = wi_min(d->total, l->most);
+    if (d->free != WEIR_BYTES_UNKNOWN)
+        d->free = wi_min(d->free, l->left);
+}
+
 static int merge_in_order(const void *a, const void *b)
 {
     const weir_hardware_device *x = &((const wi_card *)a)->device, *y = &((const wi_card *)b)->device;

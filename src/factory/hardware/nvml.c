@@ -1,6 +1,7 @@
 /* NVIDIA's management library: the devices of the machine with their slices and their free bytes, without a context.
- * Declared here is the part of nvml.h (CUDA 13.0) that is used, so that nothing of it is needed to build. */
+ * Declared here is the part of nvml.h (CUDA 13.0, and one function of 13.4) that is used, so that nothing of it is needed to build. */
 #include "factory/hardware/hardware.h"
+#include "base/system.h"
 #include "base/values.h"
 #include <weir/select.h>
 
@@ -51,7 +52,8 @@ typedef struct nvml_attributes {
     X(nvmlDeviceGetMigMode, false, (device_handle device, unsigned *now, unsigned *pending))                           \
     X(nvmlDeviceGetMaxMigDeviceCount, false, (device_handle device, unsigned *count))                                  \
     X(nvmlDeviceGetGpuInstanceId, false, (device_handle device, unsigned *id))                                         \
-    X(nvmlDeviceGetMigDeviceHandleByIndex, false, (device_handle device, unsigned index, device_handle *out))
+    X(nvmlDeviceGetMigDeviceHandleByIndex, false, (device_handle device, unsigned index, device_handle *out))          \
+    X(nvmlDeviceGetMemoryLimits_v1, false, (void *device, void *limits))
 
 typedef struct nvml {
     void *library;
@@ -183,7 +185,7 @@ static void read_slices(const nvml *n, device_handle handle, size_t parent, cons
     }
 }
 
-static void nvml_read_device(const nvml *n, unsigned index, const versions *v, wi_found *out)
+static void nvml_read_device(const char *root, const nvml *n, unsigned index, const versions *v, wi_found *out)
 {
     device_handle handle;
     int result = n->nvmlDeviceGetHandleByIndex_v2(index, &handle);
@@ -204,6 +206,7 @@ static void nvml_read_device(const nvml *n, unsigned index, const versions *v, w
         wi_pci_read(pci.address, card->device.pci, sizeof card->device.pci);
     if (CALL(n, nvmlDeviceGetCudaComputeCapability, handle, &major, &minor) == NVML_SUCCESS)
         card->device.capability = (weir_version_number){{(uint32_t)major, (uint32_t)minor}, 2};
+    (void)wi_cgroup_nvml_limits(root, n->nvmlDeviceGetMemoryLimits_v1, handle, &card->limits);
     read_slices(n, handle, out->count - 1, v, out);
 }
 
@@ -223,7 +226,7 @@ static void nvml_ask(const char *root, void **record, wi_found *out)
     }
     versions v = read_versions(n);
     for (unsigned i = 0; i < count; i++)
-        nvml_read_device(n, i, &v, out);
+        nvml_read_device(root, n, i, &v, out);
     if (count == 0) /* it counts when it begins: a device that comes later would never be seen */
         nvml_end(n);
     out->told = true;

@@ -54,7 +54,8 @@ wi_card *wi_found_add(wi_found *found, weir_hardware_kind kind)
                                  .kind = kind,
                                  .ordinal = -1,
                                  .total = WEIR_BYTES_UNKNOWN,
-                                 .free = WEIR_BYTES_UNKNOWN}};
+                                 .free = WEIR_BYTES_UNKNOWN},
+                      .limits = {.most = UINT64_MAX, .left = UINT64_MAX}};
     return card;
 }
 
