@@ -13,7 +13,7 @@
  * works there any more, any other failure is WEIR_ERR_DRIVER unless said otherwise. weir calls the functions from any
  * thread, from several at once, and with no lock of weir's held, except those under which a runtime is made and a trace
  * is opened, and except in `passed`, `stream_capturing` and `stream_native`, which are called with locks held and must
- * not block. The driver locks its shared data. The functions call no function of weir's but weir_fail and weir_log, and
+ * not block, and in `protect`. The driver locks its shared data. The functions call no function of weir's but weir_fail and weir_log, and
  * are not called in a child made by fork or once the process has begun to exit.
  *
  * `device` is what `open` made. `stream` is what stream_create, stream_adopt or stream_default made; NULL means at
@@ -193,6 +193,14 @@ typedef struct weir_driver_table {
     /* Optional: the device's address on the PCI bus, "0000:3b:00.0", by which cgroups and NVML name it; "": it has none.
      * As long as the device is open. The default budget keeps to the limits that are set for it there. */
     const char *(*bus)(weir_driver_device *device);
+
+    /* Optional, and only with virtual memory: from now on the device's work may write to the memory that is mapped there, or
+     * only read; `bytes` is one handle. An access that is not allowed ends as one to addresses without memory does. What is
+     * mapped can be written at first, and unmapping ends a protection. Without it the option `protect` does nothing. */
+    weir_status (*protect)(weir_driver_device *device, void *address, uint64_t bytes, bool writable);
+    /* Optional: bytes of the device that the process's graphs hold for allocations of their own, and keep when they have
+     * run. NULL: none. */
+    weir_status (*graph_memory)(weir_driver_device *device, uint64_t *bytes);
 } weir_driver_table;
 
 /* Makes the driver known under its name, for as long as the process lives; the table is copied. Errors:

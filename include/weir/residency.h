@@ -23,10 +23,11 @@ WEIR_BEGIN
 /* Why a block, or a part of it, stays. */
 typedef enum weir_stay {
     WEIR_STAY_SHARED = 0, /* its chunk holds other clients' blocks, or memory that is free in the order of a stream */
-    WEIR_STAY_STABLE = 1, /* it was allocated with WEIR_ALLOC_STABLE */
-    WEIR_STAY_GRAPH = 2,  /* it is of a capture pool */
-    WEIR_STAY_CLASS = 3,  /* its class is in weir_suspend_options.stay */
-    WEIR_STAY_BUSY = 4,   /* another thread is freeing or resizing the block */
+    /* It was allocated with WEIR_ALLOC_STABLE, as exported memory must be: other processes or cards have a handle of it. */
+    WEIR_STAY_STABLE = 1,
+    WEIR_STAY_GRAPH = 2, /* it is of a capture pool */
+    WEIR_STAY_CLASS = 3, /* its class is in weir_suspend_options.stay */
+    WEIR_STAY_BUSY = 4,  /* another thread is freeing or resizing the block */
     WEIR_STAY_COUNT = 5
 } weir_stay;
 
@@ -79,6 +80,12 @@ typedef struct weir_residency {
         char tag[48];
     } stay[WEIR_STAYS]; /* some of them */
     uint64_t shown;     /* of `away`: bytes that are shown at their addresses now */
+    /* What no suspend moves, as it is of no block, at the time of the last one: bytes that libraries of the client's engine
+     * took, such as workspaces (weir_client_note_outside), and how they were found; and, of the whole device, bytes that the
+     * process's instantiated graphs hold for allocations of their own, which CUDA gives back when they are destroyed. */
+    uint64_t outside;
+    char outside_method[128];
+    uint64_t graphs;
 } weir_residency;
 
 /* What comes back of a client first. */
@@ -97,6 +104,14 @@ typedef struct weir_resume_options {
  * for the whole device (cuMemFreeHost). Otherwise the call never waits for the device. The caller makes sure that no
  * other work touches the memory, and that none is queued until the resume; with `show`, until the return. Other
  * clients' work runs on.
+ *
+ * With the option `protect` the promise `unwritten` is enforced until the next suspend. From a weir_client_resume on the
+ * device's work cannot write to memory with nothing but blocks of these classes, whose copies are still good: a kernel that
+ * does ends as with an address without memory. weir's own calls that write there (weir_copy, weir_fill, weir_read_file,
+ * weir_resize, frees), and a launch that declares a write (weir/uses.h), make it writable first; what they open is copied
+ * again by the next suspend, whatever is promised. The resume waits for the contents then. And the next suspend compares such
+ * memory with its copies: WEIR_ERR_CORRUPT names a block that was written, and nothing changes. In
+ * builds with WEIR_INVARIANTS it always does, unless `verify` is set, with which such blocks are copied again.
  *
  * Thread caches of the client are emptied, and its pending frees waited for. While this runs, a free of the client's
  * blocks on another thread waits for it; inside a pressure callback it is WEIR_ERR_BUSY instead. The host's memory for

@@ -38,6 +38,9 @@ class Residency:
     stayed: int  # bytes that the last suspend left where they are
     stays: tuple[Stayed, ...]  # some of those blocks
     shown: int  # of the bytes that are elsewhere: those that are shown at their addresses now
+    outside: int  # what no suspend moves: bytes that the engine's libraries took, such as workspaces, at the last suspend
+    outside_method: str  # how they were found out
+    graphs: int  # of the whole device: bytes that the process's instantiated graphs hold for allocations of their own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Presence:
 def residency(raw: s.weir_residency) -> Residency:
     members: dict[str, Any] = {field.name: getattr(raw, field.name) for field in dataclasses.fields(Residency)}
     members["state"] = ResidencyState(raw.state)
+    members["outside_method"] = text(raw.outside_method)
     members["stays"] = tuple(Stayed(each.pointer or 0, each.bytes, Stay(each.why), text(each.tag)) for each in raw.stay[:raw.stays])
     return Residency(**members)
 

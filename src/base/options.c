@@ -36,6 +36,13 @@ static struct option {
      .standard = "0",
      .help = "1 puts a guard, which finds writes past blocks and after frees, around every resource; weir/guard.h",
      .valid = is_switch},
+    {.name = "protect",
+     .environment = "WEIR_PROTECT",
+     .standard = "0",
+     .help = "1 has memory that is promised as unwritten not be written while a copy of it is trusted, and compares "
+             "the two "
+             "at each suspend; weir/residency.h",
+     .valid = is_switch},
     {.name = "range",
      .environment = "WEIR_RANGE",
      .standard = "",
@@ -518,6 +525,11 @@ uint64_t wi_option_wait(void)
 bool wi_option_poison(void)
 {
     return base_options_is_on("poison");
+}
+
+bool wi_option_protect(void)
+{
+    return base_options_is_on("protect");
 }
 
 bool wi_option_watch(void)

@@ -89,6 +89,8 @@ weir_status wi_option_budget(const char *device, uint64_t *bytes);
 uint64_t wi_option_range(void);
 /* Whether a runtime whose stack has no guard gets one. */
 bool wi_option_poison(void);
+/* Whether what engines promise not to write is protected. */
+bool wi_option_protect(void);
 /* Whether the process can be watched; runtime/watch/watch.h. */
 bool wi_option_watch(void);
 /* Whether what loads have measured is remembered in the store; weir/predict.h. */

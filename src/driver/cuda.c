@@ -47,6 +47,8 @@ static weir_status cuda_library_find_all(void *library)
         memcpy(&wi_cuda.cuCtxRecordEvent, &later, sizeof later);
     if (get("cuDeviceGetPCIBusId", &later, 4010, 0, NULL) == CUDA_SUCCESS)
         memcpy(&wi_cuda.cuDeviceGetPCIBusId, &later, sizeof later);
+    if (get("cuDeviceGetGraphMemAttribute", &later, 11040, 0, NULL) == CUDA_SUCCESS)
+        memcpy(&wi_cuda.cuDeviceGetGraphMemAttribute, &later, sizeof later);
     return WEIR_OK;
 }
 
@@ -298,6 +300,22 @@ static weir_status cuda_memory(wi_device *device, uint64_t *available, uint64_t 
     return status;
 }
 
+static weir_status cuda_graph_memory(wi_device *device, uint64_t *bytes)
+{
+    wi_cuda_guard guard;
+    *bytes = 0;
+    if (!wi_cuda.cuDeviceGetGraphMemAttribute)
+        return WEIR_OK;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(
+        device, wi_cuda.cuDeviceGetGraphMemAttribute(device->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, bytes),
+        "cuDeviceGetGraphMemAttribute");
+    wi_cuda_end(&guard);
+    return status;
+}
+
 static const char *cuda_bus(wi_device *device)
 {
     return device->bus;
@@ -414,6 +432,26 @@ static weir_status cuda_create_on_host(wi_device *device, uint64_t bytes, size_t
     return create_like(device, &device->on_host, bytes, count, handles);
 }
 
+/* The process's own device alone reaches the memory. */
+static CUresult cuda_set_access(const wi_device *device, CUdeviceptr start, uint64_t bytes, bool writable)
+{
+    CUmemAccessDesc access = {device->properties.location,
+                              writable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ};
+    return wi_cuda.cuMemSetAccess(start, bytes, &access, 1);
+}
+
+static weir_status cuda_protect(wi_device *device, void *address, uint64_t bytes, bool writable)
+{
+    wi_cuda_guard guard;
+    weir_status status = wi_cuda_begin(device, &guard);
+    if (status != WEIR_OK)
+        return status;
+    status = wi_cuda_check(device, cuda_set_access(device, (CUdeviceptr)(uintptr_t)address, bytes, writable),
+                           "cuMemSetAccess");
+    wi_cuda_end(&guard);
+    return status;
+}
+
 static weir_status cuda_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles)
 {
     wi_cuda_guard guard;
@@ -428,10 +466,8 @@ static weir_status cuda_map(wi_device *device, void *address, uint64_t bytes, si
         if (status != WEIR_OK)
             break;
     }
-    if (status == WEIR_OK) {
-        CUmemAccessDesc access = {device->properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        status = wi_cuda_check(device, wi_cuda.cuMemSetAccess(start, count * bytes, &access, 1), "cuMemSetAccess");
-    }
+    if (status == WEIR_OK)
+        status = wi_cuda_check(device, cuda_set_access(device, start, count * bytes, true), "cuMemSetAccess");
     if (status != WEIR_OK && mapped > 0)
         (void)wi_cuda.cuMemUnmap(start, mapped * bytes);
     wi_cuda_end(&guard);
@@ -524,6 +560,8 @@ const wi_driver wi_cuda_driver = {
     .destroy = cuda_destroy,
     .map = cuda_map,
     .unmap = cuda_unmap,
+    .protect = cuda_protect,
+    .graph_memory = cuda_graph_memory,
     .allocate = wi_cuda_allocate,
     .release = wi_cuda_release,
     .pool_allocate = wi_cuda_pool_allocate,

@@ -51,7 +51,9 @@ enum {
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
     CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
+    CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
     CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
+    CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
     CU_MEMHOSTALLOC_PORTABLE = 1,
     CU_MEMHOSTREGISTER_PORTABLE = 1,
     CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
@@ -157,8 +159,9 @@ typedef struct wi_cuda_functions {
 #undef X
     /* Since CUDA 12.5; NULL where the driver is older. */
     CUresult (*cuCtxRecordEvent)(CUcontext context, CUevent event);
-    /* NULL where the driver has none. */
+    /* NULL where the driver has no such function. */
     CUresult (*cuDeviceGetPCIBusId)(char *text, int capacity, CUdevice device);
+    CUresult (*cuDeviceGetGraphMemAttribute)(CUdevice device, int attribute, void *value);
 } wi_cuda_functions;
 
 /* The functions, once the library is loaded. */

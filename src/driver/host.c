@@ -158,6 +158,17 @@ static void close_addresses(wi_device *device, char *address, uint64_t bytes)
 
 static weir_status host_map(wi_device *device, void *address, uint64_t bytes, size_t count, wi_handle *handles);
 
+static weir_status host_protect(wi_device *device, void *address, uint64_t bytes, bool writable)
+{
+    if (!writable && !wi_mappings_take(2))
+        return no_mappings("protecting memory", bytes);
+    if (mprotect(address, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ) != 0)
+        return wi_host_failed("protecting memory", bytes);
+    if (!writable)
+        atomic_store(&device->protects, true);
+    return WEIR_OK;
+}
+
 /* A kernel that cannot leave the range behind: the bytes are copied. MAP_FAILED when there is no memory for that. */
 static void *copy_away(const char *from, uint64_t bytes)
 {
@@ -172,6 +183,8 @@ static weir_status host_unmap(wi_device *device, void *address, uint64_t bytes, 
 {
     for (size_t i = 0; i < count; i++) {
         char *from = (char *)address + i * bytes;
+        if (atomic_load(&device->protects)) /* what moves keeps its protection */
+            (void)mprotect(from, bytes, PROT_READ | PROT_WRITE);
         /* No address is asked for, but the C library reads the argument in any case and recent kernels look at it. */
         void *away = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
         if (away == MAP_FAILED)
@@ -276,6 +289,7 @@ const wi_driver wi_host_driver = {
     .destroy = host_destroy,
     .map = host_map,
     .unmap = host_unmap,
+    .protect = host_protect,
     .allocate = wi_host_allocate,
     .release = host_release,
     .pool_allocate = wi_host_pool_allocate,

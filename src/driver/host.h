@@ -17,6 +17,7 @@ struct weir_driver_device {
     struct wi_host_piece *returned; /* what was released into the pool, oldest last */
     uint64_t pool_held;             /* bytes of returned pieces and of pieces handed out */
     struct wi_host_cover *covers;   /* where addresses are covered, or were */
+    atomic_bool protects;           /* some memory was protected, ever */
 };
 
 /* What the last call of the kernel's, which failed, says: too little memory or too few mappings are WEIR_ERR_OUT_OF_MEMORY. */

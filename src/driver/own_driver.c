@@ -156,12 +156,12 @@ static weir_status driver_check_functions(const wi_driver *t)
         !GROUP(2, t->stream_adopt, t->stream_abandon) || !GROUP(2, t->enter, t->leave) ||
         !GROUP(2, t->cover, t->uncover) || (t->cover && !t->reserve) ||
         !GROUP(2, t->has_host_handles, t->create_on_host) || (t->create_on_host && !t->reserve) ||
-        (t->drop && !t->reserve) || (t->written && !t->cover))
+        (t->drop && !t->reserve) || (t->protect && !t->reserve) || (t->written && !t->cover))
         return weir_fail(WEIR_ERR_INVALID,
                          "weir_driver_register: the driver %s has a part of the functions for mappings, for pools, for "
                          "adopted streams, of enter and leave, of cover and uncover or for handles of the host's "
-                         "memory, or `drop` or "
-                         "`written` without what it goes with; all of a group or none",
+                         "memory, or `drop`, "
+                         "`protect` or `written` without what it goes with; all of a group or none",
                          t->name);
     return WEIR_OK;
 }

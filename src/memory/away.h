@@ -111,7 +111,24 @@ typedef struct wi_away_table {
     /* A block that is away was freed: its addresses go, and with the last one of a piece the piece, unless it is shown
      * or adrift. The lock is held. */
     void (*free)(wi_base *base, wi_block *block);
+    /* From recover to arrive, for a piece that has memory and contents: the device's work may not write to its chunks from
+     * here on, where they hold nothing but the account's blocks. Chunks that the driver does not protect stay open. */
+    void (*seal)(wi_base *base, const wi_away *away, const wi_piece *piece);
+    /* Opens the chunks under these bytes for writes, which the next choose knows of. The lock is held. */
+    weir_status (*unseal)(wi_base *base, const void *address, uint64_t bytes);
 } wi_away_table;
+
+/* Before anything is written to the bytes, or they are freed; the lock is not held. What fails is the driver's, and nothing
+ * may be written then. */
+static inline weir_status wi_away_open_for_write(wi_base *base, const void *address, uint64_t bytes)
+{
+    if (wi_likely(atomic_load_explicit(&base->sealed, memory_order_relaxed) == 0))
+        return WEIR_OK;
+    wi_base_lock(base);
+    weir_status status = base->table->away->unseal(base, address, bytes);
+    wi_base_unlock(base);
+    return status;
+}
 
 /* Makes room for one more entry of a list. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_away_room(void **list, size_t count, size_t *room, size_t size);

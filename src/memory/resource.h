@@ -206,6 +206,7 @@ struct wi_resource {
 struct wi_base {
     wi_resource resource; /* its place in the stack */
     const wi_base_table *table;
+    atomic_uint_fast32_t sealed;          /* chunks; written with the lock held; away.h */
     uint64_t granule;                     /* memory from the device comes in multiples of it */
     struct wi_idle *idle;                 /* of a base that splits segments into blocks; chunks.h */
     struct wi_stream_lists *stream_lists; /* of a base that follows streams; stream_order.h */

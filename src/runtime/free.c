@@ -1,5 +1,6 @@
 /* Free: a block is acquired, ordered behind the work of its stream and its declared uses, and handed to its base or to the list
  * of pending blocks. */
+#include "memory/away.h"
 #include "runtime/runtime.h"
 #include "base/probes.h"
 #include "memory/space/stream_order.h"
@@ -109,7 +110,9 @@ weir_status wi_free_told(weir_runtime *runtime, wi_resource *stack, wi_block *bl
                          bool told)
 {
     wi_free_fence f;
-    weir_status status = free_make_fence(runtime, stack, block, at, &f);
+    weir_status status = wi_away_open_for_write(stack->base, block->pointer, block->charged);
+    if (status == WEIR_OK)
+        status = free_make_fence(runtime, stack, block, at, &f);
     wi_window(WI_WINDOW_FREE_FENCED);
     if (status != WEIR_OK)
         return status;

@@ -1,6 +1,7 @@
 /* Reading files into device memory: several threads read pieces of the file into page-locked pieces of memory, from which
  * they go on to the device in order of one stream of the call's own. */
 #include "base/system.h"
+#include "memory/away.h"
 #include "runtime/runtime.h"
 
 #include <weir/residency.h>
@@ -204,6 +205,8 @@ static weir_status runtime_read_file(weir_client *client, void *to, const char *
         status = weir_fail(WEIR_ERR_INVALID, "weir_read_file: no place, or no path");
     if (status == WEIR_OK)
         status = wi_streams_resolve_recorded(client->runtime, stream, "weir_read_file", &native);
+    if (status == WEIR_OK)
+        status = wi_away_open_for_write(client->runtime->resource->base, to, bytes);
     reading r = {.client = client, .path = path, .to = to, .offset = offset, .bytes = bytes};
     if (status == WEIR_OK)
         status = reading_open(&r);

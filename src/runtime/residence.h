@@ -58,4 +58,15 @@ void wi_residence_copies_are_uses(weir_client *client, wi_residence *r, bool blo
 weir_status wi_residence_hide(wi_away *away, wi_piece *piece, void *client);
 void wi_residence_show_again(wi_away *away, wi_piece *piece, void *client);
 
+/* In trust.c. */
+
+/* Under a resume, with all contents queued and the blocks acquired: with the option `protect`, waits for them, and has the
+ * device's work not write to what is to stay as its copies are. */
+void wi_trust_seal(weir_client *client, wi_residence *r);
+/* With the option `protect`, and in builds with WEIR_INVARIANTS: WEIR_ERR_CORRUPT, naming the block, if the device does not
+ * hold what the copy of the piece holds, which is to be trusted. */
+weir_status wi_trust_check(const wi_residence *r, const wi_piece *piece);
+/* Writes into the receipt what the client has on the device outside of its blocks. */
+void wi_trust_tell_outside(weir_client *client, const weir_client_stats *stats, weir_residency *receipt);
+
 #endif

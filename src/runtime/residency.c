@@ -325,6 +325,8 @@ static weir_status residency_trust(wi_residence *r)
         piece->copy = piece->low && piece->unwritten ? wi_copies_find(&r->copies, &r->away, piece) : NULL;
         if (piece->copy && r->options.verify)
             status = wi_copies_compare(&r->copies, &r->away, piece, &same);
+        else if (piece->copy)
+            status = wi_trust_check(r, piece);
         if (!same) {
             piece->copy = NULL;
             r->receipt.differed += (uint64_t)(piece->high - piece->low);
@@ -695,6 +697,7 @@ weir_status weir_client_suspend(weir_client *client, const weir_suspend_options 
     weir_client_stats stats = {.struct_size = sizeof stats};
     wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &stats);
     r->receipt.stayed = stats.live;
+    wi_trust_tell_outside(client, &stats, &r->receipt);
     r->receipt.released = r->away.released + r->pages.bytes;
     if (gone)
         wi_copies_narrow(&r->copies, &r->away);

@@ -1,4 +1,5 @@
 /* Resize: a block becomes shorter, and its tail is freed in order, or longer where the bytes behind it are free. */
+#include "memory/away.h"
 #include "runtime/runtime.h"
 #include "memory/space/stream_order.h"
 
@@ -115,11 +116,14 @@ static weir_status resize_block(weir_client *client, void *pointer, size_t bytes
         while (wi_unlikely(status == WEIR_ERR_BUSY) && wi_residency_found_done(client));
     if (status != WEIR_OK)
         return status;
+    status = wi_away_open_for_write(base, block->pointer, block->charged);
     bool more = base->table->charge(base, block->before + bytes + block->after) > block->charged;
-    status = block->away > 0 ? weir_fail(WEIR_ERR_BUSY, "the block at %p is away, as %s is suspended; resume it first",
-                                         pointer, client->account.name)
-             : more          ? resize_grow(runtime, stack, block, bytes, &at)
-                             : resize_shrink(runtime, stack, block, bytes, stream);
+    if (status == WEIR_OK)
+        status = block->away > 0
+                     ? weir_fail(WEIR_ERR_BUSY, "the block at %p is away, as %s is suspended; resume it first", pointer,
+                                 client->account.name)
+                 : more ? resize_grow(runtime, stack, block, bytes, &at)
+                        : resize_shrink(runtime, stack, block, bytes, stream);
     wi_let_go(base, block);
     return status;
 }

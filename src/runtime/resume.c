@@ -122,6 +122,8 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
     if (status == WEIR_OK)
         status = residency_bring_pages(client, r);
     if (status == WEIR_OK)
+        wi_trust_seal(client, r);
+    if (status == WEIR_OK)
         status = residency_arrive(client, r, native);
     if (status != WEIR_OK && gave_up)
         wi_ledger_give_up_guarantee(ledger, &client->account);

@@ -34,6 +34,7 @@ class Aside(harness.StoreCase):
             self.assertGreater(first["suspend_seconds"], 0)
             self.assertLess(first["suspended_at"], first["resumed_at"])
             self.assertEqual(first["away"], first["copied"] + first["trusted"] + first["dropped"])
+            self.assertTrue(all(one[what] >= 0 for one in told[name] for what in ("stayed", "outside", "graphs")))
             self.assertTrue(all(one["copied"] < one["trusted"] for one in later), later)  # weights are copied once
         self.assertGreater(told["minilm.onnx"][0]["released"], 80 * MIB)
         self.assertIn("suspended at", (self.folder / "page.html").read_text())

@@ -30,6 +30,8 @@
     X(CU_MEM_LOCATION_TYPE_DEVICE)                                                                                     \
     X(CU_MEM_ALLOC_GRANULARITY_MINIMUM)                                                                                \
     X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE)                                                                              \
+    X(CU_MEM_ACCESS_FLAGS_PROT_READ)                                                                                   \
+    X(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)                                                                          \
     X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)                                                                           \
     X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)                                                                              \
     X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)                                                                          \
@@ -85,9 +87,11 @@ static void *const their_legacy = (void *)CU_STREAM_LEGACY, *const their_per_thr
     OUR_CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
 #define CU_MEM_LOCATION_TYPE_HOST_NUMA OUR_CU_MEM_LOCATION_TYPE_HOST_NUMA
 #undef CU_MEM_LOCATION_TYPE_DEVICE
-#define CU_MEM_LOCATION_TYPE_DEVICE        OUR_CU_MEM_LOCATION_TYPE_DEVICE
-#define CU_MEM_ALLOC_GRANULARITY_MINIMUM   OUR_CU_MEM_ALLOC_GRANULARITY_MINIMUM
-#define CU_MEM_ACCESS_FLAGS_PROT_READWRITE OUR_CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+#define CU_MEM_LOCATION_TYPE_DEVICE            OUR_CU_MEM_LOCATION_TYPE_DEVICE
+#define CU_MEM_ALLOC_GRANULARITY_MINIMUM       OUR_CU_MEM_ALLOC_GRANULARITY_MINIMUM
+#define CU_MEM_ACCESS_FLAGS_PROT_READWRITE     OUR_CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+#define CU_MEM_ACCESS_FLAGS_PROT_READ          OUR_CU_MEM_ACCESS_FLAGS_PROT_READ
+#define CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT OUR_CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
 #undef CU_MEMHOSTALLOC_PORTABLE
 #undef CU_MEMHOSTREGISTER_PORTABLE
 #undef CU_STREAM_LEGACY

@@ -410,7 +410,12 @@ static void test_capture_survives_refusals(void **state)
     fails(D(pool_allocate(device, 4096, stream, &none)), WEIR_ERR_STREAM_MISUSE);
     fails(D(pool_release(device, piece, 4096, stream)), WEIR_ERR_STREAM_MISUSE);
     ok(D(wait(device, early, UINT64_MAX))); /* from before it */
-    drop_graph(end_capture(native));
+    uint64_t before = 0, held = 0;
+    ok(D(graph_memory(device, &before)));
+    CUgraph graph = end_capture(native);
+    ok(D(graph_memory(device, &held)));
+    assert_true(device_kind_now == ON_STUB ? held > before : held >= before);
+    drop_graph(graph);
     assert_false(is_capturing(stream));
     ok(D(order(device, stream, late)));
     atomic_store(&g.open, true);

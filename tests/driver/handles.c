@@ -56,6 +56,36 @@ static void test_a_long_handle_moves(void **state)
     drop_range(&range);
 }
 
+/* What is protected can be read, moves with its contents, and can be written when it is opened or mapped anew. */
+static void test_a_protected_handle(void **state)
+{
+    (void)state;
+    mapped_range range;
+    make_range(&range, 16, 0);
+    piece p = make_piece(range.address, 2, 10), other = make_piece(range.address + 2 * granule, 2, 20);
+    for (int i = 0; i < 3; i++) {
+        ok(D(protect(device, p.address, bytes_of(&p), false)));
+        expect_piece(&p);
+        fill_granules(other.address, other.granules, other.first); /* which is beside it */
+        if (i == 1)
+            move_piece(&p, range.address + 8 * granule);
+        else
+            ok(D(protect(device, p.address, bytes_of(&p), true)));
+        expect_piece(&p);
+        p.first = (uint8_t)(p.first + 30);
+        fill_granules(p.address, p.granules, p.first);
+        expect_piece(&p);
+        expect_piece(&other);
+    }
+    ok(D(protect(device, p.address, bytes_of(&p), false)));
+    drop_piece(&p);
+    drop_piece(&other);
+    piece next = make_piece(range.address + 8 * granule, 2, 90);
+    expect_piece(&next);
+    drop_piece(&next);
+    drop_range(&range);
+}
+
 static void test_many_long_handles_at_once(void **state)
 {
     (void)state;
@@ -268,6 +298,7 @@ int run_handle_tests(void)
 {
     const struct CMUnitTest handles[] = {
         cmocka_unit_test_setup_teardown(test_a_long_handle_moves, open_device, close_device),
+        cmocka_unit_test_setup_teardown(test_a_protected_handle, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_many_long_handles_at_once, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_a_map_that_fails_loses_nothing, open_device, close_device),
         cmocka_unit_test_setup_teardown(test_lengths_lie_side_by_side, open_device, close_device),

@@ -174,6 +174,9 @@ static void a_table_that_lacks_a_function_or_has_half_a_group_is_refused(void **
     t = table_called("drops"); /* what it has not mapped */
     memcpy(&t.drop, &any, sizeof any);
     fails(WEIR_ERR_INVALID, weir_driver_register(&t));
+    t = table_called("protects");
+    memcpy(&t.protect, &any, sizeof any);
+    fails(WEIR_ERR_INVALID, weir_driver_register(&t));
     t = table_called("written");
     memcpy(&t.written, &any, sizeof any);
     fails(WEIR_ERR_INVALID, weir_driver_register(&t));

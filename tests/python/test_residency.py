@@ -34,6 +34,7 @@ class Clients(unittest.TestCase):
             for number in range(100):
                 receipt = self.client.suspend(unwritten=[Class.WEIGHTS])
                 self.assertEqual((ResidencyState.SUSPENDED, 8 * MIB, 0), (receipt.state, receipt.away, receipt.stayed))
+                self.assertEqual((0, "", 0), (receipt.outside, receipt.outside_method, receipt.graphs))
                 self.assertEqual((8 * MIB, 0) if number == 0 else (0, 8 * MIB), (receipt.copied, receipt.trusted))
                 stats = self.runtime.stats()
                 self.assertEqual((0, 8 * MIB, 8 * MIB), (stats.live, stats.away, stats.clients[0].away))

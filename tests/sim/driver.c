@@ -90,6 +90,42 @@ static void expect_wrong(const char *what)
     wrong[0] = '\0';
 }
 
+/* What is protected can be read, and written again when it is opened, or mapped anew. */
+static void protected_memory_is_not_written(void **state)
+{
+    (void)state;
+    enum { G = 2 * WI_MIB };
+    wi_device *device = open_device();
+    void *range;
+    wi_handle handle;
+    assert_int_equal(sim->reserve(device, 16 * G, &range), WEIR_OK);
+    assert_int_equal(sim->create(device, 2 * G, 1, &handle), WEIR_OK);
+    assert_int_equal(sim->map(device, range, 2 * G, 1, &handle), WEIR_OK);
+    wi_sim_touch(device, NULL, range, 2 * G, true, 1000);
+    assert_int_equal(sim->protect(device, range, 2 * G, false), WEIR_OK);
+    wi_sim_touch(device, NULL, range, 2 * G, false, 1000);
+    assert_string_equal(wrong, "");
+    wi_sim_touch(device, NULL, (char *)range + G + 256, 256, true, 1001);
+    expect_wrong("where it may only read");
+    assert_int_equal(sim->fill(device, range, 0, 256, NULL), WEIR_OK);
+    expect_wrong("where it may only read");
+    wi_sim_touch(device, NULL, range, 2 * G, false, 1000);
+    assert_int_equal(sim->protect(device, range, 2 * G, true), WEIR_OK);
+    wi_sim_touch(device, NULL, range, 2 * G, true, 1001);
+    assert_int_equal(sim->protect(device, range, 2 * G, false), WEIR_OK);
+    assert_int_equal(sim->unmap(device, range, 2 * G, 1, &handle), WEIR_OK);
+    assert_int_equal(sim->map(device, range, 2 * G, 1, &handle), WEIR_OK);
+    wi_sim_touch(device, NULL, range, 2 * G, true, 1002);
+    assert_string_equal(wrong, "");
+    assert_int_equal(sim->protect(device, range, 4 * G, false), WEIR_OK);
+    expect_wrong("no handle that is mapped");
+    assert_int_equal(sim->unmap(device, range, 2 * G, 1, &handle), WEIR_OK);
+    sim->destroy(device, 2 * G, 1, &handle);
+    sim->unreserve(device, range, 16 * G);
+    sim->close(device);
+    assert_string_equal(wrong, "");
+}
+
 /* A handle is as long as it was created, and whole. */
 static void handles_have_a_length(void **state)
 {
@@ -197,13 +233,10 @@ static void by_its_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_waits_for_the_world),
-        cmocka_unit_test(waiting_passes_virtual_time),
-        cmocka_unit_test(contents_belong_to_handles),
-        cmocka_unit_test(handles_have_a_length),
-        cmocka_unit_test(what_is_left_is_told),
-        cmocka_unit_test(any_call_can_fail),
-        cmocka_unit_test(by_its_name),
+        cmocka_unit_test(work_waits_for_the_world),   cmocka_unit_test(waiting_passes_virtual_time),
+        cmocka_unit_test(contents_belong_to_handles), cmocka_unit_test(protected_memory_is_not_written),
+        cmocka_unit_test(handles_have_a_length),      cmocka_unit_test(what_is_left_is_told),
+        cmocka_unit_test(any_call_can_fail),          cmocka_unit_test(by_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

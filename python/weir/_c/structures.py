@@ -139,7 +139,7 @@ class weir_residency(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("state", Enum), ("away", c.c_uint64), ("released", c.c_uint64),
                 ("copied", c.c_uint64), ("trusted", c.c_uint64), ("dropped", c.c_uint64), ("differed", c.c_uint64),
                 ("stored", c.c_uint64), ("stayed", c.c_uint64), ("stays", c.c_uint32), ("stay", weir_residency_stay * STAYS),
-                ("shown", c.c_uint64)]
+                ("shown", c.c_uint64), ("outside", c.c_uint64), ("outside_method", c.c_char * 128), ("graphs", c.c_uint64)]
 
 
 # ---- weir/engine.h, weir/model.h

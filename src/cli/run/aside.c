@@ -21,6 +21,9 @@ void aside_suspend(const run *all, model_run *m)
     made.copied = receipt.copied;
     made.trusted = receipt.trusted;
     made.dropped = receipt.dropped;
+    made.stayed = receipt.stayed;
+    made.outside = receipt.outside;
+    made.graphs = receipt.graphs;
     m->asides = text_grow(m->asides, m->aside_count + 1, sizeof *m->asides);
     m->asides[m->aside_count++] = made;
     m->is_aside = true;
@@ -46,10 +49,12 @@ json_t *aside_json(const model_run *m)
     for (size_t i = 0; i < m->aside_count; i++) {
         const aside *one = &m->asides[i];
         json_array_append_new(
-            list, json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "suspended_at", one->suspended_at,
+            list, json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "suspended_at", one->suspended_at,
                             "suspend_seconds", one->suspend_seconds, "away", text_json_count(one->away), "released",
                             text_json_count(one->released), "copied", text_json_count(one->copied), "trusted",
-                            text_json_count(one->trusted), "dropped", text_json_count(one->dropped), "resumed_at",
+                            text_json_count(one->trusted), "dropped", text_json_count(one->dropped), "stayed",
+                            text_json_count(one->stayed), "outside", text_json_count(one->outside), "graphs",
+                            text_json_count(one->graphs), "resumed_at",
                             one->resumed ? json_real(one->resumed_at) : json_null(), "resume_seconds",
                             one->resumed ? json_real(one->resume_seconds) : json_null()));
     }

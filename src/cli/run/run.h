@@ -93,7 +93,8 @@ typedef struct aside {
     double suspended_at, suspend_seconds;
     double resumed_at, resume_seconds; /* if it was */
     bool resumed;
-    uint64_t away, released, copied, trusted, dropped; /* as in weir_residency */
+    uint64_t away, released, copied, trusted, dropped; /* as in weir_residency, */
+    uint64_t stayed, outside, graphs;                  /* and these */
 } aside;
 
 /* One model: model_run.c, selected_model.c ------------------------------------------------------------------------- */

@@ -175,7 +175,7 @@ weir_status wi_away_list_runs(wi_away *away, wi_piece *p)
     p->run_count = 0;
     p->low = p->high = NULL;
     p->stamp = 0;
-    p->unwritten = true;
+    p->unwritten = !(p->chunk && p->chunk->written);
     EACH_EXTENT (e, p) {
         if (e->kind != WI_USED)
             continue;
@@ -438,4 +438,6 @@ const wi_away_table wi_mapped_away = {
     .arrive = wi_away_arrive,
     .recall = wi_away_recall,
     .free = wi_away_free,
+    .seal = wi_away_seal,
+    .unseal = wi_away_unseal,
 };

@@ -81,4 +81,8 @@ weir_status wi_away_recover(wi_base *base, wi_away *away);
 weir_status wi_away_arrive(wi_base *base, wi_away *away, const wi_event *event);
 void wi_away_recall(wi_base *base, wi_away *away, bool idle);
 
+/* In seal.c. */
+void wi_away_seal(wi_base *base, const wi_away *away, const wi_piece *piece);
+weir_status wi_away_unseal(wi_base *base, const void *address, uint64_t bytes);
+
 #endif

@@ -136,6 +136,7 @@ static void chunks_enter(wi_mapped *mapped, wi_chunk *b, wi_region *region, uint
 
 static void chunks_leave(wi_mapped *mapped, wi_chunk *b)
 {
+    atomic_fetch_sub(&mapped->base.sealed, b->sealed); /* unmapping has opened it */
     *(b->before ? &b->before->behind : &mapped->entered) = b->behind;
     if (b->behind)
         b->behind->before = b->before;

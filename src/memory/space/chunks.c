@@ -36,6 +36,7 @@ void wi_chunk_enter(wi_chunk *chunk, wi_region *region, uint64_t first)
     chunk->first = first;
     chunk->bytes = wi_min(chunk->count * region->granule, region->bytes - first * region->granule);
     chunk->occupied = chunk->bytes;
+    chunk->sealed = chunk->written = false;
     for (uint64_t g = first; g < first + chunk->count; g++) {
         wi_assert(!region->chunks[g]);
         region->chunks[g] = chunk;

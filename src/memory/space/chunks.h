@@ -74,6 +74,8 @@ typedef struct wi_chunk {
     uint64_t plan;                    /* number of the last plan that chose it */
     uint64_t looked; /* number of the last search that asked whether it can be moved, and the answer: */
     bool movable;
+    bool sealed;  /* the device's work may read it, and not write; mapped/seal.c */
+    bool written; /* it was sealed, and then opened for a write */
 } wi_chunk;
 
 typedef struct wi_idle {

@@ -3,6 +3,7 @@
 #include <weir/trace.h>
 #include "base/system.h"
 #include "base/probes.h"
+#include "memory/away.h"
 #include "runtime/runtime.h"
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */
@@ -601,6 +602,8 @@ weir_status weir_copy(weir_runtime *runtime, void *to, const void *from, size_t 
     weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
     if (status == WEIR_OK) {
         if (bytes > 0)
+            status = wi_away_open_for_write(runtime->resource->base, to, bytes);
+        if (bytes > 0 && status == WEIR_OK)
             status = runtime->driver->copy(runtime->device, to, from, bytes, native);
         wi_streams_done(&runtime->streams, stream);
     }
@@ -617,6 +620,8 @@ weir_status weir_fill(weir_runtime *runtime, void *to, uint8_t value, size_t byt
     weir_status status = wi_streams_begin(&runtime->streams, stream, runtime->name, &native);
     if (status == WEIR_OK) {
         if (bytes > 0)
+            status = wi_away_open_for_write(runtime->resource->base, to, bytes);
+        if (bytes > 0 && status == WEIR_OK)
             status = runtime->driver->fill(runtime->device, to, value, bytes, native);
         wi_streams_done(&runtime->streams, stream);
     }

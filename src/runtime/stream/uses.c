@@ -3,6 +3,7 @@
 #include "base/probes.h"
 #include <weir/trace.h>
 #include "memory/space/stream_order.h"
+#include "memory/away.h"
 #include "runtime/runtime.h"
 
 struct weir_launch {
@@ -59,6 +60,15 @@ typedef struct visit {
     const wi_event *event;
 } visit;
 
+/* A declared write may go where nothing else may write; the lock is held. */
+static weir_status uses_open_for_write(const visit *v, const wi_block *block)
+{
+    wi_base *base = v->launch->runtime->resource->base; /* only chunks of this base are sealed */
+    if (v->use->access == WEIR_ACCESS_READ || wi_likely(atomic_load(&base->sealed) == 0))
+        return WEIR_OK;
+    return base->table->away->unseal(base, block->pointer, block->charged);
+}
+
 /* Called by the resource with its lock held. */
 static weir_status uses_open_ticket(wi_block *block, void *user)
 {
@@ -70,7 +80,9 @@ static weir_status uses_open_ticket(wi_block *block, void *user)
                          "the block of %s at %p is away, as its client is suspended; resume the client before a launch "
                          "that uses it",
                          block->account->name, block->pointer);
-    weir_status status = wi_stream_uses_open(&block->stream_uses, v->use->access, &opened);
+    weir_status status = uses_open_for_write(v, block);
+    if (status == WEIR_OK)
+        status = wi_stream_uses_open(&block->stream_uses, v->use->access, &opened);
     if (status != WEIR_OK)
         return status;
     if (!opened)

@@ -162,6 +162,10 @@ void wi_sim_do(wi_device *device, const wi_sim_work *work)
             wi_sim_wrong(device, "work touches %p, where nothing is mapped", (void *)(work->to + at));
             return;
         }
+        if (work->kind != WI_SIM_DO_READ && device->granules[row].read_only) {
+            wi_sim_wrong(device, "work writes at %p, where it may only read", (void *)(work->to + at));
+            return;
+        }
         if (work->kind == WI_SIM_DO_READ)
             device_contents_look_at(device, work, work->to + at, row, first, count);
         else

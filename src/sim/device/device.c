@@ -426,6 +426,7 @@ void wi_sim_unmap_handle(wi_device *device, char *address, uint32_t index)
         if (device->watcher.unmap)
             device->watcher.unmap(device->watcher.user, address, next - 1);
         *granules_at(device, address, device->granule) = 0;
+        device->granules[next - 1].read_only = false;
     }
     if (--device->granules[index].maps == 0)
         device->granules[index].stamp++;
@@ -490,6 +491,24 @@ static weir_status sim_unmap(wi_device *device, void *address, uint64_t bytes, s
     return WEIR_OK;
 }
 
+static weir_status sim_protect(wi_device *device, void *address, uint64_t bytes, bool writable)
+{
+    pthread_mutex_lock(&device->lock);
+    const uint32_t *granules = granules_at(device, address, bytes);
+    uint32_t first = granules ? granules[0] : 0, next = first;
+    for (uint64_t i = 0; granules && i < bytes / device->granule; i++) {
+        if (next == 0 || granules[i] != next) {
+            wi_sim_wrong(device, "%p, %llu bytes long, is no handle that is mapped, and is protected", address,
+                         (unsigned long long)bytes);
+            break;
+        }
+        device->granules[next - 1].read_only = !writable;
+        next = device->granules[next - 1].next;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return WEIR_OK;
+}
+
 uint64_t wi_sim_idle(wi_device *device, bool (*used)(void *user, uint32_t granule), void *user, uint64_t *room)
 {
     uint64_t granules = 0, all = device->bytes / device->granule;
@@ -543,6 +562,7 @@ const wi_driver wi_sim_driver = {
     .destroy = sim_destroy,
     .map = sim_map,
     .unmap = sim_unmap,
+    .protect = sim_protect,
     .allocate = wi_sim_allocate,
     .release = wi_sim_release,
     .pool_allocate = wi_sim_pool_allocate,

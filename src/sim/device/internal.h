@@ -60,6 +60,7 @@ typedef struct wi_sim_range {
  * but the first have a length of 0. */
 typedef struct wi_sim_granule {
     bool used;
+    bool read_only; /* work may not write where it is mapped; until it is unmapped */
     uint32_t stamp; /* part of the handle's value, which changes as drivers' do */
     uint32_t maps;
     uint32_t length; /* of the handle, in granules */

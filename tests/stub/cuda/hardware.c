@@ -90,3 +90,16 @@ CUresult stub_cuDeviceGetPCIBusId(char *text, int capacity, CUdevice device)
     snprintf(text, (size_t)capacity, "0000:%02x:00.0", device + 1);
     return CUDA_SUCCESS;
 }
+
+/* Each graph that there is holds a granule. */
+CUresult stub_cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value)
+{
+    STUB_CALL(cuDeviceGetGraphMemAttribute, STUB_IN_CONTEXT);
+    if (device < 0 || device >= stub.devices || attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)
+        return STUB_INVALID_VALUE;
+    pthread_mutex_lock(&stub.lock);
+    uint64_t bytes = stub.graphs * STUB_GRANULE;
+    pthread_mutex_unlock(&stub.lock);
+    memcpy(value, &bytes, sizeof bytes);
+    return CUDA_SUCCESS;
+}

@@ -362,7 +362,8 @@ CUresult stub_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAcces
 {
     STUB_CALL(cuMemSetAccess, STUB_IN_CONTEXT | STUB_UNSAFE);
     if (!access || count != 1 || access->location.type != CU_MEM_LOCATION_TYPE_DEVICE || access->location.id < 0 ||
-        access->location.id >= stub.devices || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        access->location.id >= stub.devices ||
+        (access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE && access->flags != CU_MEM_ACCESS_FLAGS_PROT_READ))
         return STUB_INVALID_VALUE;
     if (!stub_is_here(access->location.id)) /* there are no peers */
         return STUB_INVALID_DEVICE;
@@ -372,7 +373,8 @@ CUresult stub_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAcces
     for (uint64_t i = 0; mapped && i < bytes / STUB_GRANULE; i++)
         mapped = cells[i].handle != NULL;
     if (mapped)
-        mapped = mprotect((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE) == 0;
+        mapped = mprotect((void *)(uintptr_t)address, bytes,
+                          access->flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ : PROT_READ | PROT_WRITE) == 0;
     pthread_mutex_unlock(&stub.lock);
     return mapped ? CUDA_SUCCESS : STUB_INVALID_VALUE;
 }

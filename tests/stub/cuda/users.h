@@ -74,6 +74,7 @@ enum {
     X(cuArrayDestroy, 2000, (CUarray array))                                                                           \
     X(cuMipmappedArrayCreate, 5000, (CUmipmappedArray * array, const stub_array_descriptor *what, unsigned levels))    \
     X(cuMipmappedArrayDestroy, 5000, (CUmipmappedArray array))                                                         \
+    X(cuDeviceGetGraphMemAttribute, 11040, (CUdevice device, int attribute, void *value))                              \
     X(cuDeviceGetPCIBusId, 4010, (char *text, int capacity, CUdevice device))                                          \
     X(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer))                                         \
     X(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned flags))                                                   \
