@@ -182,8 +182,7 @@ static void device_memory(void **state)
     GROUP(&m, "/pod", "dmem.max", "nvidia/0000:3b:00.0/vidmem %llu\n", (unsigned long long)(40 * GIB));
     GROUP(&m, "/pod", "dmem.current", "nvidia/0000:3c:00.0/vidmem 5\nnvidia/0000:3b:00.0/vidmem %llu\n",
           (unsigned long long)(10 * GIB));
-    machine_expect(&m, NULL,
-                   LINE("40", "30", " [this process's cgroup may have 40 GiB of its memory, and is guaranteed 0 B]"));
+    machine_expect(&m, NULL, LINE("40", "30", " [this process's cgroup may have 40 GiB of its memory]"));
     GROUP(&m, "/pod/app", "dmem.max", "drm/0000:3b:00.0/gtt 7\nnvidia/00000000:3B:00.0/vidmem %llu\n",
           (unsigned long long)(8 * GIB));
     GROUP(&m, "/pod/app", "dmem.min", "nvidia/0000:3b:00.0/vidmem %llu\n", (unsigned long long)(4 * GIB));
@@ -203,8 +202,7 @@ static void two_regions(void **state)
     machine_libraries(&m, MACHINE_BOTH, LIBRARIES, ONE);
     GROUP(&m, "/app", "dmem.max", "drm/0000:3b:00.0/vram0 %llu\ndrm/0000:3b:00.0/vram1 %llu\n",
           (unsigned long long)(2 * GIB), (unsigned long long)(3 * GIB));
-    machine_expect(&m, NULL,
-                   LINE("5", "5", " [this process's cgroup may have 5 GiB of its memory, and is guaranteed 0 B]"));
+    machine_expect(&m, NULL, LINE("5", "5", " [this process's cgroup may have 5 GiB of its memory]"));
     GROUP(&m, "/app", "dmem.max", "drm/0000:3b:00.0/vram0 %llu\ndrm/0000:3b:00.0/vram1 max\n",
           (unsigned long long)(2 * GIB));
     machine_expect(&m, NULL, LINE("140", "139", ""));
@@ -226,7 +224,8 @@ static void limits_of_nvml(void **state)
                    LINE("10", "10", " [this process's cgroup may have 10 GiB of its memory, and is guaranteed 4 GiB]"));
     machine none = make("limits-nvml-none", "0::/pod/app\n");
     machine_libraries(&none, MACHINE_BOTH, LIBRARIES, ONE "limit 0000:3b:00.0 /pod/app 1073741824 0 5\n");
-    machine_expect(&none, NULL, LINE("140", "139", " [this process's cgroup is guaranteed 1 GiB of its memory]"));
+    machine_expect(&none, NULL,
+                   LINE("140", "139", " [this process's cgroup may have all of its memory, and is guaranteed 1 GiB]"));
 }
 
 static void nothing_told(void **state)

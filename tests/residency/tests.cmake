@@ -24,6 +24,7 @@ foreach(name faults freed)
 endforeach()
 weir_test(residency-adjoining residency/adjoining.c core/faulty.c INTERNAL)
 weir_residency_test(trust INTERNAL)
+target_link_libraries(test-residency-trust PRIVATE ${CMAKE_DL_LIBS})
 # The same with what is promised as unwritten protected.
 foreach(name corners random shown)
   add_test(NAME residency-${name}-protect COMMAND test-residency-${name})

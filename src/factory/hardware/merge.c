@@ -210,15 +210,14 @@ void wi_card_limit(wi_card *card)
 {
     weir_hardware_device *d = &card->device;
     const wi_device_limits *l = &card->limits;
-    char most[24], guaranteed[24];
+    char most[24], kept[24], guaranteed[64] = "";
     if (d->shares_host || (l->most >= d->total && l->guaranteed == 0))
         return;
-    weir_size_format(l->guaranteed, guaranteed, sizeof guaranteed);
-    if (l->most < d->total)
-        wi_card_remark(card, "this process's cgroup may have %s of its memory, and is guaranteed %s",
-                       weir_size_format(l->most, most, sizeof most), guaranteed);
-    else
-        wi_card_remark(card, "this process's cgroup is guaranteed %s of its memory", guaranteed);
+    if (l->guaranteed > 0)
+        snprintf(guaranteed, sizeof guaranteed, ", and is guaranteed %s",
+                 weir_size_format(l->guaranteed, kept, sizeof kept));
+    wi_card_remark(card, "this process's cgroup may have %s of its memory%s",
+                   l->most < d->total ? weir_size_format(l->most, most, sizeof most) : "all", guaranteed);
     if (d->total != WEIR_BYTES_UNKNOWN)
         d->total = wi_min(d->total, l->most);
     if (d->free != WEIR_BYTES_UNKNOWN)

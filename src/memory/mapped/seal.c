@@ -13,13 +13,14 @@ static bool seal_fits(const wi_away *away, const wi_piece *p)
     return true;
 }
 
-/* With the lock held, so that nobody takes the chunk away meanwhile. */
+/* With the lock held, so that nobody takes the chunk away meanwhile. On a lost device nothing writes any more: what is freed
+ * there is freed. */
 static weir_status seal_protect(wi_mapped *m, wi_chunk *chunk, bool writable)
 {
     const wi_resource *r = &m->base.resource;
     weir_status status = r->driver->protect(r->device, chunk->region->base + chunk->first * m->granule,
                                             chunk->count * m->granule, writable);
-    if (status != WEIR_OK)
+    if (status != WEIR_OK && (status != WEIR_ERR_DEVICE_LOST || !writable))
         return status;
     chunk->sealed = !writable;
     chunk->written |= writable;
