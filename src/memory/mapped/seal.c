@@ -13,8 +13,8 @@ static bool seal_fits(const wi_away *away, const wi_piece *p)
     return true;
 }
 
-/* With the lock held, so that nobody takes the chunk away meanwhile. On a lost device nothing writes any more: what is freed
- * there is freed. */
+/* With the lock held, so that nobody takes the chunk away meanwhile. On a lost device nothing writes any more, and frees go
+ * through. */
 static weir_status seal_protect(wi_mapped *m, wi_chunk *chunk, bool writable)
 {
     const wi_resource *r = &m->base.resource;
