@@ -36,6 +36,13 @@ typedef struct weir_driver_event {
     uint64_t sequence;
 } weir_driver_event;
 
+/* A copy among several. */
+typedef struct weir_driver_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} weir_driver_copy;
+
 typedef struct weir_driver_table {
     size_t struct_size;
     const char *name; /* before the ':'; lower-case letters, digits and '-', at most 11; copied */
@@ -189,6 +196,11 @@ typedef struct weir_driver_table {
     /* Optional, and only with `cover`: covered addresses share nothing, and what is written at one of them stays there
      * until it is uncovered or filled with zeros. Returns the first byte of a covered range that is not 0, or NULL. */
     const void *(*written)(weir_driver_device *device, const void *address, uint64_t bytes);
+
+    /* Optional: many copies in one step, for small ones, of which each would cost a call. As `copy` of each, but in no order
+     * among themselves: no copy writes what another one reads or writes. The list is read before the return. After a failure
+     * some may have been queued. NULL: `copy` for each. */
+    weir_status (*copy_many)(weir_driver_device *device, const weir_driver_copy *copies, size_t count, void *stream);
 } weir_driver_table;
 
 /* Makes the driver known under its name, for as long as the process lives; the table is copied. Errors:

@@ -42,9 +42,14 @@ static weir_status cuda_library_find_all(void *library)
     }
     WI_CUDA_FUNCTIONS(X)
 #undef X
-    void *later = NULL;
-    if (get("cuCtxRecordEvent", &later, 12050, 0, NULL) == CUDA_SUCCESS)
-        memcpy(&wi_cuda.cuCtxRecordEvent, &later, sizeof later);
+#define X(name, version, parameters)                                                                                   \
+    {                                                                                                                  \
+        void *later = NULL;                                                                                            \
+        if (get(#name, &later, version, 0, NULL) == CUDA_SUCCESS)                                                      \
+            memcpy(&wi_cuda.name, &later, sizeof later);                                                               \
+    }
+    WI_CUDA_LATER(X)
+#undef X
     return WEIR_OK;
 }
 
@@ -544,4 +549,5 @@ const wi_driver wi_cuda_driver = {
     .uncover = cuda_uncover,
     .has_host_handles = cuda_has_host_handles,
     .create_on_host = cuda_create_on_host,
+    .copy_many = wi_cuda_copy_many,
 };

@@ -98,6 +98,7 @@ bool wi_cuda_passed(wi_device *device, wi_event event);
 weir_status wi_cuda_wait(wi_device *device, wi_event event, uint64_t deadline);
 weir_status wi_cuda_order(wi_device *device, void *handle, wi_event event);
 weir_status wi_cuda_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream);
+weir_status wi_cuda_copy_many(wi_device *device, const weir_driver_copy *copies, size_t count, void *stream);
 weir_status wi_cuda_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream);
 weir_status wi_cuda_call(wi_device *device, void (*fn)(void *), void *user, void *handle);
 

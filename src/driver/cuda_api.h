@@ -21,6 +21,7 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
 enum {
     CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_DEINITIALIZED = 4,
     CUDA_ERROR_NO_DEVICE = 100,
@@ -35,6 +36,7 @@ enum {
     CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
     CUDA_ERROR_LAUNCH_FAILED = 719,
     CUDA_ERROR_TENSOR_MEMORY_LEAK = 721,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
     CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
     CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
@@ -57,6 +59,7 @@ enum {
     CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
     CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
     CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+    CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
 };
 
 typedef struct CUmemLocation {
@@ -91,6 +94,12 @@ typedef struct CUmemPoolProps {
     unsigned short usage;
     unsigned char reserved[54];
 } CUmemPoolProps;
+
+typedef struct CUmemcpyAttributes {
+    int srcAccessOrder;
+    CUmemLocation srcLocHint, dstLocHint;
+    unsigned flags;
+} CUmemcpyAttributes;
 
 /* name, first version of CUDA whose form of it is meant, parameters */
 #define WI_CUDA_FUNCTIONS(X)                                                                                           \
@@ -151,12 +160,19 @@ typedef struct CUmemPoolProps {
     X(cuMemsetD8Async, 3020, (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream))                     \
     X(cuLaunchHostFunc, 10000, (CUstream stream, void (*fn)(void *), void *user))
 
+/* The same for functions that a driver may lack, and that are NULL then. cuMemcpyBatchAsync has one parameter less in CUDA
+ * 13.0; later drivers have this form, too. */
+#define WI_CUDA_LATER(X)                                                                                               \
+    X(cuCtxRecordEvent, 12050, (CUcontext context, CUevent event))                                                     \
+    X(cuMemcpyBatchAsync, 12080,                                                                                       \
+      (CUdeviceptr * to, CUdeviceptr * from, size_t *bytes, size_t count, CUmemcpyAttributes * attributes,             \
+       size_t *firsts, size_t attribute_count, size_t *failed, CUstream stream))
+
 typedef struct wi_cuda_functions {
 #define X(name, version, parameters) CUresult(*name) parameters;
     WI_CUDA_FUNCTIONS(X)
+    WI_CUDA_LATER(X)
 #undef X
-    /* Since CUDA 12.5; NULL where the driver is older. */
-    CUresult (*cuCtxRecordEvent)(CUcontext context, CUevent event);
 } wi_cuda_functions;
 
 /* The functions, once the library is loaded. */

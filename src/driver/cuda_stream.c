@@ -391,6 +391,60 @@ weir_status wi_cuda_copy(wi_device *device, void *to, const void *from, size_t b
     return cuda_stream_put(device, stream, queue_copy, &(copy_arguments){to, from, bytes, 0}, "cuMemcpyAsync");
 }
 
+enum { BATCH = 512 }; /* copies that go to CUDA in one call */
+
+/* Copies `count` of them, at most BATCH. Empty ones are none: CUDA takes no copy of nothing in a batch. */
+static CUresult cuda_stream_batch(wi_cuda_stream *s, const weir_driver_copy *copies, size_t count)
+{
+    CUdeviceptr to[BATCH], from[BATCH];
+    size_t bytes[BATCH], used = 0, first = 0, failed;
+    CUmemcpyAttributes how = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    for (size_t i = 0; i < count; i++)
+        if (copies[i].bytes > 0) {
+            to[used] = (CUdeviceptr)(uintptr_t)copies[i].to;
+            from[used] = (CUdeviceptr)(uintptr_t)copies[i].from;
+            bytes[used++] = copies[i].bytes;
+        }
+    return used > 0 ? wi_cuda.cuMemcpyBatchAsync(to, from, bytes, used, &how, &first, 1, &failed, s->stream)
+                    : CUDA_SUCCESS;
+}
+
+static CUresult cuda_stream_singly(wi_cuda_stream *s, const weir_driver_copy *copies, size_t count)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = wi_cuda.cuMemcpyAsync((CUdeviceptr)(uintptr_t)copies[i].to, (CUdeviceptr)(uintptr_t)copies[i].from,
+                                       copies[i].bytes, s->stream);
+    return result;
+}
+
+typedef struct many_arguments {
+    const weir_driver_copy *copies;
+    size_t count;
+} many_arguments;
+
+/* CUDA refuses batches on the default streams, and does not say what a captured stream makes of them. Copies of a batch that is
+ * refused as such are made singly, all of them: to copy some of them twice is no harm. */
+static CUresult queue_copies(wi_cuda_stream *s, const void *arguments)
+{
+    const many_arguments *a = arguments;
+    CUresult result = CUDA_SUCCESS;
+    bool batches = wi_cuda.cuMemcpyBatchAsync && a->count > 1 && s->stream != CU_STREAM_LEGACY &&
+                   s->stream != CU_STREAM_PER_THREAD && !cuda_stream_is_capturing(s);
+    for (size_t at = 0; at < a->count && result == CUDA_SUCCESS; at += BATCH) {
+        size_t count = wi_min(a->count - at, BATCH);
+        result = batches ? cuda_stream_batch(s, a->copies + at, count) : CUDA_ERROR_NOT_SUPPORTED;
+        if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE)
+            result = cuda_stream_singly(s, a->copies + at, count);
+    }
+    return result;
+}
+
+weir_status wi_cuda_copy_many(wi_device *device, const weir_driver_copy *copies, size_t count, void *stream)
+{
+    return cuda_stream_put(device, stream, queue_copies, &(many_arguments){copies, count}, "cuMemcpyBatchAsync");
+}
+
 weir_status wi_cuda_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
 {
     return cuda_stream_put(device, stream, queue_fill, &(copy_arguments){to, NULL, bytes, value}, "cuMemsetD8Async");

@@ -71,6 +71,17 @@ weir_status wi_driver_find(const char *device, const wi_driver **driver, int *or
     return no_device(device);
 }
 
+weir_status wi_driver_copy_many(const wi_driver *driver, wi_device *device, const weir_driver_copy *copies, size_t count,
+                                void *stream)
+{
+    weir_status status = WEIR_OK;
+    if (driver->copy_many)
+        return count > 0 ? driver->copy_many(device, copies, count, stream) : WEIR_OK;
+    for (size_t i = 0; i < count && status == WEIR_OK; i++)
+        status = driver->copy(device, copies[i].to, copies[i].from, copies[i].bytes, stream);
+    return status;
+}
+
 weir_status wi_pageable_allocate(uint64_t bytes, void **address)
 {
     enum { ALIGNMENT = 256 };

@@ -303,4 +303,5 @@ const wi_driver wi_host_driver = {
     .create_on_host = host_create,
     .drop = host_drop,
     .written = wi_host_written,
+    .copy_many = wi_host_copy_many,
 };

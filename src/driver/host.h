@@ -55,6 +55,7 @@ bool wi_host_passed(wi_device *device, wi_event event);
 weir_status wi_host_wait(wi_device *device, wi_event event, uint64_t deadline);
 weir_status wi_host_order(wi_device *device, void *stream, wi_event event);
 weir_status wi_host_copy(wi_device *device, void *to, const void *from, size_t bytes, void *stream);
+weir_status wi_host_copy_many(wi_device *device, const weir_driver_copy *copies, size_t count, void *stream);
 weir_status wi_host_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream);
 weir_status wi_host_call(wi_device *device, void (*fn)(void *), void *user, void *stream);
 

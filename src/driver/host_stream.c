@@ -213,6 +213,13 @@ static void run_copy(work *item)
 {
     memmove(item->to, item->from, item->bytes);
 }
+static void run_copies(work *item)
+{
+    const weir_driver_copy *copies = item->from;
+    for (size_t i = 0; i < item->bytes; i++)
+        memmove(copies[i].to, copies[i].from, copies[i].bytes);
+    free(item->to);
+}
 static void run_fill(work *item)
 {
     if (item->value == 0)
@@ -264,6 +271,22 @@ weir_status wi_host_copy(wi_device *device, void *to, const void *from, size_t b
 {
     (void)device;
     return host_stream_put(stream, (work){.run = run_copy, .to = to, .from = from, .bytes = bytes});
+}
+
+/* Queued as one work, with a list of its own. */
+weir_status wi_host_copy_many(wi_device *device, const weir_driver_copy *copies, size_t count, void *stream)
+{
+    (void)device;
+    weir_driver_copy *list = stream ? malloc((count + !count) * sizeof *list) : NULL;
+    if (stream && !list)
+        return weir_fail(WEIR_ERR_SYSTEM, "host: no memory to queue work");
+    if (list)
+        memcpy(list, copies, count * sizeof *list);
+    weir_status status =
+        host_stream_put(stream, (work){.run = run_copies, .to = list, .from = list ? list : copies, .bytes = count});
+    if (status != WEIR_OK)
+        free(list);
+    return status;
 }
 
 weir_status wi_host_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)

@@ -7,6 +7,8 @@
 
 #define CONSTANTS(X)                                                                                                   \
     X(CUDA_SUCCESS)                                                                                                    \
+    X(CUDA_ERROR_INVALID_VALUE)                                                                                        \
+    X(CUDA_ERROR_NOT_SUPPORTED)                                                                                        \
     X(CUDA_ERROR_OUT_OF_MEMORY)                                                                                        \
     X(CUDA_ERROR_DEINITIALIZED)                                                                                        \
     X(CUDA_ERROR_NO_DEVICE)                                                                                            \
@@ -41,7 +43,8 @@
     X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)                                                                            \
     X(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)                                                                                \
     X(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)                                               \
-    X(CU_MEM_LOCATION_TYPE_HOST_NUMA)
+    X(CU_MEM_LOCATION_TYPE_HOST_NUMA)                                                                                  \
+    X(CU_MEMCPY_SRC_ACCESS_ORDER_STREAM)
 
 /* Theirs first. What the constants are there is kept under other names, and ours get other names as they are declared. */
 #include <cuda.h>
@@ -56,9 +59,12 @@ typedef CUmemLocation their_location;
 typedef CUmemAllocationProp their_properties;
 typedef CUmemAccessDesc their_access;
 typedef CUmemPoolProps their_pool;
+typedef CUmemcpyAttributes their_attributes;
 static void *const their_legacy = (void *)CU_STREAM_LEGACY, *const their_per_thread = (void *)CU_STREAM_PER_THREAD;
 
 #define CUDA_SUCCESS                    OUR_CUDA_SUCCESS
+#define CUDA_ERROR_INVALID_VALUE        OUR_CUDA_ERROR_INVALID_VALUE
+#define CUDA_ERROR_NOT_SUPPORTED        OUR_CUDA_ERROR_NOT_SUPPORTED
 #define CUDA_ERROR_OUT_OF_MEMORY        OUR_CUDA_ERROR_OUT_OF_MEMORY
 #define CUDA_ERROR_DEINITIALIZED        OUR_CUDA_ERROR_DEINITIALIZED
 #define CUDA_ERROR_NO_DEVICE            OUR_CUDA_ERROR_NO_DEVICE
@@ -101,6 +107,7 @@ static void *const their_legacy = (void *)CU_STREAM_LEGACY, *const their_per_thr
 #define CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES OUR_CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES
 #define CU_MEMPOOL_ATTR_RELEASE_THRESHOLD                 OUR_CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 #define CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT              OUR_CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+#define CU_MEMCPY_SRC_ACCESS_ORDER_STREAM                 OUR_CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
 #define CUresult                                          our_result
 #define CUdevice                                          our_device
 #define CUdeviceptr                                       our_pointer
@@ -113,6 +120,7 @@ static void *const their_legacy = (void *)CU_STREAM_LEGACY, *const their_per_thr
 #define CUmemAccessDesc                                   our_access
 #define CUmemoryPool                                      our_pool_handle
 #define CUmemPoolProps                                    our_pool
+#define CUmemcpyAttributes                                our_attributes
 #include "driver/cuda_api.h"
 #undef CUresult
 #undef CUdevice
@@ -126,6 +134,7 @@ static void *const their_legacy = (void *)CU_STREAM_LEGACY, *const their_per_thr
 #undef CUmemAccessDesc
 #undef CUmemoryPool
 #undef CUmemPoolProps
+#undef CUmemcpyAttributes
 
 #define SAME_TYPE(a, b) __builtin_types_compatible_p(a, b)
 #define SAME_SIZE(a, b) _Static_assert(sizeof(a) == sizeof(b) && _Alignof(a) == _Alignof(b), #a " is not as " #b)
@@ -141,6 +150,8 @@ SAME_SIZE(our_properties, their_properties);
 SAME_SIZE(our_access, their_access);
 SAME_SIZE(our_pool_handle, CUmemoryPool);
 SAME_SIZE(our_pool, their_pool);
+SAME_SIZE(our_attributes, their_attributes);
+SAME_SIZE(int, CUmemcpySrcAccessOrder);
 SAME_SIZE(int, CUdevice_attribute);
 SAME_SIZE(int, CUmemAllocationGranularity_flags);
 SAME_SIZE(int, CUstreamCaptureMode);
@@ -170,6 +181,10 @@ SAME_MEMBER(our_pool, their_pool, win32SecurityAttributes);
 SAME_MEMBER(our_pool, their_pool, maxSize);
 SAME_MEMBER(our_pool, their_pool, usage);
 SAME_MEMBER(our_pool, their_pool, reserved);
+SAME_MEMBER(our_attributes, their_attributes, srcAccessOrder);
+SAME_MEMBER(our_attributes, their_attributes, srcLocHint);
+SAME_MEMBER(our_attributes, their_attributes, dstLocHint);
+SAME_MEMBER(our_attributes, their_attributes, flags);
 
 /* Our parameter lists, read with their types, are theirs; but for enumerations, which are numbers with us. */
 static const struct {
@@ -177,7 +192,7 @@ static const struct {
     int same;
 } functions[] = {
 #define X(name, version, parameters) {#name, SAME_TYPE(CUresult(*) parameters, PFN_##name##_v##version)},
-    WI_CUDA_FUNCTIONS(X)
+    WI_CUDA_FUNCTIONS(X) WI_CUDA_LATER(X)
 #undef X
 };
 static const struct {

@@ -142,7 +142,7 @@ int main(int argc, char **argv)
         return answer;
     int failed = run_memory_tests() + run_handle_tests() + run_cover_tests();
     if (device_kind_now != ON_SIM)
-        failed += run_stream_tests() + run_single_tests() + run_foreign_tests();
+        failed += run_stream_tests() + run_single_tests() + run_foreign_tests() + run_many_tests();
     if (device_kind_now == ON_STUB)
         failed += run_stub_tests();
     return failed != 0;

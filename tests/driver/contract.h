@@ -61,6 +61,7 @@ int run_handle_tests(void);
 int run_cover_tests(void);
 int run_stream_tests(void);
 int run_single_tests(void);
+int run_many_tests(void);
 int run_foreign_tests(void);
 int run_stub_tests(void);
 

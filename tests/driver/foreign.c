@@ -433,25 +433,28 @@ static void test_work_becomes_part_of_the_graph(void **state)
     (void)state;
     skip_unless(device_kind_now != ON_HOST);
     mapped_range range;
-    make_range(&range, 4, 2);
+    make_range(&range, 4, 3);
     CUstream native = make_native();
     void *stream = NULL;
-    uint64_t identity;
+    uint64_t identity, half = granule / 2;
     atomic_int calls = 0;
+    const weir_driver_copy halves[] = {{range.address + 2 * granule, range.address, half},
+                                       {range.address + 2 * granule + half, range.address + half, half}};
     ok(D(stream_adopt(device, native, &stream, &identity)));
-    fill_granules(range.address, 2, 1);
+    fill_granules(range.address, 3, 1);
     begin_capture(native);
     ok(D(fill(device, range.address, 9, granule, stream)));
     ok(D(copy(device, range.address + granule, range.address, granule, stream)));
+    ok(D(copy_many(device, halves, 2, stream)));
     ok(D(call(device, count_up, &calls, stream)));
     CUgraph graph = end_capture(native);
     ok(D(stream_synchronize(device, stream)));
-    expect_granule(range.address, 1);
-    expect_granule(range.address + granule, 2);
+    for (int i = 0; i < 3; i++)
+        expect_granule(range.address + (size_t)i * granule, (uint8_t)(1 + i));
     assert_int_equal(atomic_load(&calls), 0);
     launch(graph, native);
-    expect_granule(range.address, 9);
-    expect_granule(range.address + granule, 9);
+    for (int i = 0; i < 3; i++)
+        expect_granule(range.address + (size_t)i * granule, 9);
     assert_int_equal(atomic_load(&calls), 1);
     drop_graph(graph);
     V(stream_destroy(device, stream));

@@ -16,7 +16,7 @@ endfunction()
 
 set(WEIR_STUB_TOTAL 0x10000000)
 weir_driver_test(driver-contract driver/contract.c driver/memory.c driver/handles.c driver/cover.c driver/streams.c driver/single.c
-  driver/foreign.c driver/faults.c INTERNAL)
+  driver/foreign.c driver/many.c driver/faults.c INTERNAL)
 add_test(NAME driver-contract-sim COMMAND test-driver-contract sim)
 set_tests_properties(driver-contract-sim PROPERTIES LABELS driver)
 

@@ -42,6 +42,7 @@ static CUresult later(void)
 
 static const entry entries[] = {
     {"cuMemFreeHost", 14000, (void (*)(void))later},
+    {"cuMemcpyBatchAsync", 13000, (void (*)(void))later},
 #define X(name, version, parameters) {#name, version, (void (*)(void))stub_##name},
     WI_CUDA_FUNCTIONS(X) STUB_USERS(X)
 #undef X

@@ -33,7 +33,7 @@ enum {
 
 /* A driver that is older than a function does not have it: version is the version of CUDA that brought it. */
 #define STUB_USERS(X)                                                                                                  \
-    X(cuCtxRecordEvent, 12050, (CUcontext context, CUevent event))                                                     \
+    WI_CUDA_LATER(X)                                                                                                   \
     X(cuCtxCreate, 3020, (CUcontext * context, unsigned flags, CUdevice device))                                       \
     X(cuCtxDestroy, 4000, (CUcontext context))                                                                         \
     X(cuCtxGetDevice, 2000, (CUdevice * device))                                                                       \

@@ -46,6 +46,29 @@ CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUst
                                                  .bytes = bytes});
 }
 
+/* As the real one: not on the default streams, and of what a copy's source is read in the order of the stream alone. Not into
+ * graphs, either. */
+CUresult stub_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
+                                 CUmemcpyAttributes *attributes, size_t *firsts, size_t attribute_count, size_t *failed,
+                                 CUstream stream)
+{
+    STUB_CALL(cuMemcpyBatchAsync, STUB_IN_CONTEXT);
+    *failed = SIZE_MAX;
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || count == 0 || attribute_count != 1 ||
+        firsts[0] != 0 || attributes->srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM)
+        return STUB_INVALID_VALUE;
+    CUresult result = stub_find_stream(&stream);
+    if (result == CUDA_SUCCESS && stream->capture != CU_STREAM_CAPTURE_STATUS_NONE)
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    for (size_t i = count; result == CUDA_SUCCESS && i-- > 0;) /* in no order that the caller may count on */
+        result = bytes[i] == 0 ? STUB_INVALID_VALUE
+                               : stub_put_anywhere(stream, (stub_work){.run = run_copy,
+                                                                       .to = (void *)(uintptr_t)to[i],
+                                                                       .from = (const void *)(uintptr_t)from[i],
+                                                                       .bytes = bytes[i]});
+    return result;
+}
+
 /* No device here reaches another one's memory. (Copies go through the host, where there is no other way.) */
 static bool is_reached(CUdeviceptr address)
 {
