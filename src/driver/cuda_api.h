@@ -165,8 +165,8 @@ typedef struct CUmemcpyAttributes {
 #define WI_CUDA_LATER(X)                                                                                               \
     X(cuCtxRecordEvent, 12050, (CUcontext context, CUevent event))                                                     \
     X(cuMemcpyBatchAsync, 12080,                                                                                       \
-      (CUdeviceptr * to, CUdeviceptr * from, size_t *bytes, size_t count, CUmemcpyAttributes * attributes,             \
-       size_t *firsts, size_t attribute_count, size_t *failed, CUstream stream))
+      (CUdeviceptr * to, CUdeviceptr * from, size_t * bytes, size_t count, CUmemcpyAttributes * attributes,            \
+       size_t * firsts, size_t attribute_count, size_t * failed, CUstream stream))
 
 typedef struct wi_cuda_functions {
 #define X(name, version, parameters) CUresult(*name) parameters;

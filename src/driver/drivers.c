@@ -71,8 +71,8 @@ weir_status wi_driver_find(const char *device, const wi_driver **driver, int *or
     return no_device(device);
 }
 
-weir_status wi_driver_copy_many(const wi_driver *driver, wi_device *device, const weir_driver_copy *copies, size_t count,
-                                void *stream)
+weir_status wi_driver_copy_many(const wi_driver *driver, wi_device *device, const weir_driver_copy *copies,
+                                size_t count, void *stream)
 {
     weir_status status = WEIR_OK;
     if (driver->copy_many)

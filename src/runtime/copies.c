@@ -321,8 +321,8 @@ weir_status wi_copies_make(wi_copies *copies, wi_piece *piece)
 
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
-/* What is copied out is all between the first kept byte and the last one; what is copied in are the kept runs alone, as
- * what lies between them may be somebody else's before the copies are through. */
+/* What is copied out may have bytes between the kept runs; what is copied in are the kept runs alone, as what lies between
+ * them may be somebody else's before the copies are through. */
 
 /* The kept runs of a piece, one after the other. */
 #define EACH_RUN(r, away, piece)                                                                                       \
@@ -387,6 +387,28 @@ static weir_status copies_move(const wi_copies *copies, void *to, const void *fr
     return runtime->driver->copy(runtime->device, to, from, bytes, stream);
 }
 
+/* Copies that go to the driver together. */
+typedef struct copies_batch {
+    const wi_copies *copies;
+    void *stream;
+    size_t count;
+    weir_driver_copy of[512];
+} copies_batch;
+
+static weir_status copies_batch_queue(copies_batch *b)
+{
+    const weir_runtime *runtime = b->copies->client->runtime;
+    size_t count = b->count;
+    b->count = 0;
+    return wi_driver_copy_many(runtime->driver, runtime->device, b->of, count, b->stream);
+}
+
+static weir_status copies_batch_add(copies_batch *b, void *to, const void *from, uint64_t bytes)
+{
+    b->of[b->count++] = (weir_driver_copy){to, from, bytes};
+    return b->count == sizeof b->of / sizeof b->of[0] ? copies_batch_queue(b) : WEIR_OK;
+}
+
 /* A window of a copy that passes the stage. */
 typedef struct window {
     char *low; /* of the device */
@@ -431,12 +453,14 @@ static weir_status copies_load_from_file(wi_copies *copies, const wi_away *away,
         window w = copies_window(copy, at, STAGE_BYTES);
         status = copies_read(copies, copies->stage, w.bytes, w.offset);
         sum = copies_sum(sum, copies->stage, w.bytes);
+        copies_batch batch = {.copies = copies};
         EACH_RUN (run, away, piece) {
             wi_run part = copies_part(run, &w);
             if (status == WEIR_OK && part.bytes > 0)
-                status =
-                    copies_move(copies, part.start, (char *)copies->stage + (part.start - w.low), part.bytes, NULL);
+                status = copies_batch_add(&batch, part.start, (char *)copies->stage + (part.start - w.low), part.bytes);
         }
+        if (status == WEIR_OK)
+            status = copies_batch_queue(&batch);
     }
     if (status == WEIR_OK && sum != copy->sum)
         status = copies_damaged(copies);
@@ -456,18 +480,67 @@ weir_status wi_copies_save(wi_copies *copies, const wi_piece *piece, void *strea
                : copies_save_to_file(copies, copy);
 }
 
-weir_status wi_copies_load(wi_copies *copies, const wi_away *away, const wi_piece *piece, void *stream)
+/* Between two runs less than this is copied along: a copy of its own costs about as much. */
+enum { LEAST_GAP = 32 * 1024 };
+
+/* Adds the kept runs of a piece whose copy is in copy memory. */
+static weir_status copies_save_runs(copies_batch *batch, const wi_away *away, const wi_piece *piece)
 {
-    const wi_copy *copy = piece->copy;
+    char *low = NULL, *high = NULL;
     weir_status status = WEIR_OK;
-    if (!copy->memory.pointer)
-        return copies_load_from_file(copies, away, piece);
-    if (copy->chunk)
-        status = wi_host_chunk_hide(copy->chunk);
+    EACH_RUN (run, away, piece) {
+        if (low && run->start - high >= LEAST_GAP) {
+            status = copies_batch_add(batch, copies_at(piece->copy, low), low, (uint64_t)(high - low));
+            low = NULL;
+        }
+        if (status != WEIR_OK)
+            return status;
+        low = low ? low : run->start;
+        high = run->start + run->bytes;
+    }
+    return low ? copies_batch_add(batch, copies_at(piece->copy, low), low, (uint64_t)(high - low)) : WEIR_OK;
+}
+
+weir_status wi_copies_save_all(wi_copies *copies, const wi_away *away, size_t first, size_t count, void *stream)
+{
+    copies_batch batch = {.copies = copies, .stream = stream};
+    weir_status status = WEIR_OK;
+    for (size_t i = first; i < first + count && status == WEIR_OK; i++) {
+        const wi_piece *piece = &away->pieces[i];
+        if (piece->copy && piece->copy->memory.pointer && !piece->copy->chunk)
+            status = copies_save_runs(&batch, away, piece);
+        else if (piece->copy)
+            status = wi_copies_save(copies, piece, stream);
+    }
+    return status == WEIR_OK ? copies_batch_queue(&batch) : status;
+}
+
+static weir_status copies_load_runs(copies_batch *batch, const wi_away *away, const wi_piece *piece)
+{
+    weir_status status = piece->copy->chunk ? wi_host_chunk_hide(piece->copy->chunk) : WEIR_OK;
     EACH_RUN (run, away, piece)
         if (status == WEIR_OK)
-            status = copies_move(copies, run->start, copies_at(copy, run->start), run->bytes, stream);
+            status = copies_batch_add(batch, run->start, copies_at(piece->copy, run->start), run->bytes);
     return status;
+}
+
+weir_status wi_copies_load_all(wi_copies *copies, const wi_away *away, size_t first, size_t count, void *stream)
+{
+    copies_batch batch = {.copies = copies, .stream = stream};
+    weir_status status = WEIR_OK;
+    for (size_t i = first; i < first + count && status == WEIR_OK; i++) {
+        const wi_piece *piece = &away->pieces[i];
+        if (piece->copy && piece->copy->memory.pointer)
+            status = copies_load_runs(&batch, away, piece);
+        else if (piece->copy)
+            status = copies_load_from_file(copies, away, piece);
+    }
+    return status == WEIR_OK ? copies_batch_queue(&batch) : status;
+}
+
+weir_status wi_copies_load(wi_copies *copies, const wi_away *away, const wi_piece *piece, void *stream)
+{
+    return wi_copies_load_all(copies, away, (size_t)(piece - away->pieces), 1, stream);
 }
 
 weir_status wi_copies_compare(wi_copies *copies, const wi_away *away, const wi_piece *piece, bool *same)

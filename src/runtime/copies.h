@@ -96,10 +96,14 @@ void wi_copies_expect(wi_copies *copies, const wi_piece *piece);
 /* Room for a new copy of the piece, which gets it. Old ones of the same addresses go. */
 weir_status wi_copies_make(wi_copies *copies, wi_piece *piece);
 
-/* Copies what is kept of the piece out, and in. On the driver's `stream`; from and to a file the contents are there at
- * return. WEIR_ERR_CORRUPT: the file does not hold what was written. */
+/* Copies all between the first kept byte of the piece and the last one out, and what is kept of the piece in. On the driver's `stream`;
+ * from and to a file the contents are there at return. WEIR_ERR_CORRUPT: the file does not hold what was written. */
 weir_status wi_copies_save(wi_copies *copies, const wi_piece *piece, void *stream);
 weir_status wi_copies_load(wi_copies *copies, const wi_away *away, const wi_piece *piece, void *stream);
+/* The same for `count` pieces that follow each other in away->pieces, of those that have copies; many in each call of the driver's.
+ * Of a copy in copy memory nothing is written but what is kept, and what lies in small gaps. */
+weir_status wi_copies_save_all(wi_copies *copies, const wi_away *away, size_t first, size_t count, void *stream);
+weir_status wi_copies_load_all(wi_copies *copies, const wi_away *away, size_t first, size_t count, void *stream);
 /* Whether the device holds the same now. Waits. */
 weir_status wi_copies_compare(wi_copies *copies, const wi_away *away, const wi_piece *piece, bool *same);
 

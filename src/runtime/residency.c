@@ -358,7 +358,7 @@ static weir_status residency_copy_piece(wi_residence *r, wi_piece *piece, bool *
     if (!piece->copy) {
         status = wi_copies_make(&r->copies, piece);
         if (status == WEIR_OK)
-            status = wi_copies_save(&r->copies, piece, r->stream);
+            status = wi_copies_save_all(&r->copies, &r->away, (size_t)(piece - r->away.pieces), 1, r->stream);
     }
     return status == WEIR_OK && r->away.show ? wi_copies_clear(&r->copies, &r->away, piece, r->stream) : status;
 }
@@ -508,11 +508,9 @@ static weir_status residency_copy_pages(wi_residence *r)
         if (!r->pages.runs[piece->run].saved)
             continue;
         status = wi_copies_make(&r->copies, piece);
-        if (status == WEIR_OK)
-            status = wi_copies_save(&r->copies, piece, r->stream);
         r->receipt.copied += (uint64_t)(piece->high - piece->low);
     }
-    return status;
+    return status == WEIR_OK ? wi_copies_save_all(&r->copies, &r->pages, 0, r->pages.piece_count, r->stream) : status;
 }
 
 static void residency_count_dropped(wi_residence *r)

@@ -85,10 +85,7 @@ static weir_status residency_arrive(weir_client *client, wi_residence *r, void *
 static weir_status residency_bring_pages(weir_client *client, wi_residence *r)
 {
     weir_status status = wi_elastic_away_commit(client, &r->pages);
-    for (size_t i = 0; i < r->pages.piece_count && status == WEIR_OK; i++)
-        if (r->pages.runs[i].saved)
-            status = wi_copies_load(&r->copies, &r->pages, &r->pages.pieces[i], r->stream);
-    return status;
+    return status == WEIR_OK ? wi_copies_load_all(&r->copies, &r->pages, 0, r->pages.piece_count, r->stream) : status;
 }
 
 static weir_status residency_bring(weir_client *client, wi_residence *r, weir_stream stream, void *native)

@@ -238,6 +238,11 @@ static weir_status f_copy(wi_device *device, void *to, const void *from, size_t 
     NEXT;
     return host->copy(device, to, from, bytes, stream);
 }
+weir_status faulty_copy_many(wi_device *device, const weir_driver_copy *copies, size_t count, void *stream)
+{
+    NEXT;
+    return host->copy_many(device, copies, count, stream);
+}
 static weir_status f_fill(wi_device *device, void *to, uint8_t value, size_t bytes, void *stream)
 {
     NEXT;

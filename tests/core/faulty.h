@@ -8,6 +8,8 @@
 extern const wi_driver faulty_driver;
 /* The same with the host's `drop` and `written`, which it lacks, so that both ways are tried. */
 wi_driver faulty_driver_that_drops(void);
+/* The host's `copy_many`, which both lack. */
+weir_status faulty_copy_many(wi_device *device, const weir_driver_copy *copies, size_t count, void *stream);
 
 typedef struct faults {
     atomic_long calls;   /* that can fail, since the last reset */
