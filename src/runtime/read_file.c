@@ -1,5 +1,8 @@
 /* Reading files into device memory: several threads read pieces of the file into page-locked pieces of memory, from which
- * they go on to the device in order of one stream of the call's own. */
+ * they go on to the device in order of one stream of the call's own.
+ *
+ * What is not in the page cache is read past it, in whole blocks (O_DIRECT), which takes a tenth of the processor time, and is as
+ * fast as the disk. The file is open twice: `direct` for that. Where the file system refuses, all is read through the cache. */
 #include "base/system.h"
 #include "runtime/runtime.h"
 
@@ -11,19 +14,26 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-/* Long enough for the link and for the page cache; what eight readers keep on their way is 128 MiB. */
-enum { PIECE = 8 * WI_MIB, READERS = 8, BUFFERS = 2 };
+/* A piece is long enough for the link, and for disks that are several; what eight readers keep on their way is 128 MiB. A block is a
+ * multiple of those of the disks that there are. */
+enum { PIECE = 8 * WI_MIB, READERS = 8, BUFFERS = 2, BLOCK = 4096 };
 
 typedef struct reading {
     weir_client *client;
     const char *path;
     int file;
-    char *to;
-    uint64_t offset, bytes;
-    void *stream;              /* the driver's; NULL: the threads read into `to` */
-    atomic_uint_fast64_t next; /* byte at which the next piece begins */
+    int direct;           /* the same file; -1: it cannot be read past the page cache */
+    atomic_bool refused;  /* it could be opened so, but not read */
+    uint64_t probe;       /* a number that differs from call to call */
+    char *to;             /* for the byte at `offset` */
+    uint64_t offset, end; /* in the file */
+    void *stream;         /* the driver's; NULL: the threads read into `to` */
+    /* Where in the file the next piece begins: at a multiple of BLOCK, also before `offset` */
+    atomic_uint_fast64_t next;
     pthread_mutex_t lock;
     weir_status status; /* the first failure, and its words */
     char detail[512];
@@ -46,34 +56,83 @@ static void reading_failed(reading *r, weir_status status)
         snprintf(r->detail, sizeof r->detail, "%s", weir_detail());
     }
     pthread_mutex_unlock(&r->lock);
-    atomic_store(&r->next, r->bytes);
+    atomic_store(&r->next, r->end);
 }
 
-static weir_status reading_get(const reading *r, char *to, uint64_t at, size_t bytes)
+/* Whether a byte of the range is in the page cache; the others are then taken for being there, too. To ask for one that is not
+ * there may bring it, so that each call asks for another byte. */
+static bool reading_is_cached(const reading *r, uint64_t at, size_t bytes)
 {
+    char byte;
+    struct iovec one = {&byte, 1};
+    uint64_t mixed = (at + r->probe) * UINT64_C(0x9e3779b97f4a7c15);
+    return preadv2(r->file, &one, 1, (off_t)(at + (mixed >> 32) % bytes), RWF_NOWAIT) == 1;
+}
+
+/* Reads what it can past the page cache, and answers how many of the bytes are there; the rest is read through it, which also tells
+ * what is wrong. Up to `room` bytes from `to` on may be written to. */
+static size_t reading_get_direct(reading *r, char *to, uint64_t at, size_t bytes, size_t room)
+{
+    size_t blocks = (bytes + BLOCK - 1) / BLOCK * BLOCK, done = 0;
+    size_t length = blocks <= room ? blocks : bytes / BLOCK * BLOCK;
+    if (r->direct < 0 || atomic_load(&r->refused) || ((uintptr_t)to | at) % BLOCK != 0 || length == 0 ||
+        reading_is_cached(r, at, bytes))
+        return 0;
+    while (done < length && done % BLOCK == 0) { /* else the file has ended */
+        ssize_t got = pread(r->direct, to + done, length - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            atomic_store(&r->refused, true);
+        if (got <= 0)
+            break;
+        done += (size_t)got;
+    }
+    return wi_min(done, bytes);
+}
+
+static weir_status reading_get(reading *r, char *to, uint64_t at, size_t bytes, size_t room)
+{
+    size_t direct = reading_get_direct(r, to, at, bytes, room);
+    to += direct;
+    at += direct;
+    bytes -= direct;
     for (ssize_t done; bytes > 0; to += done, at += (uint64_t)done, bytes -= (size_t)done) {
         do
-            done = pread(r->file, to, bytes, (off_t)(r->offset + at));
+            done = pread(r->file, to, bytes, (off_t)at);
         while (done < 0 && errno == EINTR);
         if (done <= 0)
-            return weir_fail(WEIR_ERR_SYSTEM, "%s cannot be read at byte %llu: %s", r->path,
-                             (unsigned long long)(r->offset + at), done < 0 ? strerror(errno) : "it was cut meanwhile");
+            return weir_fail(WEIR_ERR_SYSTEM, "%s cannot be read at byte %llu: %s", r->path, (unsigned long long)at,
+                             done < 0 ? strerror(errno) : "it was cut meanwhile");
     }
     return WEIR_OK;
 }
 
-/* One piece through a buffer of the reader's. */
-static weir_status reading_pass(reader *self, unsigned which, uint64_t at, size_t bytes)
+/* The piece from `at` on to its place; up to the first whole block it goes through the page cache. */
+static weir_status reading_place(reading *r, uint64_t at, uint64_t end)
+{
+    uint64_t from = wi_max(at, r->offset), block = wi_min((from + BLOCK - 1) / BLOCK * BLOCK, end);
+    char *to = r->to + (from - r->offset);
+    weir_status status = reading_get(r, to, from, block - from, block - from);
+    to += block - from;
+    return status == WEIR_OK ? reading_get(r, to, block, end - block, end - block) : status;
+}
+
+/* The piece through a buffer of the reader's. */
+static weir_status reading_pass(reader *self, unsigned which, uint64_t at)
 {
     reading *r = self->of;
     const weir_runtime *runtime = r->client->runtime;
+    uint64_t from = wi_max(at, r->offset), end = wi_min(at + PIECE, r->end);
+    char *buffer = self->buffer[which];
     if (!r->stream)
-        return reading_get(r, r->to + at, at, bytes);
+        return reading_place(r, at, end);
     weir_status status = runtime->driver->wait(runtime->device, self->sent[which], UINT64_MAX);
     if (status == WEIR_OK)
-        status = reading_get(r, self->buffer[which], at, bytes);
+        status = reading_get(r, buffer, at, end - at, PIECE);
     if (status == WEIR_OK)
-        status = runtime->driver->copy(runtime->device, r->to + at, self->buffer[which], bytes, r->stream);
+        status = runtime->driver->copy(runtime->device, r->to + (from - r->offset), buffer + (from - at), end - from,
+                                       r->stream);
     return status == WEIR_OK ? runtime->driver->record(runtime->device, r->stream, &self->sent[which]) : status;
 }
 
@@ -83,20 +142,21 @@ static void *reading_work(void *user)
     reading *r = self->of;
     for (unsigned which = 0;; which = (which + 1) % BUFFERS) {
         uint64_t at = atomic_fetch_add(&r->next, PIECE);
-        if (at >= r->bytes)
+        if (at >= r->end)
             return NULL;
-        weir_status status = reading_pass(self, which, at, wi_min(PIECE, r->bytes - at));
+        weir_status status = reading_pass(self, which, at);
         if (status != WEIR_OK)
             reading_failed(r, status);
     }
 }
 
-static unsigned reading_count(uint64_t bytes)
+/* Who reads past the page cache waits for the disk, and needs no processor of its own. */
+static unsigned reading_count(const reading *r)
 {
     cpu_set_t set;
     uint64_t processors = sched_getaffinity(0, sizeof set, &set) == 0 ? (uint64_t)CPU_COUNT(&set) : 1;
-    uint64_t pieces = (bytes + PIECE - 1) / PIECE;
-    return (unsigned)wi_min(wi_min(pieces, READERS), wi_max(processors, 2));
+    uint64_t pieces = (r->end - atomic_load(&r->next) + PIECE - 1) / PIECE;
+    return (unsigned)wi_min(wi_min(pieces, READERS), r->direct >= 0 ? READERS : wi_max(processors, 2));
 }
 
 /* With memory for all readers, or without any: the first one works on this thread. */
@@ -147,13 +207,14 @@ static void reading_end(reading *r, weir_block block, bool failed)
 static weir_status reading_through(reading *r, void *native)
 {
     const weir_runtime *runtime = r->client->runtime;
-    unsigned count = reading_count(r->bytes);
+    unsigned count = reading_count(r);
     reader readers[READERS] = {{.of = r}};
     weir_block block = {0};
     weir_status status = WEIR_OK;
     if (!wi_kind_is_own(runtime, WEIR_KIND_PINNED)) {
         weir_request request = {.struct_size = sizeof request,
                                 .bytes = (size_t)count * BUFFERS * PIECE,
+                                .alignment = BLOCK,
                                 .kind = WEIR_KIND_PINNED,
                                 .tag = "pieces of a file"};
         status = weir_alloc_with(r->client, &request, &block);
@@ -178,7 +239,26 @@ static weir_status reading_through(reading *r, void *native)
     return status;
 }
 
-static weir_status reading_open(reading *r)
+/* Opens the file for reads past the page cache. What is read ahead of the others would be read twice. */
+static void reading_open_direct(reading *r)
+{
+    struct timespec now = {0};
+    struct stat one, other;
+    r->direct = open(r->path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (r->direct < 0)
+        return;
+    if (fstat(r->file, &one) != 0 || fstat(r->direct, &other) != 0 || one.st_dev != other.st_dev ||
+        one.st_ino != other.st_ino) { /* another file is there by now */
+        close(r->direct);
+        r->direct = -1;
+        return;
+    }
+    (void)posix_fadvise(r->file, 0, 0, POSIX_FADV_RANDOM);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    r->probe = (uint64_t)now.tv_nsec;
+}
+
+static weir_status reading_open(reading *r, size_t bytes)
 {
     struct stat s;
     r->file = open(r->path, O_RDONLY | O_CLOEXEC);
@@ -186,10 +266,13 @@ static weir_status reading_open(reading *r)
         return weir_fail(errno == ENOENT ? WEIR_ERR_NOT_FOUND : WEIR_ERR_SYSTEM, "%s cannot be read: %s", r->path,
                          strerror(errno));
     if (fstat(r->file, &s) == 0 && S_ISREG(s.st_mode) && r->offset <= (uint64_t)s.st_size &&
-        r->bytes <= (uint64_t)s.st_size - r->offset)
+        bytes <= (uint64_t)s.st_size - r->offset) {
+        r->end = r->offset + bytes;
+        reading_open_direct(r);
         return WEIR_OK;
+    }
     weir_status status = weir_fail(WEIR_ERR_INVALID, "%s is no file with %llu bytes from byte %llu on", r->path,
-                                   (unsigned long long)r->bytes, (unsigned long long)r->offset);
+                                   (unsigned long long)bytes, (unsigned long long)r->offset);
     close(r->file);
     return status;
 }
@@ -204,9 +287,9 @@ static weir_status runtime_read_file(weir_client *client, void *to, const char *
         status = weir_fail(WEIR_ERR_INVALID, "weir_read_file: no place, or no path");
     if (status == WEIR_OK)
         status = wi_streams_resolve_recorded(client->runtime, stream, "weir_read_file", &native);
-    reading r = {.client = client, .path = path, .to = to, .offset = offset, .bytes = bytes};
+    reading r = {.client = client, .path = path, .to = to, .offset = offset, .next = offset / BLOCK * BLOCK};
     if (status == WEIR_OK)
-        status = reading_open(&r);
+        status = reading_open(&r, bytes);
     if (status != WEIR_OK)
         return status;
     if (bytes > 0) {
@@ -215,6 +298,8 @@ static weir_status runtime_read_file(weir_client *client, void *to, const char *
         pthread_mutex_destroy(&r.lock);
         *rests = r.rests;
     }
+    if (r.direct >= 0)
+        close(r.direct);
     close(r.file);
     return status;
 }

@@ -18,6 +18,8 @@ target_link_options(test-residency-threads PRIVATE -Wl,--wrap=wi_acquire
   -Wl,--wrap=wi_residency_admit,--wrap=wi_tcaches_drop_client)
 weir_residency_test(copies core/faulty.c INTERNAL)
 target_link_options(test-residency-copies PRIVATE -Wl,--wrap=open,--wrap=pwrite,--wrap=pread,--wrap=unlink)
+weir_residency_test(direct INTERNAL)
+target_link_options(test-residency-direct PRIVATE -Wl,--wrap=open,--wrap=pread,--wrap=preadv2,--wrap=pthread_create)
 foreach(name faults freed)
   weir_test(residency-${name} residency/${name}.c core/faulty.c INTERNAL)
   target_link_options(test-residency-${name} PRIVATE ${WEIR_HEAP_WRAPS})
