@@ -18,7 +18,7 @@
 enum { MOST_ROUNDS = 99 };
 
 static const char *device = "cuda:0";
-static uint64_t wanted = 1024 * WI_MIB, page = 64 * 1024;
+static uint64_t wanted = 1024 * WI_MIB, page = UINT64_C(64) * 1024;
 static int rounds = 7;
 
 static weir_runtime *runtime;
@@ -56,7 +56,7 @@ static int by_size(const void *a, const void *b)
 /* Runs `fn` a few times, the first time unmeasured, and prints the median of the rates. */
 static double measure(const char *what, void (*fn)(void), double over)
 {
-    double seconds[MOST_ROUNDS];
+    double seconds[MOST_ROUNDS] = {0};
     fn();
     for (int i = 0; i < rounds; i++) {
         double start = now();
@@ -172,7 +172,7 @@ static void come_back(void)
 /* Leaving and coming back take turns; each has its own times. */
 static void take_turns(double link_out, double link_in)
 {
-    double gone[MOST_ROUNDS], back[MOST_ROUNDS], bytes = (double)(page_count * page) * 1e-9;
+    double gone[MOST_ROUNDS] = {0}, back[MOST_ROUNDS] = {0}, bytes = (double)(page_count * page) * 1e-9;
     leave();
     come_back();
     for (int i = 0; i < rounds; i++) {

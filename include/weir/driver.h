@@ -208,9 +208,9 @@ typedef struct weir_driver_table {
     /* Optional: bytes of the device that the process's graphs hold for allocations of their own, and keep when they have
      * run. NULL: none. */
     weir_status (*graph_memory)(weir_driver_device *device, uint64_t *bytes);
-    /* Optional: many copies in one step, for small ones, of which each would cost a call. As `copy` of each, but in no order
-     * among themselves: no copy writes what another one reads or writes. The list is read before the return. After a failure
-     * some may have been queued. NULL: `copy` for each. */
+    /* Optional: many copies in one step, as small copies cost a call each otherwise. Each is done as by `copy`, but the order among
+     * the copies is open: no copy may write what a second copy reads or writes. The list is read before the return. After a
+     * failure a part of the copies may have been queued. NULL: `copy` is called for each. */
     weir_status (*copy_many)(weir_driver_device *device, const weir_driver_copy *copies, size_t count, void *stream);
 } weir_driver_table;
 

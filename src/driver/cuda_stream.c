@@ -423,8 +423,8 @@ typedef struct many_arguments {
     size_t count;
 } many_arguments;
 
-/* CUDA refuses batches on the default streams, and does not say what a captured stream makes of them. Copies of a batch that is
- * refused as such are made singly, all of them: to copy some of them twice is no harm. */
+/* CUDA refuses batches on the default streams, and its documentation is silent about captured streams. When CUDA refuses a batch as such,
+ * the whole batch is copied singly: to copy a part twice is no harm. */
 static CUresult queue_copies(wi_cuda_stream *s, const void *arguments)
 {
     const many_arguments *a = arguments;

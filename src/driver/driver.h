@@ -26,7 +26,7 @@ enum { WI_OWN_DRIVERS = 4, WI_DRIVERS = 4 + WI_OWN_DRIVERS, WI_ORDINALS = 64 };
  * one thread at a time. */
 void wi_driver_add(const wi_driver *driver);
 
-/* Many copies, in one step where the driver has one: its `copy_many`, or `copy` for each. */
+/* Queues many copies, with the driver's `copy_many` where the driver has that function, else one after the other. */
 weir_status wi_driver_copy_many(const wi_driver *driver, wi_device *device, const weir_driver_copy *copies,
                                 size_t count, void *stream);
 

@@ -123,8 +123,8 @@ weir_status wi_copies_make(wi_copies *copies, wi_piece *piece);
  * from and to a file the contents are there at return. WEIR_ERR_CORRUPT: the file does not hold what was written. */
 weir_status wi_copies_save(wi_copies *copies, const wi_piece *piece, void *stream);
 weir_status wi_copies_load(wi_copies *copies, const wi_away *away, const wi_piece *piece, void *stream);
-/* The same for `count` pieces that follow each other in away->pieces, of those that have copies; many in each call of the driver's.
- * Of a copy in copy memory nothing is written but what is kept, and what lies in small gaps. */
+/* The same for `count` neighbours in away->pieces, many in each call of the driver's; pieces without a copy are passed over. To copy
+ * memory only what is kept goes, with what lies in small gaps. */
 weir_status wi_copies_save_all(wi_copies *copies, const wi_away *away, size_t first, size_t count, void *stream);
 weir_status wi_copies_load_all(wi_copies *copies, const wi_away *away, size_t first, size_t count, void *stream);
 /* Whether the device holds the same now. Waits. */

@@ -60,8 +60,8 @@ static void reading_failed(reading *r, weir_status status)
     atomic_store(&r->next, r->end);
 }
 
-/* Whether a byte of the range is in the page cache; the others are then taken for being there, too. To ask for one that is not
- * there may bring it, so that each call asks for another byte. */
+/* Whether a byte of the range is in the page cache; the rest is then taken for cached, too. The question may bring the byte into the
+ * cache, so that each call asks for a byte elsewhere. */
 static bool reading_is_cached(const reading *r, uint64_t at, size_t bytes)
 {
     char byte;
@@ -249,7 +249,7 @@ static void reading_open_direct(reading *r)
     if (r->direct < 0)
         return;
     if (fstat(r->file, &one) != 0 || fstat(r->direct, &other) != 0 || one.st_dev != other.st_dev ||
-        one.st_ino != other.st_ino) { /* another file is there by now */
+        one.st_ino != other.st_ino) { /* the path names a new file by now */
         close(r->direct);
         r->direct = -1;
         return;

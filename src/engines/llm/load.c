@@ -125,7 +125,9 @@ static weir_status llm_load_make_model(weir_engine_model *model)
     const wl_library *lib = model->library;
     oga_config *config = NULL;
     wl_phase phase;
+    wt_ahead ahead;
     char text[1024] = "";
+    wt_ahead_begin(&ahead, model->folder.path);
     wl_phase_begin(&phase, WL_LOADING, model->account);
     bool made = !wl_failed(lib, lib->OgaCreateConfig(model->folder.path, &config), text, sizeof text) &&
                 configure(model, config, text, sizeof text) == WEIR_OK &&
@@ -134,6 +136,7 @@ static weir_status llm_load_make_model(weir_engine_model *model)
     if (config)
         lib->OgaDestroyConfig(config);
     wl_phase_end(&phase);
+    wt_ahead_end(&ahead);
     return made ? WEIR_OK : wl_explain(model, &phase, text, "load it");
 }
 

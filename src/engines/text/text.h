@@ -50,6 +50,29 @@ bool wt_choices_words(const wt_choices *choices, const void *load, size_t except
 /* Goes on with `sum` over the bytes. It finds what was cut or changed by accident; it is no seal. */
 uint64_t wt_sum(uint64_t sum, const void *data, size_t bytes);
 
+/* ---- ahead.c ----------------------------------------------------------------------------------------------------- */
+
+/* Reading a model's files ahead of a library that reads them on one thread. It only brings what is not in the page cache there,
+ * never more than half of the memory that the system has left; where anything fails, a load is slower, and no more. */
+
+enum { WT_AHEAD_FILES = 16, WT_AHEAD_THREADS = 2 };
+
+typedef struct wt_ahead {
+    struct {
+        int file;
+        uint64_t pieces;
+    } files[WT_AHEAD_FILES];
+    size_t count;
+    atomic_uint_fast64_t next, end; /* pieces: the files are counted as if joined to a single file */
+    pthread_t threads[WT_AHEAD_THREADS];
+    size_t running;
+} wt_ahead;
+
+/* Begins with the file, or with the files of the folder. */
+void wt_ahead_begin(wt_ahead *it, const char *path);
+/* Ends it, also before all is asked for; to be called once. */
+void wt_ahead_end(wt_ahead *it);
+
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 
 /* Words that end a text, and lists of words in a setting. */

@@ -327,7 +327,10 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
     if (!model)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
     wt_runs_open(&model->runs);
+    wt_ahead ahead = {.count = 0};
     weir_status status = wg_read_request(load, false, model);
+    if (status == WEIR_OK && !model->load.mmap) /* a mapping is read ahead by llama.cpp */
+        wt_ahead_begin(&ahead, load->path);
     if (status == WEIR_OK)
         status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.copies);
     if (status == WEIR_OK)
@@ -336,6 +339,7 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         status = wg_open(model);
     if (status == WEIR_OK)
         status = wg_make_model(model, load, &phase, false);
+    wt_ahead_end(&ahead);
     if (status == WEIR_OK)
         status = wg_make_context(model, &phase);
     if (status == WEIR_OK)

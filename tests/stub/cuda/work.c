@@ -46,11 +46,12 @@ CUresult stub_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUst
                                                  .bytes = bytes});
 }
 
-/* As the real one: not on the default streams, and of what a copy's source is read in the order of the stream alone. Not into
- * graphs, either. */
+/* As the real one, it takes no default stream. No captured stream either, and no order of reading but the stream's. */
+/* NOLINTBEGIN(readability-non-const-parameter): CUDA says so */
 CUresult stub_cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,
                                  CUmemcpyAttributes *attributes, size_t *firsts, size_t attribute_count, size_t *failed,
                                  CUstream stream)
+/* NOLINTEND(readability-non-const-parameter) */
 {
     STUB_CALL(cuMemcpyBatchAsync, STUB_IN_CONTEXT);
     *failed = SIZE_MAX;
