@@ -206,8 +206,9 @@ class Client(Handle):
         """Suspends it, with the options of `suspend`, while the suspended client `comes` is resumed, under a budget that need not hold
         both: piece by piece the one's memory passes to the other. The contents of `comes` are there when this returns.
 
-        All or nothing: an error leaves `comes` suspended, and this client as it was; after a second failure this one is suspended
-        too, with nothing lost, which `residency` tells. `Busy` also where `comes` is not suspended; `OutOfMemory` where it needs more than this one gives."""
+        All or nothing: an error leaves `comes` suspended, and this client as it was, but for contents of the classes `drop`; after a
+        second failure this one is suspended too, with nothing lost, which `residency` tells. `Busy` also where `comes` is not
+        suspended; `OutOfMemory` where it needs more than this client gives and others leave."""
         from .residency import residency, suspend_options
         options = suspend_options(stay, drop, unwritten, verify, keep_guarantee, resume_on_alloc, wait, folder, False)
         raw = s.weir_residency()

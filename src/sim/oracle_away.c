@@ -248,7 +248,14 @@ uint64_t oracle_suspended(oracle *o, unsigned client, bool suspended, bool due)
     uint64_t ignored;
     a->left = 0;
     oracle_away_move(o, client, false);
-    forget_there(o, client);
+    if (suspended && a->passes) /* memory that came when it was to be back, and could not be taken away again */
+        for (size_t i = 0; i < o->there_count; i++) {
+            away_there t = o->there[i];
+            if (t.client == client)
+                (void)each_live(o, (uint32_t)wi_sim_memory_at(o->device, t.address), client, oracle_away_leave, NULL);
+        }
+    else
+        forget_there(o, client);
     if (!suspended && oracle_away_count_of(o, client, &ignored) > 0)
         oracle_report(o, ORACLE_UNMAP_LIVE, "%llu bytes of client %u are without memory, which is not suspended",
                       ULL(oracle_away_count_of(o, client, &ignored)), client);

@@ -404,8 +404,8 @@ static void sim_residency_exchange(world *w, const step *s, unsigned leaves, uns
     oracle_suspending(w->oracle, leaves);
     oracle_passing(w->oracle, leaves, true);
     weir_status status = weir_client_exchange(w->clients[leaves], &o, w->clients[comes], w->streams[stream], &receipt);
-    oracle_passing(w->oracle, leaves, false);
     sim_residency_look_at_end(w, leaves, &o, receipt, status, "weir_client_exchange");
+    oracle_passing(w->oracle, leaves, false);
     end_resume(w, comes, stream, status == WEIR_OK);
     weir_residency_state came = sim_residency_look(w, comes).state;
     if (came != (status == WEIR_OK ? WEIR_RESIDENT : WEIR_SUSPENDED))

@@ -151,12 +151,13 @@ static void exchange_with_faults(const places *p, weir_client *leaves, weir_clie
     right(p, comes, true);
 }
 
-/* The model is suspended, and the other one has its blocks. */
-static void begin_places(places *p, const way *w)
+/* The model is suspended, and the other one has its blocks. `watch`: copies_stream is the model's. */
+static void begin_places(places *p, const way *w, bool watch)
 {
     faults_reset(-1);
     open_scene(&p->s, w);
     p->third = open_client(p->s.runtime, "third", 0, 0);
+    next_is_of_copies = watch;
     ok(try_suspend(&p->s));
     for (int i = 0; i < OTHERS; i++) {
         p->its[i] = allocate(p->s.other, EACH, WEIR_STREAM_HOST, i % 2 ? WEIR_CLASS_KV : WEIR_CLASS_WEIGHTS);
@@ -183,7 +184,7 @@ static void live(const way *w, bool leaves)
 {
     places p;
     weir_status status = fault.status;
-    begin_places(&p, w);
+    begin_places(&p, w, false);
     fault.status = status;
     if (leaves)
         ok(try_exchange(&p, p.s.other, p.s.model));
@@ -312,8 +313,7 @@ static void memory_passes_piece_by_piece(void **state)
 {
     (void)state;
     places p;
-    next_is_of_copies = true;
-    begin_places(&p, &ways[2]);
+    begin_places(&p, &ways[2], true);
     looks = 0;
     watched = &p;
     ok(try_exchange(&p, p.s.other, p.s.model));
@@ -333,7 +333,7 @@ static void the_copy_of_a_piece_is_waited_for(void **state)
     (void)state;
     places p;
     pthread_t opener;
-    begin_places(&p, &ways[2]);
+    begin_places(&p, &ways[2], false);
     next_is_of_copies = holds_copies = true; /* those of the one that leaves */
     held_copies = (gate)GATE;
     pthread_create(&opener, NULL, open_gate_later, &held_copies);

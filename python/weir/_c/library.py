@@ -155,9 +155,8 @@ def refusable(library: c.CDLL, *names: str) -> None:
 
 
 refusable(lib, "weir_runtime_set_budget", "weir_client_create", "weir_client_set_limits", "weir_client_resume", "weir_alloc_with",
-          "weir_client_exchange",
-          "weir_model_create", "weir_model_infer", "weir_model_warm_up", "weir_model_resume", "weir_model_call_create",
-          "weir_model_call_run")
+          "weir_client_exchange", "weir_model_create", "weir_model_infer", "weir_model_warm_up", "weir_model_resume",
+          "weir_model_call_create", "weir_model_call_run")
 
 
 def text(value: bytes | None) -> str:
