@@ -74,8 +74,8 @@ void wi_outside_lower(wi_outside *o);
 
 /* ---- yield.c ----------------------------------------------------------------------------------------------------- */
 
-/* Gives `lack` bytes of what is held back to the driver, as far as they may be given, and of unused memory `more` besides. Adds
- * what it did to *out. With the turn. */
+/* Gives `lack` bytes of what is held back to the driver, as far as they may be given, and of unused memory `more` besides; *out
+ * has the sums. With the turn. */
 void wi_outside_give(wi_outside *o, uint64_t lack, uint64_t more, weir_yielded *out);
 /* Suspends (`away`) or resumes the offered clients of that name, one by one, and tells of each: the bytes that left or came, and
  * on failure the detail. Returns how many there were. No lock is held in `told`. */
