@@ -151,7 +151,7 @@ static int to_hog, from_hog;
 
 static told hog_does(char word)
 {
-    told t;
+    told t = {0};
     char again;
     must(write(to_hog, &word, 1) == 1 && read(from_hog, &t, sizeof t) == sizeof t && read(from_hog, &again, 1) == 1,
          "the other process is gone");

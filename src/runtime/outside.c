@@ -237,7 +237,8 @@ static uint64_t outside_note(wi_outside *o, const sight *s)
     outside_count_asked(o, others);
     uint64_t need = told->reserve + told->asked, could = s->held + s->available;
     o->still = others == told->others ? o->still + (o->still < STILL) : 0;
-    bool grew = others > told->others && others - told->others > told->reserve / SLACK_SHARE;
+    o->growth = told->total > 0 && others > told->others ? others - told->others : 0;
+    bool grew = o->growth > told->reserve / SLACK_SHARE;
     told->total = s->total;
     told->available = s->available;
     told->others = others;
@@ -283,7 +284,7 @@ static weir_status outside_look(wi_outside *o, weir_yielded *out)
         pthread_mutex_lock(&o->lock);
         o->told.shorts++;
         pthread_mutex_unlock(&o->lock);
-        wi_outside_give(o, lack, out);
+        wi_outside_give(o, lack, o->growth, out); /* who takes goes on taking, as a rule */
         o->vain = out->given > before ? 0 : o->vain + 1;
         if (outside_see(o, &seen) == WEIR_OK)
             (void)outside_note(o, &seen);

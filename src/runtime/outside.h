@@ -35,6 +35,7 @@ typedef struct wi_outside {
     uint64_t hold_until;    /* until then `asked` stays free */
     uint64_t others_then;   /* what others had when `asked` was counted last */
     unsigned steady, still; /* looks in a row with enough free; without a move */
+    uint64_t growth;        /* bytes that other processes took between the last two looks */
     unsigned vain;          /* looks in a row that found too little free and nothing to give */
 
     pthread_mutex_t lock;   /* of the rest */
@@ -73,9 +74,9 @@ void wi_outside_lower(wi_outside *o);
 
 /* ---- yield.c ----------------------------------------------------------------------------------------------------- */
 
-/* Gives `lack` bytes of what is held back to the driver, as far as they may be given, and adds what it did to *out. With
- * the turn. */
-void wi_outside_give(wi_outside *o, uint64_t lack, weir_yielded *out);
+/* Gives `lack` bytes of what is held back to the driver, as far as they may be given, and of unused memory `more` besides; *out
+ * has the sums. With the turn. */
+void wi_outside_give(wi_outside *o, uint64_t lack, uint64_t more, weir_yielded *out);
 /* Suspends (`away`) or resumes the offered clients of that name, one by one, and tells of each: the bytes that left or came, and
  * on failure the detail. Returns how many there were. No lock is held in `told`. */
 typedef void wi_offer_told(const weir_client *client, weir_status status, uint64_t bytes, void *user);

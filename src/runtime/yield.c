@@ -163,7 +163,7 @@ static void yield_call(const giving *g)
     }
 }
 
-void wi_outside_give(wi_outside *o, uint64_t lack, weir_yielded *out)
+void wi_outside_give(wi_outside *o, uint64_t lack, uint64_t more, weir_yielded *out)
 {
     giving g = {.o = o, .out = out};
     uint64_t held = yield_held(&g), before = out->given;
@@ -174,6 +174,8 @@ void wi_outside_give(wi_outside *o, uint64_t lack, weir_yielded *out)
         continue;
     if (!yield_is_done(&g))
         yield_call(&g);
+    g.goal -= wi_min(g.goal, more);
+    yield_note(&g, &out->trimmed, yield_trim(&g));
     pthread_mutex_lock(&o->lock);
     o->told.given += out->given - before;
     pthread_mutex_unlock(&o->lock);

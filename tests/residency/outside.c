@@ -148,6 +148,25 @@ static void cached_memory_goes_first_and_stays_away(void **state)
     ok(weir_free(b->model, block, WEIR_STREAM_HOST));
 }
 
+/* What is given is what lacks, and as much again as the others have taken since the last look. */
+static void no_more_than_is_wanted_goes(void **state)
+{
+    const bed *b = *state;
+    enum { PARTS = 12 };
+    void *parts[PARTS];
+    for (uint64_t i = 0; i < PARTS; i++)
+        parts[i] = weights(b, i % 2 ? b->model : b->other, 2 * MIB, i);
+    leave(b, RESERVE);
+    assert_int_equal(look(b).given, 0);
+    for (int i = 0; i < PARTS; i++)
+        ok(weir_free(i % 2 ? b->model : b->other, parts[i], WEIR_STREAM_HOST));
+    leave(b, RESERVE - 3 * MIB);
+    weir_outside now = look(b);
+    assert_int_equal(now.lacks, 0);
+    assert_in_range(now.given, 6 * MIB, 16 * MIB);
+    assert_true(take_snapshot(b->runtime).device.held >= 8 * MIB);
+}
+
 /* Of three idle clients the one with good copies leaves first, then the smaller one. */
 static void the_cheapest_leaves_first(void **state)
 {
@@ -383,7 +402,7 @@ static void what_was_asked_for_is_held_until_it_is_taken(void **state)
     weir_yielded done = yield(b, 6 * MIB, 0);
     assert_int_equal(done.clients, 1);
     assert_in_range(done.suspended, 6 * MIB, 8 * MIB);
-    assert_int_equal(done.given, done.suspended);
+    assert_int_equal(done.given, done.suspended + done.trimmed);
     assert_int_equal(done.lacks, 0);
     assert_true(done.available >= RESERVE + 6 * MIB);
     for (int i = 0; i < 6; i++)
@@ -472,7 +491,9 @@ static void misuse_is_refused(void **state)
     fails(WEIR_ERR_INVALID, weir_client_busy(NULL, WEIR_STREAM_HOST));
     weir_client *gone = open_client(b->runtime, "gone", 0, 0);
     ok(weir_client_idle(gone, NULL));
+    assert_non_null(atomic_load(&b->runtime->outside)->offers);
     ok(weir_client_destroy(gone)); /* with the offer */
+    assert_null(atomic_load(&b->runtime->outside)->offers);
     fails(WEIR_ERR_INVALID, weir_client_idle(gone, NULL));
     leave(b, 0);
     (void)look(b);
@@ -562,6 +583,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BED_CASE(nothing_is_given_while_enough_is_free),
         BED_CASE(cached_memory_goes_first_and_stays_away),
+        BED_CASE(no_more_than_is_wanted_goes),
         BED_CASE(the_cheapest_leaves_first),
         BED_CASE(the_longest_idle_leaves_first),
         BED_CASE(nobody_leaves_unasked),
