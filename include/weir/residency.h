@@ -179,8 +179,9 @@ typedef struct weir_preparation {
 /* Has page-locked memory made for the copies of all that the client has now, beside what its copies have already: to the byte,
  * in slabs of up to 256 MiB, by a thread in the background. The next weir_client_suspend without `folder` and `show` takes it,
  * and need not wait for memory to be touched and registered. One that comes earlier takes what is ready, and waits for the
- * rest slab by slab, while the device copies to the former ones. What a suspend has not needed is given back at its end, and
- * all of it by weir_client_forget_copies, under pressure of the host's memory, and by the client's end. `options` may be NULL.
+ * rest slab by slab, while the device copies to the former ones. What a suspend has not needed is given back at its end, also
+ * when it fails after it has begun to copy. All of it goes by weir_client_forget_copies, under pressure of the host's memory,
+ * and by the client's end. `options` may be NULL.
  *
  * The bytes count in the host's ledger, as copies do. Clients with host memory lose none of it: no pressure callback is called, and
  * nothing more is made once the host's budget, or what the machine and the process' cgroup have free (less a 32nd of all),
