@@ -252,6 +252,8 @@ static int run_args_read_models(char **paths, size_t count, void *to)
                          args->choice.device);
     if (args->suspend_idle && !args->serial)
         return cli_usage("run", "--suspend-idle is for models that run one after the other: with --serial");
+    if (args->show_idle && !args->suspend_idle)
+        return cli_usage("run", "--show-idle says how idle models are suspended: with --suspend-idle");
     if (count == 0)
         return cli_usage("run", "which model?");
     if (count > RUN_MODELS_MOST)
@@ -310,6 +312,9 @@ static const arg option_list[] = {
     {"serial", NULL, "one model after the other instead of all at once", ARG_FLAG, AT(serial)},
     {"suspend-idle", NULL, "with --serial: a model's memory leaves the device while another one is loaded or runs",
      ARG_FLAG, AT(suspend_idle)},
+    {"show-idle", NULL,
+     "with --suspend-idle: a model answers from memory of the host's while it comes back, where the device can",
+     ARG_FLAG, AT(show_idle)},
     {"set", "[MODEL:]KEY=VALUE", "a setting of the engine", ARG_LATE, .read = run_args_read_setting},
     {"output", "DIR", "write each output as DIR/NAME.npy; DIR/MODEL/NAME.npy with several models", ARG_FILE,
      AT(output)},

@@ -42,6 +42,7 @@ typedef struct run_args {
     uint64_t repeat;
     bool serial, json, stream;
     bool suspend_idle;          /* with serial */
+    bool show_idle;             /* with that */
     const char *driver;         /* the device's name, as weir_runtime_get takes it; NULL: not given */
     weir_choice_options choice; /* the options that select engine, provider and device */
     bool no_fallback;
@@ -93,7 +94,7 @@ typedef struct aside {
     double suspended_at, suspend_seconds;
     double resumed_at, resume_seconds; /* if it was */
     bool resumed;
-    uint64_t away, released, copied, trusted, dropped; /* as in weir_residency */
+    uint64_t away, released, copied, trusted, dropped, shown; /* as in weir_residency */
 } aside;
 
 /* One model: model_run.c, selected_model.c ------------------------------------------------------------------------- */
