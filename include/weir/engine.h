@@ -242,8 +242,8 @@ typedef struct weir_engine {
      * of that memory; info, health, metrics, cancel and unload may be called then, and unload frees without reading. A
      * failure refuses: the model stays as it is. */
     weir_status (*suspend)(weir_engine_model *model, weir_engine_leaving *out);
-    /* Optional. The memory is back at the same addresses, or has never left. Its contents may still be on their way; they
-     * are there when the next run begins. What it answers, weir_model_resume does; the memory is back in any case. */
+    /* Optional. The memory is back at the same addresses, is shown there, or has never left. Its contents may still be on
+     * their way; they are there when the next run begins. What it answers, weir_model_resume does; the memory is back in any case. */
     weir_status (*resume)(weir_engine_model *model);
     /* Optional. WEIR_OK if the next run can be expected to work. A failed run alone is no reason for an error: its
      * input may have been at fault, and weir checks that with input that the model has answered before

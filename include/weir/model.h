@@ -170,13 +170,19 @@ typedef struct weir_model_suspend_options {
     uint32_t stay, drop, unwritten;
     bool verify, keep_guarantee;
     const char *folder;
+    /* As in weir_suspend_options: where the device can, runs are answered from the copies, over the link, before the
+     * model is back; see weir_model_resume_behind. Elsewhere `show` does nothing. */
+    bool show;
+    uint64_t step; /* with `show`: bytes that come back at a time, for which a run may have to wait; 0: 64 MiB */
 } weir_model_suspend_options;
 
 /* Suspends it: runs that begin from here on wait at its gate, those under way are waited for or refused, the engine
  * says what need not be kept (weir_engine.suspend), and the client is suspended; all of that or nothing. `options` may
  * be NULL, and so may `out`, the client's receipt. Then weir_model_destroy works as before, and so do info, health,
  * metrics and cancel. WEIR_ERR_BUSY: it is suspended already, or runs or results that are not released stand in the
- * way; inside a pressure callback, and on a thread that is in a run of the model, neither is waited for.
+ * way; inside a pressure callback, and on a thread that is in a run of the model, neither is waited for. A shown model
+ * that is coming back comes back whole first, for which there must be room; inside a pressure callback the suspend is
+ * refused instead, and the model comes back no further until its next run or resume.
  * WEIR_ERR_UNSUPPORTED: its engine cannot, or not with this model, or its runtime's resource cannot.
  * WEIR_ERR_DEVICE_LOST: it is on no device. Others as weir_client_suspend. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_options *options,
@@ -184,8 +190,24 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_suspend(weir_model *model, const 
 
 /* Resumes the model; WEIR_OK for a model that is not suspended. At return the contents are there, or with a stream
  * other than WEIR_STREAM_HOST on their way: work on the stream comes behind them, and the next run waits for them. A
- * failure, as of weir_client_resume, leaves the model suspended. Runs wait meanwhile. Any thread. */
+ * failure, as of weir_client_resume, leaves the model suspended. Runs wait meanwhile. A shown model that is
+ * coming back waits for runs under way; WEIR_ERR_BUSY where runs or results stand in the way of weir_model_suspend. Any
+ * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_resume(weir_model *model, weir_stream stream);
+
+/* Begins to bring a model back that was suspended with `show`, and returns; runs are answered meanwhile. A run of such a
+ * model begins the same. First the classes that runs write come back: all but those that the engine or the caller has
+ * called unwritten. That takes room. The rest is read where it is shown. A thread of weir's brings that rest
+ * in the order of loading, `step` by step, and never while a run is under way or results are not released. So a run that
+ * has begun the return is answered before the first step. A later run first lets steps come for as long as the run before
+ * took, at least one step; where runs overlap all the time, new runs wait for a step after eight answers.
+ *
+ * A step that finds no room or fails changes nothing: the model stays shown and answers on, and
+ * weir_model_presence.stopped tells. A later run, or this call, has the steps go on. Addresses stay the same, so that
+ * captured graphs stay right. A suspended model that is not shown, or has memory that cannot be, is resumed as by
+ * weir_model_resume with WEIR_STREAM_HOST; so is a model for which the system has no thread. WEIR_OK if the model is not
+ * suspended. Errors as weir_model_resume. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_resume_behind(weir_model *model);
 
 typedef struct weir_model_presence {
     size_t struct_size;
@@ -198,6 +220,9 @@ typedef struct weir_model_presence {
      * without the wait for runs. */
     uint64_t suspended_at, resumed_at;
     double suspend_ms, resume_ms;
+    uint64_t shown;      /* of `away`: bytes that runs can use, shown at the addresses of the model */
+    bool coming;         /* the model is shown, and comes back between its runs */
+    weir_status stopped; /* why the model comes back no further at present; WEIR_OK: nothing has stopped the return */
 } weir_model_presence;
 
 /* Whether the model is here, and what was done by the calls above and by runs; not what the program has done with the

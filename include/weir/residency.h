@@ -39,8 +39,8 @@ typedef struct weir_suspend_options {
     uint32_t stay; /* classes that stay */
     uint32_t drop; /* classes whose contents are not kept: zeros come back */
     /* Classes that nobody has written since the client was resumed last. What was copied then is still good, and such
-     * blocks are not copied again, but for those that a weir_client_resume_some brought back before that. That it is true
-     * is the caller's promise; `verify` looks. */
+     * blocks are not copied again, but for those that a weir_client_resume_some without `unwritten` brought back before.
+     * That it is true is the caller's promise; `verify` looks. */
     uint32_t unwritten;
     bool verify;          /* compares what `unwritten` promises with the copy, and copies again what differs */
     bool keep_guarantee;  /* else what the client is guaranteed is given up until it is resumed */
@@ -96,6 +96,9 @@ typedef struct weir_resume_options {
     uint32_t classes;  /* pieces with bytes of these classes; 0: of any */
     const void *block; /* pieces with bytes of this block; NULL: of any */
     uint64_t wait;     /* nanoseconds for the client's work, as in weir_suspend_options */
+    /* The caller's promise: blocks that earlier calls brought back, and that the next suspend calls `unwritten`, are not
+     * written before the rest is back either. Their copies stay good. */
+    bool unwritten;
 } weir_resume_options;
 
 /* Suspends the client: all or nothing. Waits for its work: what was queued on the streams on which it allocated, and

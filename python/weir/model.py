@@ -232,24 +232,30 @@ class Model(Handle):
 
     def suspend(self, *, refuse_runs: bool = False, at_once: bool = False, wait: float | None = None, stay: Iterable[Class] = (),
                 drop: Iterable[Class] = (), unwritten: Iterable[Class] = (), verify: bool = False, keep_guarantee: bool = False,
-                folder: str | os.PathLike[str] | None = None) -> Residency:
+                folder: str | os.PathLike[str] | None = None, show: bool = False,
+                step: str | int = 0) -> Residency:
         """Takes the device's memory from it between two runs; the next run resumes it, or is `Busy` with `refuse_runs`.
 
         Runs under way are waited for, at most `wait` seconds (None: as long as they take), or are in the way with `at_once`: `Busy`.
         So are outputs that are not closed. The other options are those of `Client.suspend`; the engine adds what it knows of its
-        memory. `Unsupported` where the engine cannot, or not with this model. Errors change nothing."""
+        memory. With `show`, where the device can, the next run is answered from the host's memory, and the model comes back between
+        runs, `step` bytes at a time (0: 64 MiB). `Unsupported` where the engine cannot, or not with this model. Errors change nothing."""
         options = s.weir_model_suspend_options(refuse_runs=refuse_runs, at_once=at_once, wait=wait_limit(wait), stay=classes(stay),
                                                drop=classes(drop), unwritten=classes(unwritten), verify=verify,
-                                               keep_guarantee=keep_guarantee, folder=to_bytes(folder))
+                                               keep_guarantee=keep_guarantee, folder=to_bytes(folder), show=show,
+                                               step=parse_size(step))
         raw = s.weir_residency()
         with self._use() as pointer:
             check(lib.weir_model_suspend(pointer, c.byref(options), c.byref(raw)))
         return residency(raw)
 
-    def resume(self) -> None:
-        """Brings it back; its contents are there when this returns. A failure, such as `OutOfMemory`, leaves it suspended."""
+    def resume(self, *, behind: bool = False) -> None:
+        """Brings it back; its contents are there when this returns. A failure, such as `OutOfMemory`, leaves it suspended.
+
+        With `behind` a model that was suspended with `show` comes back while it is used, as after a run, and this returns when
+        it can be used; `residency` tells how far it is. `Busy` while outputs are not closed, if it has been used since."""
         with self._use() as pointer:
-            check(lib.weir_model_resume(pointer, HOST_STREAM))
+            check(lib.weir_model_resume_behind(pointer) if behind else lib.weir_model_resume(pointer, HOST_STREAM))
 
     def suspended(self, **options: Any) -> contextlib.AbstractContextManager[Residency]:
         """`with model.suspended():` suspends it, with the options of `suspend`, and resumes it at the end."""

@@ -68,6 +68,9 @@ class Presence:
     resumed_at: float
     suspend_seconds: float  # that the last one took, without the wait for runs
     resume_seconds: float
+    shown: int  # of the bytes that are elsewhere: those that runs use where they are
+    coming: bool  # it is shown, and comes back while it is used
+    stopped: Status  # why it does not go on with that at present; OK: it does, or has never begun
 
 
 def residency(raw: s.weir_residency) -> Residency:
@@ -84,7 +87,8 @@ def preparation(raw: s.weir_preparation) -> Preparation:
 
 def presence(raw: s.weir_model_presence) -> Presence:
     return Presence(ResidencyState(raw.state), raw.away, raw.suspends, raw.resumes, raw.resumes_by_runs, raw.returned,
-                    raw.suspended_at / 1e9, raw.resumed_at / 1e9, raw.suspend_ms / 1e3, raw.resume_ms / 1e3)
+                    raw.suspended_at / 1e9, raw.resumed_at / 1e9, raw.suspend_ms / 1e3, raw.resume_ms / 1e3, raw.shown, raw.coming,
+                    Status(raw.stopped))
 
 
 def classes(given: Iterable[Class]) -> int:

@@ -3,6 +3,6 @@ foreach(file registry
   hardware/look hardware/probe hardware/source hardware/nvml hardware/cuda hardware/pci hardware/numbering hardware/merge
   predict/records predict/contents predict/forecast predict/gguf
   choice/criteria choice/engines choice/candidates choice/verdicts choice/rank choice/explanation choice/choice choice/predict
-  model/call model/good model/instance model/model model/residency model/runs model/open model/failover model/attempts)
+  model/call model/good model/instance model/model model/coming model/residency model/runs model/open model/failover model/attempts)
   list(APPEND WEIR_SOURCES ${CMAKE_CURRENT_LIST_DIR}/${file}.c)
 endforeach()

@@ -212,7 +212,8 @@ static weir_status residency_return(weir_client *client, const char *call, const
     r->away.most = o->most ? o->most : UINT64_MAX;
     r->away.classes = o->classes;
     r->away.pointer = o->block;
-    wi_copies_narrow(&r->copies, &r->away); /* what came back before may have been written since */
+    if (!o->unwritten)
+        wi_copies_narrow(&r->copies, &r->away); /* what came back before may have been written since */
     weir_status status = residency_resume(client, r, stream, o->wait, "weir_client_resume");
     *came = status == WEIR_OK ? r->away.coming : 0;
     bool back = status == WEIR_OK && wi_residence_is_back(client, r);

@@ -39,6 +39,15 @@ class Aside(harness.StoreCase):
         self.assertGreater(told["minilm.onnx"][0]["released"], 80 * MIB)
         self.assertIn("suspended at", (self.folder / "page.html").read_text())
 
+    def test_what_is_shown_answers_the_same(self):
+        wanted = self.outputs(self.run_models("--serial"))
+        answer = self.run_models(*IDLE, "--show-idle", "--repeat", "3")
+        self.assertEqual(wanted, self.outputs(answer))
+        self.assertEqual(0, answer["live_at_end"])
+        for client in answer["clients"]:
+            for one in client["suspensions"]:
+                self.assertTrue(0 < one["shown"] <= one["away"], client)
+
     def test_the_table_says_it(self):
         out, _ = self.weir("run", "tiny-llm", "minilm.gguf", *IDLE, "--tokens", "2")
         self.assertRegex(out, r"tiny-llm: suspended at [\d.]+ \S+ in [\d.]+ \S+, [\d.]+ KiB away, [\d.]+ KiB copied; resumed at [\d.]+ \S+ in ")
@@ -56,6 +65,7 @@ class Engines(harness.Case):
         self.assertIn("the engine toy has no way to suspend a model", answer["error"]["detail"])
         self.assertEqual(1, self.client(answer, "b.toy")["runs"])
         self.assertIn("--serial", self.refused("run", "a.toy", "--suspend-idle"))
+        self.assertIn("--suspend-idle", self.refused("run", "a.toy", "--serial", "--show-idle"))
 
 
 if __name__ == "__main__":

@@ -171,6 +171,29 @@ class Models(unittest.TestCase):
             self.assertTrue(before <= told.suspended_at <= told.resumed_at <= time.monotonic())
             self.assertTrue(told.suspend_seconds > 0 and told.resume_seconds > 0)
 
+    def test_a_run_is_answered_from_what_is_shown(self):
+        with weir.load(model_path("minilm.onnx"), runtime=self.runtime, threads=1) as model:
+            wanted = bytes(model(IDS)["sentence_embedding"])
+            for number in range(3):
+                receipt = model.suspend(show=True, step="8MiB")
+                self.assertGreater(receipt.shown, 64 * MIB)
+                self.assertEqual((receipt.shown, False), (model.residency.shown, model.residency.coming))
+                if number:
+                    model.resume(behind=True)
+                with model(IDS) as outputs:  # nothing comes while they are held
+                    self.assertEqual(wanted, bytes(outputs["sentence_embedding"]))
+                    if not number:
+                        told = model.residency
+                        self.assertTrue(told.coming and told.shown > 64 * MIB)
+                        with self.assertRaises(weir.Busy):
+                            model.resume()
+                self.assertEqual(wanted, bytes(model(IDS)["sentence_embedding"]))
+                model.resume()
+                told = model.residency
+                self.assertEqual((ResidencyState.RESIDENT, 0, 0, False, weir.Status.OK),
+                                 (told.state, told.away, told.shown, told.coming, told.stopped))
+                self.assertEqual(wanted, bytes(model(IDS)["sentence_embedding"]))
+
     def test_runs_are_refused_until_it_is_resumed(self):
         with weir.load(model_path("tiny-llm"), runtime=self.runtime, threads=1) as model:
             wanted = model("a dam", tokens=4, temperature=0)["text"]

@@ -73,6 +73,42 @@ static void cycle(weir_runtime *runtime, weir_model *model, const sample *it, in
     assert_int_equal(presence_of(model).state, WEIR_RESIDENT);
 }
 
+/* It is asked while it is shown, until all is back: by its runs, by a thread meanwhile, or by hand. */
+static void shown_cycle(weir_model *model, const sample *it, int number, const answer *wanted)
+{
+    weir_model_suspend_options options = {.show = true, .step = (number % 3 + 1) * MIB, .wait = UINT64_C(60000000000)};
+    weir_residency receipt = suspend_model(model, options);
+    assert_true(receipt.shown > 0);
+    if (number % 3 == 1)
+        ok(weir_model_resume_behind(model));
+    same_answer(model, it, (unsigned)number % REQUESTS, &wanted[number % REQUESTS]);
+    if (number % 3 == 2)
+        ok(weir_model_resume(model, WEIR_STREAM_HOST));
+    for (int i = 0; i < 1000 && presence_of(model).state != WEIR_RESIDENT; i++)
+        same_answer(model, it, (unsigned)i % REQUESTS, &wanted[i % REQUESTS]);
+    weir_model_presence now = presence_of(model);
+    assert_int_equal(now.state, WEIR_RESIDENT);
+    assert_int_equal(now.stopped, WEIR_OK);
+    assert_int_equal(now.away + now.shown, 0);
+    same_answer(model, it, (unsigned)number % REQUESTS, &wanted[number % REQUESTS]);
+}
+
+static void shown_cycles_of(const sample *it, int times)
+{
+    weir_runtime *runtime = make_runtime(2048 * MIB); /* copies are in it */
+    weir_model *model = load_sample(runtime, sample_here(it));
+    answer wanted[REQUESTS];
+    answers(model, it, wanted);
+    for (int i = 0; i < times; i++)
+        shown_cycle(model, it, i, wanted);
+    (void)suspend_model(model, (weir_model_suspend_options){.show = true, .step = MIB});
+    same_answer(model, it, 0, &wanted[0]);
+    ok(weir_model_destroy(model)); /* as it is */
+    check_empty(runtime);
+    ok(weir_runtime_destroy(runtime));
+    drop(wanted);
+}
+
 static void cycles_of(const sample *it, int times)
 {
     weir_runtime *runtime = make_runtime(1024 * MIB);
@@ -106,6 +142,19 @@ CYCLES_OF(embeds, cycles / 4) /* variants of those */
 CYCLES_OF(whole, cycles / 4)
 CYCLES_OF(concat, cycles / 4)
 CYCLES_OF(blocks, cycles / 4)
+
+#define SHOWN_CYCLES_OF(what)                                                                                          \
+    static void shown_cycles_of_##what(void **state)                                                                   \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        shown_cycles_of(&what, cycles / 5);                                                                            \
+    }
+SHOWN_CYCLES_OF(minilm)
+SHOWN_CYCLES_OF(embeds)
+SHOWN_CYCLES_OF(llama)
+SHOWN_CYCLES_OF(whole)
+SHOWN_CYCLES_OF(genai)
+SHOWN_CYCLES_OF(blocks)
 
 /* Places ----------------------------------------------------------------------------------------------------------- */
 
@@ -357,9 +406,34 @@ static void what_lies_there_is_the_same(void **state)
     ok(weir_runtime_destroy(runtime));
 }
 
+/* The same for one that is used while it is shown. */
+static void what_was_shown_is_the_same(void **state)
+{
+    const sample *it = sample_here(&minilm);
+    (void)state;
+    weir_runtime *runtime = make_runtime_here(512 * MIB);
+    weir_model *model = load_sample(runtime, it);
+    run_once(model, it);
+    contents before = contents_of(runtime);
+    for (int i = 0; i < 3; i++) {
+        weir_residency receipt = suspend_model(model, (weir_model_suspend_options){.show = true, .step = 8 * MIB});
+        assert_true(receipt.shown > 80 * MIB && (i == 0 || receipt.trusted > 80 * MIB));
+        for (int k = 0; k < 100 && presence_of(model).state != WEIR_RESIDENT; k++)
+            run_once(model, it);
+        assert_int_equal(presence_of(model).state, WEIR_RESIDENT);
+        contents now = contents_of(runtime);
+        assert_int_equal(now.bytes, before.bytes);
+        assert_true(now.sum == before.sum);
+    }
+    ok(weir_model_destroy(model));
+    check_empty(runtime);
+    ok(weir_runtime_destroy(runtime));
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest anywhere[] = {cmocka_unit_test(what_lies_there_is_the_same)};
+    const struct CMUnitTest anywhere[] = {cmocka_unit_test(what_lies_there_is_the_same),
+                                          cmocka_unit_test(what_was_shown_is_the_same)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cycles_of_minilm),
         cmocka_unit_test(cycles_of_embeds),
@@ -368,9 +442,16 @@ int main(int argc, char **argv)
         cmocka_unit_test(cycles_of_genai),
         cmocka_unit_test(cycles_of_concat),
         cmocka_unit_test(cycles_of_blocks),
+        cmocka_unit_test(shown_cycles_of_minilm),
+        cmocka_unit_test(shown_cycles_of_embeds),
+        cmocka_unit_test(shown_cycles_of_llama),
+        cmocka_unit_test(shown_cycles_of_whole),
+        cmocka_unit_test(shown_cycles_of_genai),
+        cmocka_unit_test(shown_cycles_of_blocks),
         cmocka_unit_test(two_change_places),
         cmocka_unit_test(pressure_changes_places),
         cmocka_unit_test(what_lies_there_is_the_same),
+        cmocka_unit_test(what_was_shown_is_the_same),
         cmocka_unit_test(what_is_away_cannot_be_touched),
         cmocka_unit_test(constants_that_are_texts_stay),
         cmocka_unit_test(runs_and_suspends_take_turns),

@@ -16,6 +16,8 @@ target_link_libraries(test-residency-shown PRIVATE ${CMAKE_DL_LIBS})
 weir_residency_test(threads core/faulty.c INTERNAL)
 target_link_options(test-residency-threads PRIVATE -Wl,--wrap=wi_acquire
   -Wl,--wrap=wi_residency_admit,--wrap=wi_tcaches_drop_client)
+weir_residency_test(coming core/faulty.c INTERNAL)
+target_link_libraries(test-residency-coming PRIVATE ${CMAKE_DL_LIBS})
 weir_residency_test(copies core/faulty.c INTERNAL)
 target_link_options(test-residency-copies PRIVATE -Wl,--wrap=open,--wrap=pwrite,--wrap=pread,--wrap=unlink)
 weir_residency_test(direct INTERNAL)

@@ -104,6 +104,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_model_info": (_status, [_pointer, _to(s.weir_model_details)]),
     "weir_model_suspend": (_status, [_pointer, _to(s.weir_model_suspend_options), _to(s.weir_residency)]),
     "weir_model_resume": (_status, [_pointer, s.weir_stream]),
+    "weir_model_resume_behind": (_status, [_pointer]),
     "weir_model_residency": (_status, [_pointer, _to(s.weir_model_presence)]),
     "weir_model_client": (_pointer, [_pointer]),
     "weir_model_call_create": (_status, [_pointer, _to(s.weir_inference), _to(s.weir_model_call_options), _to(_pointer)]),
@@ -156,6 +157,7 @@ def refusable(library: c.CDLL, *names: str) -> None:
 
 refusable(lib, "weir_runtime_set_budget", "weir_client_create", "weir_client_set_limits", "weir_client_resume", "weir_alloc_with",
           "weir_client_exchange", "weir_model_create", "weir_model_infer", "weir_model_warm_up", "weir_model_resume",
+          "weir_model_resume_behind",
           "weir_model_call_create", "weir_model_call_run")
 
 

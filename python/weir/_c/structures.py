@@ -220,13 +220,14 @@ class weir_model_options(Sized):
 class weir_model_suspend_options(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("refuse_runs", c.c_bool), ("at_once", c.c_bool), ("wait", c.c_uint64),
                 ("stay", c.c_uint32), ("drop", c.c_uint32), ("unwritten", c.c_uint32), ("verify", c.c_bool),
-                ("keep_guarantee", c.c_bool), ("folder", c.c_char_p)]
+                ("keep_guarantee", c.c_bool), ("folder", c.c_char_p), ("show", c.c_bool), ("step", c.c_uint64)]
 
 
 class weir_model_presence(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("state", Enum), ("away", c.c_uint64), ("suspends", c.c_uint64),
                 ("resumes", c.c_uint64), ("resumes_by_runs", c.c_uint64), ("returned", c.c_uint64),
-                ("suspended_at", c.c_uint64), ("resumed_at", c.c_uint64), ("suspend_ms", c.c_double), ("resume_ms", c.c_double)]
+                ("suspended_at", c.c_uint64), ("resumed_at", c.c_uint64), ("suspend_ms", c.c_double), ("resume_ms", c.c_double),
+                ("shown", c.c_uint64), ("coming", c.c_bool), ("stopped", Enum)]
 
 
 # ---- weir/select.h

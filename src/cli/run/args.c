@@ -254,6 +254,8 @@ static int run_args_read_models(char **paths, size_t count, void *to)
         return cli_usage("run", "--suspend-idle is for models that run one after the other: with --serial");
     if (args->prepare && !args->suspend_idle)
         return cli_usage("run", "--prepare is for models that are suspended: with --serial --suspend-idle");
+    if (args->show_idle && !args->suspend_idle)
+        return cli_usage("run", "--show-idle says how idle models are suspended: with --suspend-idle");
     if (count == 0)
         return cli_usage("run", "which model?");
     if (count > RUN_MODELS_MOST)
@@ -314,6 +316,9 @@ static const arg option_list[] = {
      ARG_FLAG, AT(suspend_idle)},
     {"prepare", NULL, "with --suspend-idle: host memory for a model's first suspend is made ready behind its load",
      ARG_FLAG, AT(prepare)},
+    {"show-idle", NULL,
+     "with --suspend-idle: a model answers from memory of the host's while it comes back, where the device can",
+     ARG_FLAG, AT(show_idle)},
     {"set", "[MODEL:]KEY=VALUE", "a setting of the engine", ARG_LATE, .read = run_args_read_setting},
     {"output", "DIR", "write each output as DIR/NAME.npy; DIR/MODEL/NAME.npy with several models", ARG_FILE,
      AT(output)},

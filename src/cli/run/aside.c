@@ -11,7 +11,9 @@ void aside_suspend(const run *all, model_run *m)
 {
     weir_residency receipt = WEIR_INIT(weir_residency);
     aside made = {.suspended_at = run_clock() - all->began};
-    weir_status status = weir_model_suspend(m->model, NULL, &receipt);
+    weir_model_suspend_options options = WEIR_INIT(weir_model_suspend_options);
+    options.show = all->args->show_idle;
+    weir_status status = weir_model_suspend(m->model, &options, &receipt);
     failure_note(&m->failed, status, "suspend");
     if (status != WEIR_OK)
         return;
@@ -24,6 +26,7 @@ void aside_suspend(const run *all, model_run *m)
     made.stayed = receipt.stayed;
     made.outside = receipt.outside;
     made.graphs = receipt.graphs;
+    made.shown = receipt.shown;
     m->asides = text_grow(m->asides, m->aside_count + 1, sizeof *m->asides);
     m->asides[m->aside_count++] = made;
     m->is_aside = true;
@@ -33,7 +36,8 @@ void aside_resume(const run *all, model_run *m)
 {
     aside *last = &m->asides[m->aside_count - 1];
     double start = run_clock();
-    weir_status status = weir_model_resume(m->model, WEIR_STREAM_HOST);
+    weir_status status =
+        all->args->show_idle ? weir_model_resume_behind(m->model) : weir_model_resume(m->model, WEIR_STREAM_HOST);
     failure_note(&m->failed, status, "resume");
     if (status != WEIR_OK)
         return;
@@ -49,14 +53,15 @@ json_t *aside_json(const model_run *m)
     for (size_t i = 0; i < m->aside_count; i++) {
         const aside *one = &m->asides[i];
         json_array_append_new(
-            list, json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "suspended_at", one->suspended_at,
-                            "suspend_seconds", one->suspend_seconds, "away", text_json_count(one->away), "released",
-                            text_json_count(one->released), "copied", text_json_count(one->copied), "trusted",
-                            text_json_count(one->trusted), "dropped", text_json_count(one->dropped), "stayed",
-                            text_json_count(one->stayed), "outside", text_json_count(one->outside), "graphs",
-                            text_json_count(one->graphs), "resumed_at",
-                            one->resumed ? json_real(one->resumed_at) : json_null(), "resume_seconds",
-                            one->resumed ? json_real(one->resume_seconds) : json_null()));
+            list,
+            json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "suspended_at",
+                      one->suspended_at, "suspend_seconds", one->suspend_seconds, "away", text_json_count(one->away),
+                      "released", text_json_count(one->released), "copied", text_json_count(one->copied), "trusted",
+                      text_json_count(one->trusted), "dropped", text_json_count(one->dropped), "shown",
+                      text_json_count(one->shown), "stayed", text_json_count(one->stayed), "outside",
+                      text_json_count(one->outside), "graphs", text_json_count(one->graphs), "resumed_at",
+                      one->resumed ? json_real(one->resumed_at) : json_null(), "resume_seconds",
+                      one->resumed ? json_real(one->resume_seconds) : json_null()));
     }
     return list;
 }

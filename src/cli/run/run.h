@@ -43,6 +43,7 @@ typedef struct run_args {
     bool serial, json, stream;
     bool suspend_idle;          /* with serial */
     bool prepare;               /* with suspend_idle */
+    bool show_idle;             /* with suspend_idle */
     const char *driver;         /* the device's name, as weir_runtime_get takes it; NULL: not given */
     weir_choice_options choice; /* the options that select engine, provider and device */
     bool no_fallback;
@@ -94,8 +95,8 @@ typedef struct aside {
     double suspended_at, suspend_seconds;
     double resumed_at, resume_seconds; /* if it was */
     bool resumed;
-    uint64_t away, released, copied, trusted, dropped; /* as in weir_residency, */
-    uint64_t stayed, outside, graphs;                  /* and these */
+    uint64_t away, released, copied, trusted, dropped, shown; /* as in weir_residency, */
+    uint64_t stayed, outside, graphs;                         /* and these */
 } aside;
 
 /* One model: model_run.c, selected_model.c ------------------------------------------------------------------------- */

@@ -36,6 +36,7 @@ void wi_model_free(weir_model *model)
     if (model->failover)
         model->failover->end(model);
     free(model->left_behind);
+    free(model->coming.order);
     pthread_cond_destroy(&model->changed);
     pthread_mutex_destroy(&model->lock);
     free(model);
@@ -136,6 +137,7 @@ void wi_model_switch(weir_model *model, wi_instance *instance)
     if (model->presence.state == WEIR_SUSPENDED) /* the suspended instance is given up */
         model->presence.state = WEIR_RESIDENT;
     model->arriving = false;
+    wi_coming_over_locked(model);
     if (instance) {
         instance->present = true;
         instance->users++;
@@ -254,8 +256,8 @@ weir_status weir_model_destroy(weir_model *model)
         return weir_fail(WEIR_ERR_INVALID, "weir_model_destroy: NULL");
     pthread_mutex_lock(&model->lock);
     size_t runs = model->runs, outputs = model->outputs, calls = model->calls;
-    bool first = !model->unloading;
-    if (runs == 0 && outputs == 0 && calls == 0)
+    bool first = !model->unloading, keeps = wi_coming_keeps(model);
+    if (runs == 0 && outputs == 0 && calls == 0 && !keeps)
         model->unloading = true;
     while (first && model->unloading && model->visits > 0)
         pthread_cond_wait(&model->changed, &model->lock);
@@ -266,6 +268,10 @@ weir_status weir_model_destroy(weir_model *model)
             WEIR_ERR_BUSY,
             "%s has %zu runs under way and %zu results that are not released, and %zu calls of it are prepared",
             wi_model_name(model), runs, outputs, calls);
+    if (keeps)
+        return weir_fail(WEIR_ERR_BUSY, "%s is coming back, and cannot be unloaded in a pressure callback meanwhile",
+                         wi_model_name(model));
+    wi_coming_end(model);
     weir_status status = instance->present ? wi_instance_close(instance) : WEIR_OK;
     if (status == WEIR_OK && model->left_behind)
         status = weir_fail(WEIR_ERR_ENGINE, "%s", model->left_behind);

@@ -61,6 +61,28 @@ typedef struct wi_instance {
     struct wi_instance *older;
 } wi_instance;
 
+/* How a model that is shown comes back; coming.c. Under the model's lock, but for `order`, which is of who has the gate. */
+typedef struct wi_coming {
+    bool shown;      /* runs can use the away bytes */
+    bool ready;      /* the classes that runs write are back: runs pass */
+    bool wanted;     /* the rest is to come, between runs */
+    bool by_run;     /* a run has begun it */
+    bool has_thread; /* to be joined */
+    bool some;       /* a step has come */
+    pthread_t thread;
+    uint64_t began, bytes, step;        /* a time; all bytes, and those of a step at most */
+    uint64_t room;                      /* bytes that a run takes besides */
+    uint32_t unwritten;                 /* classes that runs only read */
+    uint64_t until;                     /* the end of the time that steps have before the next run */
+    size_t answers;                     /* runs that have ended since the last step */
+    size_t runs_waiting, calls_waiting; /* at the gate */
+    uint64_t not_before;                /* the next try of a step that found memory in use; 0: none */
+    weir_status stopped;
+    uint64_t tries;     /* runs since the last step, where steps have stopped */
+    const void **order; /* blocks that are shown, as they were loaded; NULL: none */
+    size_t count, next;
+} wi_coming;
+
 /* A call of weir_model_infer or weir_model_warm_up, on its caller's stack. */
 typedef struct wi_run {
     uint64_t id;                     /* the inference's id, by which a caller cancels the run */
@@ -127,6 +149,7 @@ struct weir_model {
     size_t inside;     /* runs that have passed the gate */
     bool refuses_runs; /* while it is suspended */
     bool arriving;     /* contents may be on their way */
+    wi_coming coming;
 };
 
 /* ---- instances; instance.c ---- */
@@ -206,7 +229,44 @@ weir_status wi_fault_health(weir_model *model, wi_instance *at);
  * too. Otherwise it has not entered. */
 weir_status wi_model_enter(weir_model *model, wi_run *run);
 /* With the lock held: a run that has entered is over. */
-void wi_model_exit_locked(weir_model *model);
+void wi_model_exit_locked(weir_model *model, const wi_run *run);
+/* Resumes the whole instance, with the gate taken; opens the gate. `began` and `bytes` are noted. */
+weir_status wi_model_bring_back(weir_model *model, wi_instance *at, weir_stream stream, bool by_run, uint64_t began,
+                                uint64_t bytes);
+/* With the lock held: notes that the instance is back. The gate stays as it is. */
+void wi_model_note_back_locked(weir_model *model, uint64_t began, uint64_t bytes, bool by_run);
+/* The away bytes of the client. */
+uint64_t wi_model_away_of(weir_client *client);
+/* Whether this thread is inside of a run of the model, as in the reader of its pieces, other than this one. With the lock
+ * held. */
+bool wi_model_is_in_a_run(const weir_model *model, const wi_run *other);
+
+/* ---- shown, and coming back between runs; coming.c ---- */
+
+/* Before a suspend with `show`: lists the blocks that will be shown, by age. Without host memory there is no list. */
+void wi_coming_list(weir_model *model, const wi_instance *at, uint32_t unwritten);
+/* The model has been suspended with such options; with the lock held. */
+void wi_coming_left_locked(weir_model *model, const wi_instance *at, const weir_model_suspend_options *o);
+/* Brings the classes that runs write, and begins to bring the rest. With the gate taken; opens the gate. */
+weir_status wi_coming_begin(weir_model *model, wi_instance *at, bool by_run);
+/* Brings all the rest, with the gate taken, no run inside and no result out. The gate stays taken. */
+weir_status wi_coming_finish(weir_model *model, const wi_instance *at, weir_stream stream);
+/* With the lock held and the gate free: whether runs pass before the model is back. */
+bool wi_coming_serves(const weir_model *model);
+/* With the lock held: whether the run that begins here is to let a step come first. */
+bool wi_coming_is_first(const weir_model *model, const wi_run *run);
+/* With the lock held: a run has ended. */
+void wi_coming_answered_locked(weir_model *model, const wi_run *run);
+/* With the lock held: makes no further step until a later run or resume. */
+void wi_coming_stop_locked(weir_model *model, weir_status why);
+/* With the lock held: lets steps go on that have stopped. */
+void wi_coming_again_locked(weir_model *model);
+/* With the lock held: ends the return; the model is back, or on another device. */
+void wi_coming_over_locked(weir_model *model);
+/* Whether the unload of the model would wait for a step, which may be waiting for this thread. With the lock held. */
+bool wi_coming_keeps(const weir_model *model);
+/* Ends the thread of a model that is being unloaded. */
+void wi_coming_end(weir_model *model);
 
 /* ---- copies of what callers ask and engines say; instance.c ---- */
 

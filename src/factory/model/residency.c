@@ -18,11 +18,20 @@ enum { ENGINES_SAY = 4 }; /* the first version of the table in which `suspend` i
 
 /* The gate --------------------------------------------------------------------------------------------------------- */
 
+/* With the lock. Steps of coming.c let those who wait pass first, and so have to hear when nobody waits any more. */
+static void gate_wait(weir_model *model, size_t *waiting)
+{
+    ++*waiting;
+    pthread_cond_wait(&model->changed, &model->lock);
+    if (--*waiting == 0)
+        pthread_cond_broadcast(&model->changed);
+}
+
 /* With the lock. False: somebody has the gate, and this thread must not wait for him. */
 static bool gate_take(weir_model *model)
 {
     while (model->presence.state == WEIR_MOVING && !wi_pressures_inside())
-        pthread_cond_wait(&model->changed, &model->lock);
+        gate_wait(model, &model->coming.calls_waiting);
     return model->presence.state != WEIR_MOVING;
 }
 
@@ -30,6 +39,15 @@ static void gate_set(weir_model *model, weir_residency_state state)
 {
     pthread_mutex_lock(&model->lock);
     model->presence.state = state;
+    pthread_cond_broadcast(&model->changed);
+    pthread_mutex_unlock(&model->lock);
+}
+
+/* Of a model whose suspend or resume has ended one way or the other. */
+static void gate_reopen(weir_model *model)
+{
+    pthread_mutex_lock(&model->lock);
+    model->presence.state = model->coming.ready ? WEIR_SUSPENDED : WEIR_RESIDENT;
     pthread_cond_broadcast(&model->changed);
     pthread_mutex_unlock(&model->lock);
 }
@@ -49,7 +67,57 @@ static weir_status moving(const weir_model *model, const char *call)
                      wi_model_name(model));
 }
 
+/* Waiting for runs ------------------------------------------------------------------------------------------------- */
+
+static struct timespec model_residency_after(uint64_t nanoseconds)
+{
+    const uint64_t second = 1000000000;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now); /* which the condition goes by */
+    now.tv_sec += (time_t)(nanoseconds / second);
+    nanoseconds = nanoseconds % second + (uint64_t)now.tv_nsec;
+    now.tv_sec += nanoseconds >= second;
+    now.tv_nsec = (long)(nanoseconds % second);
+    return now;
+}
+
+bool wi_model_is_in_a_run(const weir_model *model, const wi_run *other)
+{
+    bool here = false;
+    for (const wi_run *run = model->under_way; run && !here; run = run->next)
+        here = run != other && pthread_equal(run->thread, pthread_self());
+    return here;
+}
+
+/* With the gate taken and the lock held. Who has outputs may stand at the gate, so that they are not waited for for ever. */
+static weir_status model_residency_wait_for_runs(weir_model *model, const weir_model_suspend_options *o)
+{
+    struct timespec until = model_residency_after(o->wait);
+    bool late = o->at_once || wi_pressures_inside() || wi_model_is_in_a_run(model, NULL);
+    while ((model->inside > 0 || (o->wait && model->outputs > 0)) && !late)
+        late = o->wait ? pthread_cond_timedwait(&model->changed, &model->lock, &until) == ETIMEDOUT
+                       : pthread_cond_wait(&model->changed, &model->lock) != 0;
+    if (model->inside == 0 && model->outputs == 0)
+        return WEIR_OK;
+    return weir_fail(
+        WEIR_ERR_BUSY,
+        "%s cannot be suspended or resumed: it has %zu runs under way and %zu results that are not released",
+        wi_model_name(model), model->inside, model->outputs);
+}
+
 /* Coming back ------------------------------------------------------------------------------------------------------ */
+
+void wi_model_note_back_locked(weir_model *model, uint64_t began, uint64_t bytes, bool by_run)
+{
+    weir_model_presence *p = &model->presence;
+    p->resumes++;
+    p->resumes_by_runs += by_run;
+    p->returned = bytes;
+    p->resumed_at = wi_now();
+    p->resume_ms = (double)(p->resumed_at - began) / 1e6;
+    p->away = 0;
+    wi_coming_over_locked(model);
+}
 
 /* `here` is how the client's resume ended; what the engine says to it does not take the memory away again. A run that
  * has found the device lost may have moved the model meanwhile. */
@@ -57,30 +125,22 @@ static void note_resumed(weir_model *model, const wi_instance *at, weir_status h
                          bool by_run)
 {
     pthread_mutex_lock(&model->lock);
-    weir_model_presence *p = &model->presence;
-    if (here == WEIR_OK) {
-        p->resumes++;
-        p->resumes_by_runs += by_run;
-        p->returned = bytes;
-        p->resumed_at = wi_now();
-        p->resume_ms = (double)(p->resumed_at - began) / 1e6;
-        p->away = 0;
-    }
-    p->state = here == WEIR_OK || model->present != at ? WEIR_RESIDENT : WEIR_SUSPENDED;
+    if (here == WEIR_OK)
+        wi_model_note_back_locked(model, began, bytes, by_run);
+    model->presence.state = here == WEIR_OK || model->present != at ? WEIR_RESIDENT : WEIR_SUSPENDED;
     pthread_cond_broadcast(&model->changed);
     pthread_mutex_unlock(&model->lock);
 }
 
-static uint64_t model_residency_away_of(weir_client *client)
+uint64_t wi_model_away_of(weir_client *client)
 {
     weir_client_stats stats = WEIR_INIT(weir_client_stats);
     return weir_client_info(client, &stats) == WEIR_OK ? stats.away : 0;
 }
 
-/* With the gate taken; opens it. */
-static weir_status bring_back(weir_model *model, wi_instance *at, weir_stream stream, bool by_run)
+weir_status wi_model_bring_back(weir_model *model, wi_instance *at, weir_stream stream, bool by_run, uint64_t began,
+                                uint64_t bytes)
 {
-    uint64_t began = wi_now(), bytes = model_residency_away_of(at->client);
     weir_status here = weir_client_resume(at->client, stream), status = here;
     model->arriving = here == WEIR_OK && stream.id != WEIR_STREAM_HOST.id;
     if (here == WEIR_OK && at->engine->abi >= ENGINES_SAY && at->engine->resume)
@@ -89,31 +149,82 @@ static weir_status bring_back(weir_model *model, wi_instance *at, weir_stream st
     return status;
 }
 
-weir_status weir_model_resume(weir_model *model, weir_stream stream)
+/* The rest of a model that was used while it was shown, with the gate taken, which stays taken. */
+static weir_status model_residency_complete(weir_model *model, const wi_instance *at, weir_stream stream)
 {
-    const char *call = "weir_model_resume";
+    wi_coming *c = &model->coming;
+    weir_status status = wi_coming_finish(model, at, stream);
+    pthread_mutex_lock(&model->lock);
+    if (wi_residency_is_here(at->client)) {
+        wi_model_note_back_locked(model, c->began, c->bytes, c->by_run);
+        model->arriving = stream.id != WEIR_STREAM_HOST.id;
+    } else if (status != WEIR_OK)
+        wi_coming_stop_locked(model, status);
+    pthread_mutex_unlock(&model->lock);
+    return status;
+}
+
+/* With the gate taken and the lock held, which it lets go of. */
+static weir_status model_residency_resume_used(weir_model *model, weir_stream stream)
+{
+    static const weir_model_suspend_options for_runs = WEIR_INIT(weir_model_suspend_options);
+    weir_status status = model_residency_wait_for_runs(model, &for_runs);
+    wi_instance *at = status == WEIR_OK ? wi_model_join_locked(model) : NULL;
+    pthread_mutex_unlock(&model->lock);
+    if (at) {
+        status = model_residency_complete(model, at, stream);
+        wi_model_leave(model, at);
+    }
+    gate_reopen(model);
+    return status;
+}
+
+/* With the gate taken and the lock held, which it lets go of. */
+static weir_status model_residency_resume_unused(weir_model *model, weir_stream stream, bool behind)
+{
+    wi_instance *at = wi_model_join_locked(model);
+    behind &= model->coming.shown && !model->coming.ready;
+    pthread_mutex_unlock(&model->lock);
+    weir_status status = behind ? wi_coming_begin(model, at, false)
+                                : wi_model_bring_back(model, at, stream, false, wi_now(), wi_model_away_of(at->client));
+    wi_model_leave(model, at);
+    return status;
+}
+
+static weir_status model_residency_resume(weir_model *model, weir_stream stream, bool behind, const char *call)
+{
     WI_ENTER();
     if (!model)
         return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     weir_status status = wi_model_visit(model, call);
     if (status != WEIR_OK)
         return status;
-    wi_instance *at = NULL;
     pthread_mutex_lock(&model->lock);
-    bool taken = gate_take(model);
-    if (taken && !model_residency_is_here(model)) {
-        at = wi_model_join_locked(model);
+    bool taken = gate_take(model), away = taken && !model_residency_is_here(model);
+    bool used = away && wi_coming_serves(model);
+    if (used && behind)
+        wi_coming_again_locked(model);
+    else if (away) {
         model->presence.state = WEIR_MOVING;
+        status =
+            used ? model_residency_resume_used(model, stream) : model_residency_resume_unused(model, stream, behind);
+        pthread_mutex_lock(&model->lock);
     }
     pthread_mutex_unlock(&model->lock);
     if (!taken)
         status = moving(model, call);
-    if (at) {
-        status = bring_back(model, at, stream, false);
-        wi_model_leave(model, at);
-    }
     wi_model_visit_end(model);
     return status;
+}
+
+weir_status weir_model_resume(weir_model *model, weir_stream stream)
+{
+    return model_residency_resume(model, stream, false, "weir_model_resume");
+}
+
+weir_status weir_model_resume_behind(weir_model *model)
+{
+    return model_residency_resume(model, WEIR_STREAM_HOST, true, "weir_model_resume_behind");
 }
 
 /* Runs ------------------------------------------------------------------------------------------------------------- */
@@ -122,7 +233,7 @@ weir_status weir_model_resume(weir_model *model, weir_stream stream)
 static weir_status model_residency_open_gate(weir_model *model)
 {
     wi_instance *at = model->present;
-    bool arrives = model_residency_is_here(model);
+    bool arrives = model_residency_is_here(model), begins = model->coming.shown && !model->coming.ready;
     weir_status status;
     if (model->presence.state == WEIR_SUSPENDED && model->refuses_runs)
         return weir_fail(WEIR_ERR_BUSY, "%s is suspended, and refuses runs until it is resumed", wi_model_name(model));
@@ -133,8 +244,10 @@ static weir_status model_residency_open_gate(weir_model *model)
         status = wi_residency_settle(at->client);
         model->arriving = status != WEIR_OK;
         gate_set(model, WEIR_RESIDENT);
-    } else
-        status = bring_back(model, at, WEIR_STREAM_HOST, true);
+    } else if (begins)
+        status = wi_coming_begin(model, at, true);
+    else
+        status = wi_model_bring_back(model, at, WEIR_STREAM_HOST, true, wi_now(), wi_model_away_of(at->client));
     wi_model_leave(model, at);
     pthread_mutex_lock(&model->lock);
     return status;
@@ -145,11 +258,12 @@ weir_status wi_model_enter(weir_model *model, wi_run *run)
     weir_status status = WEIR_OK;
     pthread_mutex_lock(&model->lock);
     while (status == WEIR_OK && !atomic_load(&run->cancelled)) {
-        if (model->presence.state == WEIR_MOVING && wi_pressures_inside())
+        bool closed = model->presence.state == WEIR_MOVING, serves = !closed && wi_coming_serves(model);
+        if (closed && wi_pressures_inside())
             status = moving(model, "a run");
-        else if (model->presence.state == WEIR_MOVING)
-            pthread_cond_wait(&model->changed, &model->lock);
-        else if (!model_residency_is_here(model) || model->arriving)
+        else if (closed || (serves && wi_coming_is_first(model, run)))
+            gate_wait(model, &model->coming.runs_waiting);
+        else if (!serves && (!model_residency_is_here(model) || model->arriving))
             status = model_residency_open_gate(model);
         else
             break;
@@ -165,57 +279,24 @@ weir_status wi_model_enter(weir_model *model, wi_run *run)
     return status;
 }
 
-void wi_model_exit_locked(weir_model *model)
+void wi_model_exit_locked(weir_model *model, const wi_run *run)
 {
+    wi_coming_answered_locked(model, run);
     if (--model->inside == 0)
         pthread_cond_broadcast(&model->changed);
 }
 
 /* Leaving ---------------------------------------------------------------------------------------------------------- */
 
-static struct timespec model_residency_after(uint64_t nanoseconds)
-{
-    const uint64_t second = 1000000000;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now); /* which the condition goes by */
-    now.tv_sec += (time_t)(nanoseconds / second);
-    nanoseconds = nanoseconds % second + (uint64_t)now.tv_nsec;
-    now.tv_sec += nanoseconds >= second;
-    now.tv_nsec = (long)(nanoseconds % second);
-    return now;
-}
-
-/* Whether this thread is inside of a run, as in the reader of its pieces, which cannot be waited for. With the lock held. */
-static bool is_in_a_run(const weir_model *model)
-{
-    bool here = false;
-    for (const wi_run *run = model->under_way; run && !here; run = run->next)
-        here = pthread_equal(run->thread, pthread_self());
-    return here;
-}
-
-/* With the gate taken and the lock held. Who has outputs may stand at the gate, so that they are not waited for for ever. */
-static weir_status model_residency_wait_for_runs(weir_model *model, const weir_model_suspend_options *o)
-{
-    struct timespec until = model_residency_after(o->wait);
-    bool late = o->at_once || wi_pressures_inside() || is_in_a_run(model);
-    while ((model->inside > 0 || (o->wait && model->outputs > 0)) && !late)
-        late = o->wait ? pthread_cond_timedwait(&model->changed, &model->lock, &until) == ETIMEDOUT
-                       : pthread_cond_wait(&model->changed, &model->lock) != 0;
-    if (model->inside == 0 && model->outputs == 0)
-        return WEIR_OK;
-    return weir_fail(WEIR_ERR_BUSY,
-                     "%s cannot be suspended: it has %zu runs under way and %zu results that are not released",
-                     wi_model_name(model), model->inside, model->outputs);
-}
-
-static weir_status model_residency_leave(const wi_instance *at, const weir_model_suspend_options *o,
+static weir_status model_residency_leave(weir_model *model, const wi_instance *at, const weir_model_suspend_options *o,
                                          weir_residency *out)
 {
     weir_engine_leaving says = WEIR_INIT(weir_engine_leaving);
     weir_status status = at->engine->suspend(at->loaded, &says);
     if (status != WEIR_OK)
         return status;
+    if (o->show)
+        wi_coming_list(model, at, o->unwritten | says.unwritten);
     weir_suspend_options options = {.struct_size = sizeof options,
                                     .stay = o->stay | says.stay,
                                     .drop = o->drop | says.drop,
@@ -223,7 +304,8 @@ static weir_status model_residency_leave(const wi_instance *at, const weir_model
                                     .verify = o->verify,
                                     .keep_guarantee = o->keep_guarantee,
                                     .wait = o->wait,
-                                    .folder = o->folder};
+                                    .folder = o->folder,
+                                    .show = o->show};
     status = weir_client_suspend(at->client, &options, out);
     if (status != WEIR_OK && at->engine->resume) {
         wi_saved_detail why;
@@ -237,7 +319,7 @@ static weir_status model_residency_leave(const wi_instance *at, const weir_model
 static void note_suspended(weir_model *model, const wi_instance *at, const weir_model_suspend_options *o,
                            uint64_t began)
 {
-    uint64_t bytes = model_residency_away_of(at->client);
+    uint64_t bytes = wi_model_away_of(at->client);
     pthread_mutex_lock(&model->lock);
     weir_model_presence *p = &model->presence;
     model->refuses_runs = o->refuse_runs;
@@ -246,6 +328,7 @@ static void note_suspended(weir_model *model, const wi_instance *at, const weir_
     p->away = bytes;
     p->suspended_at = wi_now();
     p->suspend_ms = (double)(p->suspended_at - began) / 1e6;
+    wi_coming_left_locked(model, at, o);
     pthread_mutex_unlock(&model->lock);
 }
 
@@ -254,22 +337,39 @@ static weir_status suspend_behind_gate(weir_model *model, const weir_model_suspe
 {
     weir_status status = model_residency_wait_for_runs(model, o);
     wi_instance *at = status == WEIR_OK ? wi_model_join_locked(model) : NULL;
+    bool partly = model->coming.ready;
     pthread_mutex_unlock(&model->lock);
     if (status == WEIR_OK && !at)
         status =
             weir_fail(WEIR_ERR_DEVICE_LOST, "weir_model_suspend: the model is on no device since the last one failed");
     if (at && (at->engine->abi < ENGINES_SAY || !at->engine->suspend))
         status = wi_engine_lacks(at->engine, "way to suspend a model");
+    if (at && status == WEIR_OK && partly)
+        status = model_residency_complete(model, at, WEIR_STREAM_HOST);
     if (at && status == WEIR_OK) {
         uint64_t began = wi_now();
-        status = model_residency_leave(at, o, out);
+        status = model_residency_leave(model, at, o, out);
         if (status == WEIR_OK)
             note_suspended(model, at, o, began);
     }
-    gate_set(model, status == WEIR_OK ? WEIR_SUSPENDED : WEIR_RESIDENT);
+    if (status == WEIR_OK)
+        gate_set(model, WEIR_SUSPENDED);
+    else
+        gate_reopen(model);
     if (at)
         wi_model_leave(model, at);
     return status;
+}
+
+/* With the lock held and the gate free. Nobody who is under pressure brings a model back first. */
+static bool model_residency_may_leave(weir_model *model)
+{
+    if (model_residency_is_here(model))
+        return true;
+    bool used = wi_coming_serves(model);
+    if (used && wi_pressures_inside())
+        wi_coming_stop_locked(model, WEIR_ERR_BUSY);
+    return used && !wi_pressures_inside();
 }
 
 weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_options *options, weir_residency *out)
@@ -288,7 +388,7 @@ weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_optio
     if (!gate_take(model)) {
         pthread_mutex_unlock(&model->lock);
         status = moving(model, call);
-    } else if (!model_residency_is_here(model)) {
+    } else if (!model_residency_may_leave(model)) {
         pthread_mutex_unlock(&model->lock);
         status = weir_fail(WEIR_ERR_BUSY, "%s: %s is suspended already", call, wi_model_name(model));
     } else {

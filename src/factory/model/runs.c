@@ -127,7 +127,7 @@ static weir_status runs_end(weir_model *model, wi_run *run, weir_status status)
         wi_model_leave(model, at);
     pthread_mutex_lock(&model->lock);
     if (run->entered)
-        wi_model_exit_locked(model);
+        wi_model_exit_locked(model, run);
     model->runs--;
     pthread_mutex_unlock(&model->lock);
     return status;
