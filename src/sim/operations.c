@@ -414,7 +414,7 @@ const operation operations[] = {
     {"suspend", {10, 12, 14}, run_suspend, choose_suspend},
     {"resume", {20, 24, 28}, run_resume, choose_resume},
     {"forget", {2, 2, 2}, run_forget, choose_client},
-    {"exchange", {0, 0, 0}, run_exchange, choose_nothing}, /* by chance in the place of suspends */
+    {"exchange", {0, 0, 0}, run_exchange, choose_nothing}, /* for scripts alone */
 };
 
 unsigned operation_count(void)

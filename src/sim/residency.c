@@ -244,21 +244,6 @@ static void use_first(world *w, const step *s)
     run_end(w, &(step){.field = {[F_SLOT] = LAST}});
 }
 
-/* By chance it changes places with the next client that is suspended. False: there is none. */
-static bool exchange_instead(world *w, const step *s, unsigned client)
-{
-    for (unsigned i = 1; i < w->options.clients; i++) {
-        step exchange = *s;
-        unsigned other = (client + i) % w->options.clients;
-        exchange.field[F_CLASS] = other;
-        if (!w->suspended[other] || !residency_can_move(w, other))
-            continue;
-        run_exchange(w, &exchange);
-        return true;
-    }
-    return false;
-}
-
 void run_suspend(world *w, const step *s)
 {
     unsigned client = (unsigned)s->field[F_CLIENT] % w->options.clients;
@@ -269,8 +254,6 @@ void run_suspend(world *w, const step *s)
                           can_be_suspended(w) ? WEIR_ERR_BUSY : WEIR_ERR_UNSUPPORTED);
         return;
     }
-    if (s->field[F_SEED] % 3 == 1 && exchange_instead(w, s, client))
-        return;
     use_first(w, s);
     if (!residency_can_move(w, client) || w->suspended[client])
         return;
@@ -415,7 +398,6 @@ static void sim_residency_exchange(world *w, const step *s, unsigned leaves, uns
         busy = WEIR_ERR_BUSY;
     (void)ANSWER(w, "weir_client_exchange", status, WEIR_ERR_OUT_OF_MEMORY, busy,
                  captures ? WEIR_ERR_STREAM_MISUSE : WEIR_OK);
-    w->moves[status == WEIR_OK ? MOVE_EXCHANGED : MOVE_NOT_EXCHANGED]++;
 }
 
 /* The class is the number of the client that comes. */

@@ -135,8 +135,6 @@ typedef enum world_move {
     MOVE_RESUMED,
     MOVE_PIECES, /* a part came back */
     MOVE_NOT_RESUMED,
-    MOVE_EXCHANGED, /* one left, and one came */
-    MOVE_NOT_EXCHANGED,
     WORLD_MOVES
 } world_move;
 
