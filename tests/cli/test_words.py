@@ -22,7 +22,7 @@ class Words(harness.Case):
             self.assertEqual(error, "")
         self.assertIn("--guarantee", self.weir("help", "run")[0])
         self.assertEqual([verb["name"] for verb in self.weir_json("help")["verbs"]],
-                         ["run", "serve", "simulate", "replay", "report", "export", "plan", "exec", "bench", "ps", "top", "list", "show", "load", "unload", "stop", "suspend", "resume", "pin", "unpin", "options", "devices", "engines", "check", "explain", "predict", "version", "help"])
+                         ["run", "serve", "simulate", "replay", "report", "export", "plan", "exec", "bench", "ps", "top", "yield", "list", "show", "load", "unload", "stop", "suspend", "resume", "pin", "unpin", "options", "devices", "engines", "check", "explain", "predict", "version", "help"])
         self.refused("help", "nothing")
 
     def test_help_shows_every_option_of_a_verb_in_a_row_of_its_own(self):
