@@ -125,6 +125,19 @@ static void without_the_option_nothing_is_sealed(void **state)
     ok(weir_free(f->model, weights, WEIR_STREAM_HOST));
 }
 
+/* Others may have what is free on a chunk. */
+static void a_chunk_with_room_is_not_sealed(void **state)
+{
+    fixture *f = *state;
+    char *weights = allocate(f->model, BYTES + 300, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    protect(true);
+    write_block(f->runtime, weights, BYTES + 300, 1);
+    (void)suspend_with(f->model, promised);
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    assert_true(writable(weights + BYTES + 299));
+    ok(weir_free(f->model, weights, WEIR_STREAM_HOST));
+}
+
 /* What came back before the last call may have been written since, and is told to be so. */
 static void what_came_by_piece_can_be_written(void **state)
 {
@@ -227,12 +240,12 @@ static void a_resize_opens(void **state)
 static void a_free_opens(void **state)
 {
     fixture *f = *state;
-    enum { SMALL = 200 };
+    enum { SMALL = 700 };
     void *small[SMALL], *mine[SMALL];
     protect(true);
     for (int i = 0; i < SMALL; i++) {
-        small[i] = allocate(f->model, 64 * KIB, f->stream, WEIR_CLASS_WEIGHTS);
-        write_block(f->runtime, small[i], 64 * KIB, (uint64_t)i);
+        small[i] = allocate(f->model, 4 * KIB, f->stream, WEIR_CLASS_WEIGHTS);
+        write_block(f->runtime, small[i], 4 * KIB, (uint64_t)i);
     }
     (void)suspend_with(f->model, promised);
     ok(weir_client_resume(f->model, f->stream));
@@ -243,8 +256,8 @@ static void a_free_opens(void **state)
     for (int i = 0; i < SMALL; i++)
         ok(weir_free(f->model, small[i], f->stream));
     for (int i = 0; i < SMALL; i++) {
-        mine[i] = allocate(f->model, 64 * KIB, f->stream, WEIR_CLASS_SCRATCH);
-        assert_true(writable(mine[i]) && writable((char *)mine[i] + 64 * KIB - 1));
+        mine[i] = allocate(f->model, 4 * KIB, f->stream, WEIR_CLASS_SCRATCH);
+        assert_true(writable(mine[i]) && writable((char *)mine[i] + 4 * KIB - 1));
     }
     for (int i = 0; i < SMALL; i++)
         ok(weir_free(f->model, mine[i], f->stream));
@@ -405,6 +418,7 @@ int main(void)
         TRUST(what_is_trusted_cannot_be_written),
         TRUST(contents_come_before_the_seal),
         TRUST(without_the_option_nothing_is_sealed),
+        TRUST(a_chunk_with_room_is_not_sealed),
         TRUST(what_came_by_piece_can_be_written),
         TRUST(a_fill_opens),
         TRUST(a_copy_opens_what_it_writes),
