@@ -3,6 +3,8 @@
 
 #include "base/system.h"
 
+#include <weir/trace.h>
+
 enum { BYTES = 4 * MIB, ROOM = 60 * BYTES }; /* far away, so that only the soft limit speaks against more */
 
 /* What stream a freed is behind work that is not done; stream b wants as much. `over`: the device's driver, or another. */
@@ -236,12 +238,31 @@ static void own_memory_that_must_be_moved_is_waited_for(void **state)
 }
 
 /* Two pieces that stream a frees lie side by side, and the device is past the first one alone: that one serves b. */
+/* How many bytes of a block the trace has told to be out of a stream's order, since it was looked at. */
+static uint64_t told_out_of_order(weir_trace *trace, const void *block, weir_stream stream)
+{
+    uint64_t bytes = 0;
+    weir_event events[16];
+    for (size_t count = 1; count > 0;) {
+        events[0].struct_size = sizeof events[0];
+        ok(weir_trace_read(trace, events, 16, &count));
+        for (size_t i = 0; i < count; i++)
+            if (events[i].action == WEIR_ACTION_REAP && events[i].generation == 0 && events[i].stream.id == stream.id &&
+                (const char *)events[i].pointer >= (const char *)block &&
+                (const char *)events[i].pointer + events[i].bytes <= (const char *)block + BYTES)
+                bytes += events[i].bytes;
+    }
+    return bytes;
+}
+
 static void a_chunk_passes_though_its_neighbour_does_not(void **state)
 {
     (void)state;
     fixture f;
+    weir_trace *trace;
     void *first, *second, *more[4];
     start_far(&f, "0");
+    ok(weir_trace_create(f.runtime, NULL, &trace));
     ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &first));
     ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &second));
     ok(weir_alloc(f.two, BYTES, f.a, WEIR_CLASS_KV, &more[0]));
@@ -256,6 +277,8 @@ static void a_chunk_passes_though_its_neighbour_does_not(void **state)
     ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &more[2]));
     came_by(WEIR_RUNG_REMAP);
     assert_int_equal(last.held, 4 * BYTES);
+    assert_int_equal(told_out_of_order(trace, first, f.a), BYTES); /* though the stream list does not know it */
+    weir_trace_destroy(trace);
     ok(weir_alloc(f.two, BYTES, f.b, WEIR_CLASS_KV, &more[3])); /* the second piece has not passed */
     came_by(WEIR_RUNG_CREATE);
     assert_int_equal(last.held, 5 * BYTES);

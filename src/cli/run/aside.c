@@ -53,7 +53,6 @@ json_t *aside_json(const model_run *m)
     for (size_t i = 0; i < m->aside_count; i++) {
         const aside *one = &m->asides[i];
         json_array_append_new(
-<<<<<<< HEAD
             list,
             json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "suspended_at",
                       one->suspended_at, "suspend_seconds", one->suspend_seconds, "away", text_json_count(one->away),
@@ -63,16 +62,6 @@ json_t *aside_json(const model_run *m)
                       text_json_count(one->outside), "graphs", text_json_count(one->graphs), "resumed_at",
                       one->resumed ? json_real(one->resumed_at) : json_null(), "resume_seconds",
                       one->resumed ? json_real(one->resume_seconds) : json_null()));
-=======
-            list, json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "suspended_at",
-                            one->suspended_at, "suspend_seconds", one->suspend_seconds, "away",
-                            text_json_count(one->away), "released", text_json_count(one->released), "copied",
-                            text_json_count(one->copied), "trusted", text_json_count(one->trusted), "dropped",
-                            text_json_count(one->dropped), "stayed", text_json_count(one->stayed), "outside",
-                            text_json_count(one->outside), "graphs", text_json_count(one->graphs), "resumed_at",
-                            one->resumed ? json_real(one->resumed_at) : json_null(), "resume_seconds",
-                            one->resumed ? json_real(one->resume_seconds) : json_null()));
->>>>>>> w-limits
     }
     return list;
 }
