@@ -50,7 +50,7 @@ static int by_size(const void *a, const void *b)
 /* Of one member of all rounds. */
 static double middle(const times *all, size_t member)
 {
-    double values[MOST_ROUNDS];
+    double values[MOST_ROUNDS] = {0};
     for (int i = 0; i < rounds; i++)
         memcpy(&values[i], (const char *)&all[i] + member, sizeof values[i]);
     qsort(values, (size_t)rounds, sizeof *values, by_size);
@@ -95,7 +95,7 @@ static void run(const void *stage, bool prepared, times *t)
     t->load = now() - began;
     do
         MUST(weir_client_preparation(client, &told));
-    while (told.coming > 0 && nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL) == 0);
+    while (told.coming > 0 && nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL) == 0);
     if (told.status != WEIR_OK)
         fprintf(stderr, "bench-prepare: %s\n", told.why);
     t->ready = now() - began - t->load;

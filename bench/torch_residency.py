@@ -89,9 +89,9 @@ def weir_way(torch, given):
     import weir.torch
     weir.torch.use()
     streams, classes = [torch.cuda.current_stream()], [weir.Class.ACTIVATIONS]  # what PyTorch allocates is of that class
-    layers = Layers(torch, given.mib)
-    first = layers.answer()
-    told = Told(given, layers.bytes, link(torch))
+    held = [Layers(torch, given.mib)]
+    first = held[0].answer()
+    told = Told(given, held[0].bytes, link(torch))
     torch.cuda.synchronize()
 
     def rounds(what, count, **options):
@@ -99,12 +99,12 @@ def weir_way(torch, given):
         for _ in range(count):
             leaves.append(timed(torch, lambda: weir.torch.suspend(streams=streams, **options)))
             back.append(timed(torch, weir.torch.resume))
-            same = same and torch.equal(first, layers.answer())
+            same = same and torch.equal(first, held[0].answer())
         told.row(what, middle(leaves), middle(back), same)
     rounds("weir, the first time", 1)
     rounds("weir, contents changed", given.rounds)
     rounds("weir, a good copy", given.rounds, unwritten=classes)  # but libraries' workspaces, whose contents nobody reads again
-    del layers
+    held.clear()
     gc.collect()
     graphs(torch, weir, told, streams)
     cycles(torch, weir, given, told, streams)

@@ -169,7 +169,7 @@ static void command_move(wi_json *json, const command_words *words)
     gathered g = {.words = words};
     wi_runtimes_each(command_gather, &g);
     for (size_t i = 0; i < g.count; i++) {
-        bool told = wi_json_room(json) >= 2 * RUNTIME_BYTES;
+        bool told = wi_json_room(json) >= 2 * (size_t)RUNTIME_BYTES;
         if (told) {
             wi_json_open(json, NULL, '{');
             wi_json_text(json, "device", wi_runtime_device(g.list[i]));
