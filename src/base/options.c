@@ -67,7 +67,7 @@ static struct option {
      .valid = is_percent},
     {.name = "move_time",
      .environment = "WEIR_MOVE_TIME",
-     .standard = "1",
+     .standard = "0",
      .help = "percent of the time that moves of idle memory may take where several streams free memory, before more "
              "memory is held instead: 1 to 100; 0: their time does not count",
      .valid = is_percent},

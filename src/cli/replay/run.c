@@ -95,22 +95,11 @@ static weir_status replay_run_end(world *w)
     return status == WEIR_OK ? next : status;
 }
 
-/* Nothing computes between two calls of a replay, so that the share of the time that moves take says nothing. */
-static weir_status replay_run_leave_time_out(void)
-{
-    weir_option option = WEIR_INIT(weir_option);
-    weir_status status = weir_option_info("move_time", 0, &option);
-    bool given = option.source != WEIR_OPTION_FROM_DEFAULT;
-    return status != WEIR_OK || given ? status : weir_option_set("move_time", "0");
-}
-
 static weir_status replay_run_make(const wi_replay_world *how, world *w)
 {
     weir_runtime_options options = {.struct_size = sizeof options, .budget = how->budget, .resource = how->resource};
     weir_client_options client = {.struct_size = sizeof client, .name = "replay"};
-    weir_status status = replay_run_leave_time_out();
-    if (status == WEIR_OK)
-        status = weir_runtime_create(how->device, &options, &w->runtime);
+    weir_status status = weir_runtime_create(how->device, &options, &w->runtime);
     if (status == WEIR_OK)
         status = weir_client_create(w->runtime, &client, &w->client);
     for (uint16_t i = 0; i < w->count && status == WEIR_OK; i++)

@@ -130,7 +130,7 @@ enum {
     MOST_EXCESS = 100 * EXCESS_OF_A_PERCENT
 };
 
-/* Where several streams free memory, moves have a share of the time, too (option `move_time`): what a stream has just
+/* Where several streams free memory, moves can have a share of the time, too (option `move_time`): what a stream has just
  * freed is moved to another, and back in the next step. An H200 takes 190 us for a batch, in which a program launches ten
  * kernels: four streams that read each other's arrays spent 17 % of their time so, with a batch in 56 allocations;
  * training and serving at once spend 0.9 %. Time above the share is a debt, and the bound rises by a percent for a part
