@@ -148,7 +148,7 @@ class Lease(Model):
         """Raises `Busy`: a pool suspends its models itself (`Pool.suspend`)."""
         raise Busy(f"{self._label} is leased: its pool suspends and resumes it")
 
-    def resume(self) -> NoReturn:
+    def resume(self, **_options: Any) -> NoReturn:
         """Raises `Busy`, for the same reason."""
         raise Busy(f"{self._label} is leased: its pool suspends and resumes it")
 

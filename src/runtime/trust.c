@@ -102,6 +102,38 @@ static weir_status trust_compare(const wi_residence *r, const wi_copy *copy, con
     return trust_broken(&r->away, at + first, window[first], copied[first]);
 }
 
+/* A device that is lost may still write to a window: such windows are kept for good. */
+static void trust_keep(const unsigned char *window)
+{
+    typedef struct kept {
+        struct kept *next;
+        const unsigned char *window;
+    } kept;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static kept *list;
+    kept *k = malloc(sizeof *k);
+    if (!k)
+        return;
+    pthread_mutex_lock(&lock);
+    *k = (kept){list, window};
+    list = k;
+    pthread_mutex_unlock(&lock);
+}
+
+/* After a failure, whether the device has ended all copies to the window: they go one behind the other. The detail stays. */
+static bool trust_is_still(const wi_residence *r, const wi_piece *piece, unsigned char *window)
+{
+    enum { TRIES = 3 };
+    const weir_runtime *runtime = r->copies.client->runtime;
+    weir_status status = WEIR_ERR_DRIVER;
+    wi_saved_detail saved;
+    wi_detail_save(&saved);
+    for (int i = 0; i < TRIES && status != WEIR_OK; i++)
+        status = runtime->driver->copy(runtime->device, window, r->away.runs[piece->run].start, 1, NULL);
+    wi_detail_restore(&saved);
+    return status == WEIR_OK;
+}
+
 weir_status wi_trust_check(const wi_residence *r, const wi_piece *piece)
 {
     const wi_copy *copy = piece->copy;
@@ -116,7 +148,10 @@ weir_status wi_trust_check(const wi_residence *r, const wi_piece *piece)
         for (uint64_t done = 0; run->saved && done < run->bytes && status == WEIR_OK; done += WINDOW_BYTES)
             status = trust_compare(r, copy, run->start + done, wi_min(run->bytes - done, WINDOW_BYTES), window);
     }
-    free(window);
+    if (window && status != WEIR_OK && status != WEIR_ERR_CORRUPT && !trust_is_still(r, piece, window))
+        trust_keep(window);
+    else
+        free(window);
     return status;
 }
 

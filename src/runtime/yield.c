@@ -105,7 +105,7 @@ static weir_status yield_suspend(const wi_offer *offer, weir_residency *receipt)
 static wi_offer *yield_take_offer(wi_outside *o)
 {
     wi_offer *best = NULL;
-    price least, now;
+    price least = {0}, now;
     uint64_t time = wi_now();
     pthread_mutex_lock(&o->lock);
     for (wi_offer *offer = o->offers; offer; offer = offer->next)
