@@ -102,7 +102,7 @@ static weir_status trust_compare(const wi_residence *r, const wi_copy *copy, con
     return trust_broken(&r->away, at + first, window[first], copied[first]);
 }
 
-/* A device that is lost may still write to a window: such windows are kept for good. */
+/* Keeps for good a window to which a lost device may still write. */
 static void trust_keep(const unsigned char *window)
 {
     typedef struct kept {
@@ -120,7 +120,7 @@ static void trust_keep(const unsigned char *window)
     pthread_mutex_unlock(&lock);
 }
 
-/* After a failure, whether the device has ended all copies to the window: they go one behind the other. The detail stays. */
+/* Whether copies to the window have ended, of which one has failed. The detail stays. */
 static bool trust_is_still(const wi_residence *r, const wi_piece *piece, unsigned char *window)
 {
     enum { TRIES = 3 };
