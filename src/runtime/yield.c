@@ -101,7 +101,7 @@ static weir_status yield_suspend(const wi_offer *offer, weir_residency *receipt)
     return weir_client_suspend(offer->client, &how, receipt);
 }
 
-/* The cheapest offer that this look has not tried, as leaving; NULL: none. */
+/* The cheapest offer that nobody moves and that this look has not tried, as leaving; NULL: none. */
 static wi_offer *yield_take_offer(wi_outside *o)
 {
     wi_offer *best = NULL;
@@ -109,7 +109,7 @@ static wi_offer *yield_take_offer(wi_outside *o)
     uint64_t time = wi_now();
     pthread_mutex_lock(&o->lock);
     for (wi_offer *offer = o->offers; offer; offer = offer->next)
-        if (offer->tried != o->told.looks && yield_price(offer, time, &now) &&
+        if (!offer->leaving && offer->tried != o->told.looks && yield_price(offer, time, &now) &&
             (!best || yield_is_cheaper(&now, &least))) {
             best = offer;
             least = now;

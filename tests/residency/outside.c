@@ -267,6 +267,46 @@ static void a_client_that_cannot_leave_is_told(void **state)
     ok(weir_free(b->model, large, WEIR_STREAM_HOST));
 }
 
+typedef struct moved {
+    const bed *bed;
+    bool looks;
+    uint64_t count;
+} moved;
+
+/* Others take memory while the client is still the command's. */
+static void look_while_it_moves(const weir_client *client, weir_status status, uint64_t bytes, void *user)
+{
+    moved *m = user;
+    assert_ptr_equal(client, m->bed->model);
+    assert_int_equal(status, WEIR_OK);
+    assert_true(bytes >= 8 * MIB);
+    m->count++;
+    if (!m->looks)
+        return;
+    leave(m->bed, RESERVE / 2);
+    assert_true(look(m->bed).lacks > 0);
+    assert_int_equal(state_of(m->bed->model), WEIR_RESIDENT);
+}
+
+static void what_a_command_moves_no_look_moves(void **state)
+{
+    const bed *b = *state;
+    void *block = weights(b, b->model, 8 * MIB, 1);
+    moved m = {.bed = b};
+    offer(b->model, 0);
+    assert_int_equal(wi_outside_move_named(b->runtime, "nobody", true, look_while_it_moves, &m), 0);
+    assert_int_equal(wi_outside_move_named(b->runtime, "model", true, look_while_it_moves, &m), 1);
+    assert_int_equal(state_of(b->model), WEIR_SUSPENDED);
+    m.looks = true;
+    assert_int_equal(wi_outside_move_named(b->runtime, "model", false, look_while_it_moves, &m), 1);
+    assert_int_equal(m.count, 2);
+    assert_int_equal(look(b).lacks, 0); /* it may leave again */
+    assert_int_equal(state_of(b->model), WEIR_SUSPENDED);
+    ok(weir_client_busy(b->model, WEIR_STREAM_HOST));
+    block_holds(b->runtime, block, 8 * MIB, 1);
+    ok(weir_free(b->model, block, WEIR_STREAM_HOST));
+}
+
 /* Callbacks -------------------------------------------------------------------------------------------------------- */
 
 static void *kept[4];
@@ -588,6 +628,7 @@ int main(void)
         BED_CASE(the_longest_idle_leaves_first),
         BED_CASE(nobody_leaves_unasked),
         BED_CASE(a_client_that_cannot_leave_is_told),
+        BED_CASE(what_a_command_moves_no_look_moves),
         BED_CASE(callbacks_are_asked_as_long_as_they_help),
         BED_CASE(the_budget_rises_when_it_has_been_steady),
         BED_CASE(the_budget_rises_for_a_request),
