@@ -2,6 +2,7 @@
 #include "base/system.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <time.h>
 
 /* Clock and threads ------------------------------------------------------------------------------------------------ */
@@ -45,6 +46,19 @@ uint64_t wi_thread_number(void)
     if (mine == 0)
         mine = atomic_fetch_add(&last, 1) + 1;
     return mine;
+}
+
+int wi_thread_start(pthread_t *joined, void *(*fn)(void *user), void *user)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread has the mask of its maker */
+    int failure = pthread_create(joined ? joined : &thread, NULL, fn, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure == 0 && !joined)
+        pthread_detach(thread);
+    return failure;
 }
 
 /* Forks ------------------------------------------------------------------------------------------------------------ */

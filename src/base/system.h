@@ -9,6 +9,10 @@ uint64_t wi_now(void);           /* monotonic nanoseconds */
 double wi_real_seconds(void);    /* the same in seconds, whatever wi_clock says */
 uint64_t wi_thread_number(void); /* 1 for the first thread that asks, 2 for the second … */
 
+/* Starts a thread of weir's own, to which no signal of the program's is delivered. *joined is the thread; with NULL it is
+ * detached. Returns 0, or an errno: there is no thread. */
+int wi_thread_start(pthread_t *joined, void *(*fn)(void *user), void *user);
+
 /* Waits one spin, counted from 0, for another thread that is doing something short. That thread may need this
  * processor and have a lower priority, so that yielding is replaced by sleeping after a few spins. */
 void wi_pause(unsigned spin);

@@ -4,7 +4,6 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -58,21 +57,6 @@ bool wi_background_ends(void)
     return atomic_load(&background_ending);
 }
 
-static bool background_start(task *t)
-{
-    pthread_attr_t detached;
-    pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&thread, &detached, background_run, t) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    return started;
-}
-
 bool wi_background(void (*fn)(void *user), void *user)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -82,7 +66,7 @@ bool wi_background(void (*fn)(void *user), void *user)
     *t = (task){fn, user};
     pthread_once(&once, background_watch_exit); /* after the driver was opened, so that it runs before the driver's */
     pthread_mutex_lock(&background_lock);
-    bool started = !atomic_load(&background_ending) && background_start(t);
+    bool started = !atomic_load(&background_ending) && wi_thread_start(NULL, background_run, t) == 0;
     background_running += started;
     pthread_mutex_unlock(&background_lock);
     if (!started)

@@ -418,24 +418,12 @@ static void *outside_run(void *unused)
     return NULL;
 }
 
-/* The first time; no signal of the program's is delivered to the thread. */
+/* The first time. */
 static weir_status outside_begin(void)
 {
-    pthread_attr_t detached;
-    pthread_t thread;
-    sigset_t every, before;
-    int failure = 0;
     pthread_mutex_lock(&all.lock);
-    if (!all.begun) {
-        sigfillset(&every);
-        pthread_attr_init(&detached);
-        pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-        pthread_sigmask(SIG_SETMASK, &every, &before);
-        failure = pthread_create(&thread, &detached, outside_run, NULL);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        pthread_attr_destroy(&detached);
-        all.begun = failure == 0;
-    }
+    int failure = all.begun ? 0 : wi_thread_start(NULL, outside_run, NULL);
+    all.begun = failure == 0;
     pthread_mutex_unlock(&all.lock);
     return failure == 0 ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no thread: %s", strerror(failure));
 }

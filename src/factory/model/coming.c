@@ -379,7 +379,7 @@ static bool coming_start(weir_model *model, bool by_run, uint64_t began, uint64_
     c->answers = c->tries = 0;
     c->not_before = c->until = 0;
     c->ready = true;
-    c->has_thread = pthread_create(&c->thread, NULL, coming_work, model) == 0;
+    c->has_thread = wi_thread_start(&c->thread, coming_work, model) == 0;
     c->ready = c->has_thread;
     pthread_mutex_unlock(&model->lock);
     return c->has_thread;

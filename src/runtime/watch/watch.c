@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -141,22 +140,10 @@ static weir_status lay_somewhere(int file)
     return status;
 }
 
-/* No signal of the program's is delivered to the thread. */
 static weir_status start_thread(void)
 {
-    pthread_attr_t detached;
-    pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&thread, &detached, watch_run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    if (failure != 0)
-        return weir_fail(WEIR_ERR_SYSTEM, "no thread: %s", strerror(failure));
-    return WEIR_OK;
+    int failure = wi_thread_start(NULL, watch_run, NULL);
+    return failure == 0 ? WEIR_OK : weir_fail(WEIR_ERR_SYSTEM, "no thread: %s", strerror(failure));
 }
 
 static weir_status watch_begin(void)
