@@ -25,13 +25,15 @@ struct weir_engine_model {
     atomic_uint_fast64_t runs;
 };
 
+typedef void (*action)(void);
+
 static struct {
     weir_runtime *runtime;
     weir_engine_model *model;
     atomic_int suspends, resumes;
     atomic_int refuses;        /* `suspend` refuses from that call on; 0: never */
     void (*before)(void);      /* what each `suspend` does, also before a step */
-    void (*inside)(void);      /* what a run does, once it has the weights */
+    _Atomic(action) inside;    /* what one run does, once it has the weights */
     pthread_mutex_t lock;      /* of the runs, which take turns */
     atomic_bool stood;         /* between `suspend` and `resume` */
     uint64_t seen[64], counts; /* presence.shown as runs saw it */
@@ -113,8 +115,7 @@ static weir_status engine_infer(weir_engine_model *model, const weir_inference *
 {
     (void)inference;
     assert_false(atomic_load(&e.stood));
-    void (*inside)(void) = e.inside;
-    e.inside = NULL;
+    action inside = atomic_exchange(&e.inside, NULL);
     if (inside)
         inside();
     engine_work(model);
@@ -176,7 +177,8 @@ static const weir_engine counting = {.abi = WEIR_ENGINE_ABI,
 static void renew(void)
 {
     e.suspends = e.resumes = e.refuses = 0;
-    e.inside = e.before = NULL;
+    e.inside = NULL;
+    e.before = NULL;
     atomic_store(&e.stood, false);
 }
 
