@@ -31,7 +31,8 @@ enum {
     PARTS = 4,
     MARGIN_MIB = 8,
     LONGEST_S = 60,
-    STEADY_S = 60
+    STEADY_S = 60,
+    ASKED_S = 5 /* less than a question is held */
 };
 
 static uint64_t hog_bytes = 40960, piece_bytes = 1024, client_bytes = 16384, reserve = 2048, budget, rounds = 100,
@@ -267,10 +268,17 @@ static void take_once(worst *w)
 {
     double start = now();
     if (asks) {
-        weir_yield_options o = {.struct_size = sizeof o, .bytes = hog_bytes};
+        /* the table tells how long that took */
+        weir_yield_options o = {.struct_size = sizeof o, .bytes = hog_bytes, .wait = UINT64_C(1000000000) * ASKED_S};
         weir_yielded y = {.struct_size = sizeof y};
         MUST(weir_yield(runtime, &o, &y));
         w->missing += y.lacks > 0;
+        if (y.lacks > 0)
+            printf("asked in vain: %llu bytes are lacking, %llu are free; held %llu, live %llu, pending %llu, unused %llu; "
+                   "%llu clients left %s\n",
+                   (unsigned long long)y.lacks, (unsigned long long)y.available, (unsigned long long)y.held,
+                   (unsigned long long)y.live, (unsigned long long)y.pending, (unsigned long long)y.unused,
+                   (unsigned long long)y.clients, y.why);
     }
     double asked = now() - start;
     told t = hog_does('t');
