@@ -162,6 +162,25 @@ WEIR_API uint64_t weir_client_forget_copies(weir_client *client);
 /* What is away now, and what the last suspend did. WEIR_ERR_INVALID, WEIR_ERR_FORKED. Any thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_client_residency(weir_client *client, weir_residency *out);
 
+/* More weights than the device has room for. */
+
+/* With `on`, a request for device memory of WEIR_CLASS_WEIGHTS that finds no room, after all that an allocation tries, begins
+ * in memory of the host's, shown at its addresses, instead of being refused. So does one that would not leave `room` bytes
+ * unclaimed under the budget and the client's limits, for what is not weights (0: nothing is left on purpose). Its bytes are
+ * away and shown from the start: they count in the host's ledger and not in the device's budget. From then on the client is as
+ * after a suspend with `show`: WEIR_SUSPENDED, and used as always, from the host where a block is not on the device;
+ * weir_client_resume_some brings pieces as room appears, weir_client_resume all. Whole chunks alone begin so: requests
+ * of less than the device's granule (2 MiB on CUDA) are refused as ever, and so are those with WEIR_ALLOC_STABLE, out
+ * of a reservation or a capture pool, and on a captured stream. Where the host has no room either, the refusal is the
+ * host's, and nothing has changed. Statistics count the device's refusal in either case.
+ *
+ * What is shown stays if it is turned off. On the host's own runtime it is the same memory in the same budget: it serves to try
+ * programs, with a `room` that the weights then take after all. Such a client is no further suspended, nor leaves in an
+ * exchange, before it is whole.
+ * Errors: WEIR_ERR_UNSUPPORTED (the stack; or the device shows no memory of the host's: nothing changes), WEIR_ERR_INVALID,
+ * WEIR_ERR_SYSTEM (no host memory), WEIR_ERR_FORKED. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_client_set_overflow(weir_client *client, bool on, uint64_t room);
+
 /* Ahead of a suspend: page-locked memory of the host's for the copies. */
 
 typedef struct weir_prepare_options {

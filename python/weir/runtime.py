@@ -242,6 +242,12 @@ class Client(Handle):
         with self._use() as pointer:
             check(lib.weir_client_prepare(pointer, c.byref(options)))
 
+    def set_overflow(self, on: bool = True, room: int = 0) -> None:
+        """Weights of the granule (2 MiB on CUDA) or more that find no room on the device, or would not leave `room` bytes
+        of it, begin in memory of the host's, which is shown at their addresses; `resume` brings them."""
+        with self._use() as pointer:
+            check(lib.weir_client_set_overflow(pointer, on, room))
+
     @property
     def preparation(self) -> Preparation:
         """How far that is."""

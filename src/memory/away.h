@@ -6,6 +6,7 @@
  *   choose -> take (each piece, once its contents are elsewhere) -> leave, or undo
  *   choose -> pass (some pieces, or all) -> leave
  *   recover -> allocate with placement->away -> arrive, or recall
+ *   claim -> begin, or unclaim; then claim_end
  *
  * Where copies can be shown, the caller maps them in place of what was taken, before leave, and says so in `shown`.
  * Copies are not the base's memory: before the base maps a chunk at the place of a copy, it has the caller take the
@@ -89,6 +90,12 @@ typedef struct wi_away {
     struct wi_away *next;    /* of the base */
 } wi_away;
 
+/* Addresses for a block that begins away: pieces of one region that adjoin, busy and without memory. */
+typedef struct wi_claim {
+    wi_piece *pieces;
+    size_t count;
+} wi_claim;
+
 typedef struct wi_away_table {
     /* Finds the chunks that can leave, and acquires the blocks on them. WEIR_ERR_BUSY: a launch uses one of the blocks;
      * WEIR_ERR_SYSTEM: no host memory. Nothing has changed then. */
@@ -125,6 +132,13 @@ typedef struct wi_away_table {
     void (*seal)(wi_base *base, const wi_away *away, const wi_piece *piece);
     /* Opens the chunks under these bytes for writes, which the next choose knows of. The lock is held. */
     weir_status (*unseal)(wi_base *base, const void *address, uint64_t bytes);
+    /* Finds addresses for the placement, whole granules. WEIR_ERR_OUT_OF_MEMORY: none; WEIR_ERR_SYSTEM: no host memory. */
+    weir_status (*claim)(wi_base *base, const wi_placement *placement, wi_claim *out);
+    /* Gives them back. */
+    void (*unclaim)(wi_base *base, const wi_claim *claim);
+    /* Makes the account's block there, live and away, with its copies shown: the caller has written `copy` and `shown`.
+     * Nothing is claimed from the budget. WEIR_ERR_SYSTEM: no host memory; nothing has changed. */
+    weir_status (*begin)(wi_base *base, wi_away *away, const wi_claim *claim, wi_placement *placement, weir_block *out);
 } wi_away_table;
 
 /* Before anything is written to the bytes, or they are freed; the lock is not held. What fails is the driver's, and nothing
@@ -141,6 +155,8 @@ static inline weir_status wi_away_open_for_write(wi_base *base, const void *addr
 
 /* Makes room for one more entry of a list. WEIR_ERR_SYSTEM: no host memory. */
 weir_status wi_away_room(void **list, size_t count, size_t *room, size_t size);
+/* Frees the list of pieces. */
+void wi_away_claim_end(wi_claim *claim);
 /* Frees what the record holds; the record itself is the caller's. */
 void wi_away_clear(wi_away *away);
 

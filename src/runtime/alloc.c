@@ -171,6 +171,25 @@ static weir_status alloc_place(weir_client *client, wi_resource *stack, wi_place
     return WEIR_OK;
 }
 
+/* The same, and where the device has no room, in memory of the host's, if the client is to have that. */
+static weir_status alloc_place_anywhere(weir_client *client, wi_resource *stack, wi_placement *placement, bool zeroed,
+                                        weir_block *out)
+{
+    weir_reservation *room;
+    wi_saved_detail why;
+    if (wi_likely(!wi_overflow_serves(client, stack, placement)))
+        return alloc_place(client, stack, placement, zeroed, out);
+    wi_placement again = *placement;
+    weir_status status = wi_overflow_keep_room(client, placement, &room);
+    if (status == WEIR_OK)
+        status = alloc_place(client, stack, placement, zeroed, out);
+    wi_detail_save(&why);
+    if (room)
+        (void)!weir_reservation_destroy(room); /* nothing was taken from it */
+    wi_detail_restore(&why);
+    return status == WEIR_ERR_OUT_OF_MEMORY ? wi_overflow_place(client, &again, zeroed, out) : status;
+}
+
 static weir_status alloc_check_reservation(const weir_client *client, const weir_request *request)
 {
     const weir_reservation *r = request->reservation;
@@ -290,7 +309,7 @@ static weir_status alloc_request(weir_client *client, const weir_request *reques
                               .reservation = request->reservation ? &request->reservation->claim : NULL};
     placement.may_wait = !(request->flags & WEIR_ALLOC_NO_WAIT) && !at.captured;
     placement.graph = placement.captured ? alloc_graph_for(client, stack, request, &at) : NULL;
-    status = alloc_place(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
+    status = alloc_place_anywhere(client, stack, &placement, request->flags & WEIR_ALLOC_ZEROED, out);
     if (placement.graph)
         wi_capture_pool_drop(placement.graph);
     return status;

@@ -132,6 +132,7 @@ static weir_status client_make(weir_runtime *runtime, const weir_client_options 
                                    .secret = o->scrub == WEIR_SCRUB_OTHERS,
                                    .guaranteed = o->guaranteed,
                                    .maximum = o->maximum ? o->maximum : UINT64_MAX};
+    atomic_store(&client->overflow, 0);
     atomic_store(&client->owner, take_next_owner()); /* before anybody can see it in the ledger */
     (void)wi_runtime_reap(runtime); /* reaps first: blocks that the device is past do not prevent a close */
     weir_status status = wi_ledger_open(&runtime->ledger, &client->account);

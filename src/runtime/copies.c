@@ -320,6 +320,13 @@ weir_status wi_copies_make(wi_copies *copies, wi_piece *piece)
     return WEIR_OK;
 }
 
+void wi_copies_give_up(wi_copies *copies, const wi_copy *copy)
+{
+    size_t at = copies_from(copies, copy->low);
+    wi_assert(copies->of[at] == copy);
+    copies_drop(copies, at);
+}
+
 /* Contents --------------------------------------------------------------------------------------------------------- */
 
 /* What is copied out may have bytes between the kept runs; what is copied in are the kept runs alone, as what lies between

@@ -118,6 +118,8 @@ void wi_copies_narrow(wi_copies *copies, const wi_away *away);
 void wi_copies_expect(wi_copies *copies, const wi_piece *piece);
 /* Room for a new copy of the piece, which gets it. Old ones of the same addresses go. */
 weir_status wi_copies_make(wi_copies *copies, wi_piece *piece);
+/* Frees a copy that no piece has. */
+void wi_copies_give_up(wi_copies *copies, const wi_copy *copy);
 
 /* Copies all between the first kept byte of the piece and the last one out, and what is kept of the piece in. On the driver's `stream`;
  * from and to a file the contents are there at return. WEIR_ERR_CORRUPT: the file does not hold what was written. */

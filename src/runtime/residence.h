@@ -82,6 +82,10 @@ void wi_residence_copies_failed(weir_client *client, wi_residence *r, bool pages
 void wi_residence_departed(weir_client *client, wi_residence *r, bool failed, bool gone);
 void wi_residence_tell(weir_client *client, wi_residence *r, weir_residency *out);
 
+/* Of a resident client that is not suspended, and yet is to have blocks whose memory is the host's: makes the record what it is
+ * after a suspend with `show` of nothing. */
+weir_status wi_residence_begin_shown(weir_client *client, wi_residence *r);
+
 /* In resume.c: all that is away comes back, as in weir_client_resume; the record is the thread's. `call` names the call in
  * errors. */
 weir_status wi_residence_resume(weir_client *client, wi_residence *r, weir_stream stream, uint64_t wait,

@@ -683,6 +683,13 @@ static void residency_begin_receipt(wi_residence *r, bool can_show)
     residency_keep_pages(r);
 }
 
+weir_status wi_residence_begin_shown(weir_client *client, wi_residence *r)
+{
+    r->options = (weir_suspend_options){.struct_size = sizeof r->options, .keep_guarantee = true, .show = true};
+    residency_begin_receipt(r, true);
+    return residency_prepare(client, r, NULL);
+}
+
 void wi_residence_tell(weir_client *client, wi_residence *r, weir_residency *out)
 {
     weir_client_stats stats = {.struct_size = sizeof stats};

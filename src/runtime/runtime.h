@@ -65,6 +65,7 @@ struct weir_client {
     atomic_uint holds;         /* references: 1 while open, and 1 for each membership in a block pool; 0: reusable */
     weir_client *next_closed;
     _Atomic(wi_residence *) residence; /* of a client that was ever suspended; residence.h */
+    atomic_uint_fast64_t overflow;     /* the room that weir_client_set_overflow was told, and 1; 0: off */
     _Atomic(const void *) owner; /* who has it opened for a purpose of its own, to be told apart by; NULL: nobody */
 };
 
@@ -238,6 +239,13 @@ uint64_t wi_runtime_reap(weir_runtime *runtime);
 uint64_t wi_runtime_trim_idle(weir_runtime *runtime);
 /* Reaps, and waits, until no block of `account` is pending. */
 void wi_runtime_drain(weir_runtime *runtime, wi_account *account);
+
+/* Memory of the host's in place of the device's; overflow.c. Whether a request that finds no room gets it; places the request
+ * there, and answers as an allocation does. WEIR_ERR_OUT_OF_MEMORY: the host has no room either. */
+bool wi_overflow_serves(const weir_client *client, const wi_resource *stack, const wi_placement *placement);
+weir_status wi_overflow_place(weir_client *client, wi_placement *placement, bool zeroed, weir_block *out);
+/* Keeps the room that is to be left, while a request is placed; NULL: none is. */
+weir_status wi_overflow_keep_room(weir_client *client, const wi_placement *placement, weir_reservation **room);
 
 /* ---- leaks.c ----------------------------------------------------------------------------------------------------- */
 

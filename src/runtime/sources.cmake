@@ -1,5 +1,5 @@
 foreach(file
-  alloc background client copies copy_memory exchange free host_memory inspect leaks limits outside prepare read_file residency resize resume
+  alloc background client copies copy_memory exchange free host_memory inspect leaks limits outside overflow prepare read_file residency resize resume
   runtime trace trace_option trim trust yield
   block_pool/alloc block_pool/block_pool block_pool/free
   elastic/elastic elastic/elastic_away elastic/elastic_pages

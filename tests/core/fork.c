@@ -122,6 +122,7 @@ static void calls_of_nothing(void)
     forked(weir_client_residency(NULL, NULL));
     forked(weir_client_prepare(NULL, NULL));
     forked(weir_client_preparation(NULL, NULL));
+    forked(weir_client_set_overflow(NULL, true, 0));
     forked(weir_read_file(NULL, NULL, NULL, 0, 0, WEIR_STREAM_HOST));
     forked(weir_alloc_from_file(NULL, NULL, NULL, 0, NULL));
     forked(weir_base_register(NULL));

@@ -63,6 +63,21 @@ class Clients(unittest.TestCase):
                 self.client.alloc(1).close()
                 self.assertEqual(ResidencyState.RESIDENT, self.client.residency.state)
 
+    def test_weights_without_room_begin_in_the_hosts_memory(self):
+        self.client.set_overflow(room=40 * MIB)
+        with self.client.alloc(30 * MIB, memory_class=Class.WEIGHTS) as block:
+            now = self.client.residency
+            self.assertEqual((ResidencyState.SUSPENDED, 30 * MIB, 30 * MIB), (now.state, now.away, now.shown))
+            block.memory[:3] = b"abc"
+            self.client.resume()
+            self.assertEqual((0, b"abc"), (self.client.residency.away, bytes(block.memory[:3])))
+        self.client.forget_copies()
+        self.client.set_overflow(False)
+        with self.client.alloc(30 * MIB, memory_class=Class.WEIGHTS):
+            self.assertEqual(0, self.client.residency.away)
+        with self.assertRaises(weir.Invalid):
+            self.client.set_overflow(room=2**64 - 1)
+
     def test_no_room_to_come_back(self):
         with self.client.alloc(8 * MIB) as block, self.runtime.client("other") as other:
             block.memory[:3] = b"abc"

@@ -91,6 +91,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_client_exchange": (_status, [_pointer, _to(s.weir_suspend_options), _pointer, s.weir_stream, _to(s.weir_residency)]),
     "weir_client_residency": (_status, [_pointer, _to(s.weir_residency)]),
     "weir_client_forget_copies": (c.c_uint64, [_pointer]),
+    "weir_client_set_overflow": (_status, [_pointer, c.c_bool, c.c_uint64]),
     "weir_client_prepare": (_status, [_pointer, _to(s.weir_prepare_options)]),
     "weir_client_preparation": (_status, [_pointer, _to(s.weir_preparation)]),
     "weir_engine_name_at": (_text, [c.c_size_t]),

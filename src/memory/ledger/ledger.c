@@ -570,6 +570,22 @@ void wi_ledger_leave(wi_ledger *ledger, wi_block *block, uint64_t bytes, bool st
     ledger_leave(ledger);
 }
 
+/* In a trace it is allocated, and leaves at once. */
+void wi_ledger_begin_away(wi_ledger *ledger, wi_block *block)
+{
+    wi_account *account = block->account;
+    ledger_enter(ledger);
+    block->away = block->charged;
+    account->away += block->away;
+    ledger->away += block->away;
+    ledger_publish(ledger, block, GAUGE_NEW);
+    account->live_class[block->memory_class] -= block->charged;
+    if (wi_unlikely(ledger->events))
+        wi_record_locked(
+            ledger, (weir_event){.action = WEIR_ACTION_LEAVE, .other = block->stream, .object = block->away}, block);
+    ledger_leave(ledger);
+}
+
 void wi_ledger_return(wi_ledger *ledger, wi_block *block, uint64_t bytes, weir_stream stream)
 {
     wi_account *account = block->account;

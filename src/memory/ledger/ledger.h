@@ -250,6 +250,8 @@ void wi_ledger_resize(wi_ledger *ledger, const wi_block *block, uint64_t bytes, 
 /* `bytes` of the live block are elsewhere from now on; with the base's lock held, before their memory is given up. They
  * may stay promised to the account. */
 void wi_ledger_leave(wi_ledger *ledger, wi_block *block, uint64_t bytes, bool stays_promised);
+/* A block begins live and away, with nothing claimed for it; with the base's lock held. */
+void wi_ledger_begin_away(wi_ledger *ledger, wi_block *block);
 /* So many of the block's away bytes are back behind `stream`, and claimed by `promised`; with the base's lock held. */
 void wi_ledger_return(wi_ledger *ledger, wi_block *block, uint64_t bytes, weir_stream stream);
 /* So many bytes more (or less, as a wrapped number) of the account are elsewhere, which were freed for that. */

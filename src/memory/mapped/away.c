@@ -465,4 +465,7 @@ const wi_away_table wi_mapped_away = {
     .free = wi_away_free,
     .seal = wi_away_seal,
     .unseal = wi_away_unseal,
+    .claim = wi_away_claim,
+    .unclaim = wi_away_unclaim,
+    .begin = wi_away_begin,
 };

@@ -1,4 +1,4 @@
-/* What away.c, where chunks leave, and away_back.c, where memory comes back, have in common. */
+/* What away.c, where chunks leave, away_back.c, where memory comes back, and away_begin.c have in common. */
 #ifndef WI_AWAY_PARTS_H
 #define WI_AWAY_PARTS_H
 
@@ -80,6 +80,12 @@ void wi_away_forget(wi_base *base, wi_away *away);
 weir_status wi_away_recover(wi_base *base, wi_away *away);
 weir_status wi_away_arrive(wi_base *base, wi_away *away, const wi_event *event);
 void wi_away_recall(wi_base *base, wi_away *away, bool idle);
+
+/* In away_begin.c. */
+weir_status wi_away_claim(wi_base *base, const wi_placement *placement, wi_claim *out);
+void wi_away_unclaim(wi_base *base, const wi_claim *claim);
+weir_status wi_away_begin(wi_base *base, wi_away *away, const wi_claim *claim, wi_placement *placement,
+                          weir_block *out);
 
 /* In seal.c. */
 void wi_away_seal(wi_base *base, const wi_away *away, const wi_piece *piece);

@@ -6,7 +6,8 @@
  *   compaction.c      places over several holes, and the last search before a refusal
  *   chunks_driver.c   the driver's work: creates, maps, moves, splits and destroys chunks
  *   away.c            a client's chunks leave from under its blocks
- *   away_back.c       and memory comes back there */
+ *   away_back.c       and memory comes back there
+ *   away_begin.c      blocks that the device has no room for */
 #ifndef WI_MAPPED_H
 #define WI_MAPPED_H
 
