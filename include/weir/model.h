@@ -32,6 +32,18 @@ WEIR_BEGIN
 
 typedef struct weir_model weir_model;
 
+/* How much of a model has to have room on its device. */
+typedef enum weir_model_room {
+    WEIR_ROOM_WHOLE = 0, /* all of it, or the load is refused */
+    /* Weights that find no room, or would not leave what the model is predicted to take besides, begin in memory of the
+     * host's, shown at their addresses (weir_client_set_overflow in weir/residency.h). Runs read them there, over the link,
+     * and a thread of weir's brings them between runs as room appears, as after weir_model_resume_behind. It is the same as
+     * WEIR_ROOM_WHOLE where the device shows no memory of the host's, on the host itself, and with an engine that cannot
+     * suspend. */
+    WEIR_ROOM_AUTO = 1,
+    WEIR_ROOM_COUNT = 2
+} weir_model_room;
+
 typedef struct weir_model_options {
     size_t struct_size;
     const char *name;             /* of the client; NULL: the file's name */
@@ -54,6 +66,7 @@ typedef struct weir_model_options {
     /* Once it is loaded, page-locked memory for its first suspend is made in the background (weir_client_prepare in
      * weir/residency.h), for all of its client but scratch and activations. What is in the way of that is logged. */
     bool prepare;
+    weir_model_room residency;
 } weir_model_options;
 
 /* Loads the model at `path`. A name without a slash that is no file or folder here may be that of a model in the store

@@ -308,24 +308,31 @@ def _port(raw: s.weir_port) -> Port:
     return Port(text(raw.name), Type(raw.type), tuple(raw.shape[:raw.rank]), raw.optional)
 
 
+_rooms = ("whole", "auto")
+
+
 def load(path: str | os.PathLike[str], device: str = "host", *, runtime: Runtime | None = None, engine: str | None = None,
          client: str | Client | None = None, maximum: int | str = 0, guarantee: int | str = 0, prepare: bool = False,
-         settings: Mapping[str, object] | None = None, **more: object) -> Model:
+         residency: str = "whole", settings: Mapping[str, object] | None = None, **more: object) -> Model:
     """Loads a model: a file, or a folder of a language model.
 
     `device` is "host" or "cuda:0"; `runtime` one to use instead of the process's. `engine` is a name of `weir.engines()`; None: by
     the file. `client` names the model's account; None: the file's name; `maximum` and `guarantee` are its limits in bytes or texts
     such as "2GiB" (`Client`). A `Client` that was opened before, with its limits, is the account itself, and its device the model's:
     so limits of several models bind before the first is loaded; it is closed after the model. `prepare`: once it is loaded, host memory
-    for its first suspend is made ready in the background (`Client.prepare`). Settings are the engine's, by keyword, or in `settings` where a name is no word of Python's. Errors:
+    for its first suspend is made ready in the background (`Client.prepare`). `residency`: "whole", or "auto": weights that find no room
+    on the device begin in memory of the host's, runs read them there, and they come between runs as room appears; where the device
+    cannot show such memory it is "whole". Settings are the engine's, by keyword, or in `settings` where a name is no word of Python's. Errors:
     `NotFound` (file, engine, device), `Corrupt`, `Unsupported`, `OutOfMemory`, `EngineFailed`, `Invalid`; nothing is left then."""
+    if residency not in _rooms:
+        raise ValueError(f"residency is one of {', '.join(_rooms)}, not '{residency}'")
     chosen = settings_array({**(settings or {}), **more})
     account = client if isinstance(client, Client) else None
     if account is not None and (maximum or guarantee):
         raise ValueError("a client that was opened before has its limits: Client.set_limits changes them")
     options = s.weir_model_options(name=None if isinstance(client, Client) else to_bytes(client), engine=to_bytes(engine), device=to_bytes(device),
                                    guaranteed=parse_size(guarantee), maximum=parse_size(maximum), settings=chosen,
-                                   setting_count=len(chosen), prepare=prepare)
+                                   setting_count=len(chosen), prepare=prepare, residency=_rooms.index(residency))
     if account is not None:
         with account._use() as options.client:
             return Model(path, options, account.runtime, account)

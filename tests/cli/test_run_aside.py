@@ -67,6 +67,14 @@ class Engines(harness.Case):
         self.assertIn("--serial", self.refused("run", "a.toy", "--suspend-idle"))
         self.assertIn("--suspend-idle", self.refused("run", "a.toy", "--serial", "--show-idle"))
 
+    def test_weights_may_begin_elsewhere(self):
+        """On the host that is the same memory, and nothing else happens."""
+        answer = self.weir_json("run", "a.toy", "--residency", "auto")
+        self.assertEqual((1, 0), (self.client(answer, "a.toy")["runs"], answer["live_at_end"]))
+        self.assertIn("whole or auto", self.refused("run", "a.toy", "--residency", "sideways"))
+        self.assertIn("--suspend-idle", self.refused("run", "a.toy", *IDLE, "--residency", "auto"))
+        self.assertIn("--driver", self.refused("run", "a.toy", "--residency", "auto", "--no-cpu"))
+
 
 if __name__ == "__main__":
     unittest.main()

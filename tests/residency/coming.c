@@ -198,16 +198,22 @@ static int end(void **state)
     return 0;
 }
 
-static weir_model *load(void)
+static weir_model *load_as(weir_model_room room)
 {
     weir_model *model = NULL;
     weir_model_options options = WEIR_INIT(weir_model_options);
     options.name = "shown";
     options.engine = "counting";
     options.runtime = e.runtime;
+    options.residency = room;
     atomic_store(&e.stood, false); /* the last one may have gone as it was */
     ok(weir_model_create(data_folder, &options, &model));
     return model;
+}
+
+static weir_model *load(void)
+{
+    return load_as(WEIR_ROOM_WHOLE);
 }
 
 static weir_model_presence presence_of(weir_model *model)
@@ -834,6 +840,44 @@ static int forget_contents(void **state)
 
 #define OVER(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
+/* Larger than what is free: it is loaded, answers from the host's memory, and comes as far as there is room for what runs
+ * take besides; the rest when somebody has made room. On the host it would be the same memory, and it is loaded whole. */
+static void larger_than_what_is_free(void **state)
+{
+    (void)state;
+    weir_client *other = open_client(e.runtime, "other", 0, 0);
+    for (int round = 0; round < 2; round++) {
+        void *taken = host_writes() ? NULL : allocate(other, BUDGET - 14 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+        weir_model *model = load_as(WEIR_ROOM_AUTO);
+        weir_model_presence now = taken ? wait_until_stopped(model) : presence_of(model);
+        if (!taken) {
+            assert_int_equal(now.away, 0);
+        } else {
+            assert_int_equal(now.state, WEIR_SUSPENDED);
+            assert_true(now.shown > 0 && now.shown == now.away && now.shown < ALL - CACHE);
+            assert_int_equal(now.stopped, WEIR_ERR_OUT_OF_MEMORY);
+            snapshot s = take_snapshot(e.runtime);
+            assert_true(s.device.live + MIB <= BUDGET); /* there is room for runs */
+            check_sums(&s);
+        }
+        for (int i = 0; i < 3; i++)
+            ok(infer(model));
+        if (taken && round == 0) {
+            ok(weir_free(other, taken, WEIR_STREAM_HOST));
+            ok(weir_model_resume_behind(model));
+            wait_until_back(model);
+            ok(infer(model));
+        } else if (taken) {
+            fails(WEIR_ERR_OUT_OF_MEMORY,
+                  weir_model_suspend(model, NULL, NULL)); /* it is to be whole before it leaves */
+            ok(infer(model));
+            ok(weir_free(other, taken, WEIR_STREAM_HOST));
+        }
+        ok(weir_model_destroy(model)); /* also as it is */
+    }
+    ok(weir_client_destroy(other));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -854,6 +898,7 @@ int main(void)
         OVER(a_second_suspend_comes_back_first),
         OVER(it_is_unloaded_as_it_is),
         OVER(where_it_cannot_be_shown),
+        OVER(larger_than_what_is_free),
         OVER(all_at_once),
         OVER(faults_are_survived),
     };

@@ -214,7 +214,7 @@ class weir_model_options(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("name", c.c_char_p), ("engine", c.c_char_p), ("device", c.c_char_p),
                 ("runtime", c.c_void_p), ("guaranteed", c.c_uint64), ("maximum", c.c_uint64),
                 ("settings", c.POINTER(weir_setting)), ("setting_count", c.c_size_t), ("progress", weir_progress_fn),
-                ("progress_user", c.c_void_p), ("stops", c.c_void_p), ("client", c.c_void_p), ("prepare", c.c_bool)]
+                ("progress_user", c.c_void_p), ("stops", c.c_void_p), ("client", c.c_void_p), ("prepare", c.c_bool), ("residency", c.c_int)]
 
 
 class weir_model_suspend_options(Sized):

@@ -237,6 +237,16 @@ static char *model_name(const char *path, char *const *before, size_t count)
     return name;
 }
 
+static int run_args_read_residency(const arg *option, const char *value, void *to)
+{
+    run_args *args = to;
+    (void)option;
+    args->overflows = strcmp(value, "auto") == 0;
+    if (!args->overflows && strcmp(value, "whole") != 0)
+        return cli_usage("run", "--residency %s: it is whole or auto", value);
+    return -1;
+}
+
 /* Engine, provider and device are selected for every model. */
 static bool selects(const run_args *args)
 {
@@ -256,6 +266,8 @@ static int run_args_read_models(char **paths, size_t count, void *to)
         return cli_usage("run", "--prepare is for models that are suspended: with --serial --suspend-idle");
     if (args->show_idle && !args->suspend_idle)
         return cli_usage("run", "--show-idle says how idle models are suspended: with --suspend-idle");
+    if (args->overflows && args->suspend_idle)
+        return cli_usage("run", "--residency auto is for models that stay: without --suspend-idle");
     if (count == 0)
         return cli_usage("run", "which model?");
     if (count > RUN_MODELS_MOST)
@@ -271,6 +283,9 @@ static int run_args_read_models(char **paths, size_t count, void *to)
         model->selects = selects(args) || is_manifest(model->path);
         args->model_count++;
     }
+    if (args->overflows && any_selects(args))
+        return cli_usage("run",
+                         "--residency auto is for models whose device is named: with --driver, without a manifest");
     return -1;
 }
 
@@ -319,6 +334,9 @@ static const arg option_list[] = {
     {"show-idle", NULL,
      "with --suspend-idle: a model answers from memory of the host's while it comes back, where the device can",
      ARG_FLAG, AT(show_idle)},
+    {"residency", "whole|auto",
+     "auto: weights without room on the device begin in memory of the host's, and come as room appears", ARG_CALL,
+     .read = run_args_read_residency},
     {"set", "[MODEL:]KEY=VALUE", "a setting of the engine", ARG_LATE, .read = run_args_read_setting},
     {"output", "DIR", "write each output as DIR/NAME.npy; DIR/MODEL/NAME.npy with several models", ARG_FILE,
      AT(output)},

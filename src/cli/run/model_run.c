@@ -111,6 +111,7 @@ static weir_status load_on_driver(model_run *m)
     weir_model_options options = WEIR_INIT(weir_model_options);
     options.client = m->client;
     options.prepare = m->run_args->prepare;
+    options.residency = m->run_args->overflows ? WEIR_ROOM_AUTO : WEIR_ROOM_WHOLE;
     options.settings = m->args->settings;
     options.setting_count = m->args->setting_count;
     options.progress = model_run_progress;

@@ -44,6 +44,7 @@ typedef struct run_args {
     bool suspend_idle;          /* with serial */
     bool prepare;               /* with suspend_idle */
     bool show_idle;             /* with suspend_idle */
+    bool overflows;             /* --residency auto */
     const char *driver;         /* the device's name, as weir_runtime_get takes it; NULL: not given */
     weir_choice_options choice; /* the options that select engine, provider and device */
     bool no_fallback;

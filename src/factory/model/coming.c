@@ -429,3 +429,33 @@ weir_status wi_coming_begin(weir_model *model, wi_instance *at, bool by_run)
     coming_open(model, at);
     return status;
 }
+
+/* Of the room that was left by the weights, what nothing has taken yet. */
+static uint64_t coming_room_left(const wi_instance *at)
+{
+    weir_client_stats now = WEIR_INIT(weir_client_stats);
+    if (weir_client_info(at->client, &now) != WEIR_OK)
+        return at->room;
+    return at->room - wi_min(at->room, now.live - now.live_class[WEIR_CLASS_WEIGHTS]);
+}
+
+weir_status wi_coming_loaded(weir_model *model, wi_instance *at)
+{
+    static const weir_model_suspend_options shown = {.struct_size = sizeof shown, .show = true};
+    if (wi_residency_is_here(at->client))
+        return WEIR_OK;
+    weir_engine_leaving says = WEIR_INIT(weir_engine_leaving);
+    weir_status status = at->engine->suspend(at->loaded, &says);
+    if (status != WEIR_OK)
+        return status;
+    wi_coming_list(model, at,
+                   says.unwritten | WEIR_CLASS_BIT(WEIR_CLASS_WEIGHTS)); /* runs may write what is shown, too */
+    model->coming.count =
+        0; /* a block without the device's memory is in no list: they come in the order of addresses */
+    model->coming.room = wi_max(model->coming.room, coming_room_left(at));
+    pthread_mutex_lock(&model->lock);
+    model->presence.state = WEIR_MOVING;
+    wi_coming_left_locked(model, at, &shown);
+    pthread_mutex_unlock(&model->lock);
+    return wi_coming_begin(model, at, false);
+}

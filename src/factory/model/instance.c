@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+enum { SUSPENDS_SINCE = 4 }; /* the version of an engine's table */
+
 weir_status wi_instance_open(const weir_engine *engine, weir_runtime *runtime, const weir_client_options *options,
                              weir_client *given, atomic_bool *lent, wi_instance **out)
 {
@@ -88,6 +90,34 @@ static void instance_learn(wi_instance *instance, bool loaded)
     wi_detail_restore(&saved);
 }
 
+/* What runs and caches take beside the weights; an eighth of the budget where nothing is predicted. */
+static uint64_t instance_besides(const wi_instance *instance)
+{
+    weir_stats stats = WEIR_INIT(weir_stats);
+    const wi_forecast *known = instance->forecast;
+    if (known && known->prediction.peak_total > known->prediction.peak[WEIR_CLASS_WEIGHTS])
+        return known->prediction.peak_total - known->prediction.peak[WEIR_CLASS_WEIGHTS];
+    return weir_snapshot(weir_client_runtime(instance->client), &stats, NULL, 0, NULL) == WEIR_OK ? stats.budget / 8
+                                                                                                  : 0;
+}
+
+/* Weights without room may begin in memory of the host's, where that is other memory, is shown, and the engine can have pieces
+ * come. Otherwise the model is loaded whole, or refused. */
+static void instance_begin_overflow(wi_instance *instance)
+{
+    wi_saved_detail saved;
+    instance->overflows &= instance->engine->abi >= SUSPENDS_SINCE && instance->engine->suspend &&
+                           !wi_kind_is_own(weir_client_runtime(instance->client), WEIR_KIND_PINNED);
+    if (!instance->overflows)
+        return;
+    wi_detail_save(&saved);
+    instance->room = instance_besides(instance);
+    instance->overflows = weir_client_set_overflow(instance->client, true, instance->room) == WEIR_OK;
+    if (!instance->overflows)
+        weir_log(WEIR_LOG_INFO, "%s is loaded whole: %s", wi_client_name(instance->client), weir_detail());
+    wi_detail_restore(&saved);
+}
+
 weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load, bool quick)
 {
     weir_engine_place place = {weir_client_runtime(instance->client), instance->client};
@@ -96,7 +126,10 @@ weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load
     request.place_count = 1;
     weir_engine_model *loaded = NULL;
     instance_predict(instance, load, quick);
+    uint64_t told = atomic_load(&instance->client->overflow); /* of a caller's client */
+    instance_begin_overflow(instance);
     weir_status status = instance->engine->load(&request, &loaded);
+    atomic_store(&instance->client->overflow, told);
     if (status != WEIR_OK)
         return status;
     instance->loaded = loaded;
@@ -106,7 +139,6 @@ weir_status wi_instance_load(wi_instance *instance, const weir_engine_load *load
 
 void wi_instance_prepare(const wi_instance *instance)
 {
-    enum { SUSPENDS_SINCE = 4 }; /* the version of an engine's table */
     /* what runs leave behind need not be kept, or is little */
     const weir_prepare_options all_else = {.struct_size = sizeof all_else,
                                            .drop = WEIR_CLASS_BIT(WEIR_CLASS_SCRATCH) |

@@ -202,6 +202,7 @@ static weir_status model_load(weir_model *model, const weir_model_options *o, co
     weir_status status = open_instance(model, o, path, out);
     if (status != WEIR_OK)
         return status;
+    (*out)->overflows = o->residency == WEIR_ROOM_AUTO;
     status = wi_instance_load(*out, &request, true);
     if (status != WEIR_OK) { /* its own reason comes first */
         wi_saved_detail reason;
@@ -211,6 +212,15 @@ static weir_status model_load(weir_model *model, const weir_model_options *o, co
         wi_detail_restore(&reason);
     }
     return status;
+}
+
+/* Of a model that is loaded and yet is refused, for a reason that is told already. */
+static void model_give_up(weir_model *model)
+{
+    wi_saved_detail reason;
+    wi_detail_save(&reason);
+    (void)!weir_model_destroy(model);
+    wi_detail_restore(&reason);
 }
 
 weir_status weir_model_create(const char *path, const weir_model_options *options, weir_model **out)
@@ -223,6 +233,8 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     if (status != WEIR_OK)
         return status;
     *out = NULL;
+    if ((unsigned)o.residency >= WEIR_ROOM_COUNT)
+        return weir_fail(WEIR_ERR_INVALID, "weir_model_create: %d is no weir_model_room", (int)o.residency);
     status = wi_check_settings(o.settings, o.setting_count, "weir_model_create");
     if (status != WEIR_OK)
         return status;
@@ -242,11 +254,15 @@ weir_status weir_model_create(const char *path, const weir_model_options *option
     }
     wi_model_add(model, instance);
     wi_model_switch(model, instance);
-    if (o.prepare)
+    status = instance->overflows ? wi_coming_loaded(model, instance) : WEIR_OK;
+    if (status == WEIR_OK && o.prepare && wi_residency_is_here(instance->client))
         wi_instance_prepare(instance);
     wi_model_leave(model, instance); /* the instance stays as the present instance */
-    *out = model;
-    return WEIR_OK;
+    if (status == WEIR_OK)
+        *out = model;
+    else
+        model_give_up(model);
+    return status;
 }
 
 weir_status weir_model_destroy(weir_model *model)

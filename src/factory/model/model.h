@@ -58,6 +58,8 @@ typedef struct wi_instance {
     wi_fault fault;              /* whose the failures were by the last check */
     weir_status fails_good_with; /* WEIR_OK: the last check, if any, did not fail */
     uint64_t number;             /* among all of the model's, from 1 */
+    bool overflows;              /* WEIR_ROOM_AUTO: weights without room begin in memory of the host's */
+    uint64_t room;               /* that the weights leave then, for what is not weights */
     struct wi_instance *older;
 } wi_instance;
 
@@ -249,6 +251,8 @@ void wi_coming_list(weir_model *model, const wi_instance *at, uint32_t unwritten
 void wi_coming_left_locked(weir_model *model, const wi_instance *at, const weir_model_suspend_options *o);
 /* Brings the classes that runs write, and begins to bring the rest. With the gate taken; opens the gate. */
 weir_status wi_coming_begin(weir_model *model, wi_instance *at, bool by_run);
+/* Begins to bring what a load has left in memory of the host's; nothing where it has left none. Nobody has the model yet. */
+weir_status wi_coming_loaded(weir_model *model, wi_instance *at);
 /* Brings all the rest, with the gate taken, no run inside and no result out. The gate stays taken. */
 weir_status wi_coming_finish(weir_model *model, const wi_instance *at, weir_stream stream);
 /* With the lock held and the gate free: whether runs pass before the model is back. */
