@@ -157,6 +157,30 @@ static void blocks_are_freed_while_they_are_shown(void **state)
     }
 }
 
+/* A later block may lie in front of earlier ones. */
+static void a_later_block_may_lie_in_front(void **state)
+{
+    const fixture *f = *state;
+    void *taken = crowd(f, 20 * MIB);
+    char *here = allocate(f->model, BLOCK, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS), *blocks[3];
+    for (int i = 0; i < 3; i++)
+        blocks[i] = allocate(f->model, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+    assert_true(residency(f->model).shown >= 4 * MIB);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 3; i++) {
+            ok(weir_free(f->model, blocks[i], WEIR_STREAM_HOST));
+            blocks[i] = allocate(f->model, 4 * MIB, WEIR_STREAM_HOST, WEIR_CLASS_WEIGHTS);
+            write_block(f->runtime, blocks[i], 4 * MIB, (uint64_t)i + 1);
+        }
+    leave_room(f, taken);
+    ok(weir_client_resume(f->model, WEIR_STREAM_HOST));
+    for (int i = 0; i < 3; i++) {
+        block_holds(f->runtime, blocks[i], 4 * MIB, (uint64_t)i + 1);
+        ok(weir_free(f->model, blocks[i], WEIR_STREAM_HOST));
+    }
+    ok(weir_free(f->model, here, WEIR_STREAM_HOST));
+}
+
 static atomic_bool passed;
 
 static void note_passed(void *ignored)
@@ -319,10 +343,15 @@ static int resume_and_tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        OVERFLOW(weights_without_room_are_shown),   OVERFLOW(pieces_come_as_room_appears),
-        OVERFLOW(it_leaves_and_overflows_again),    OVERFLOW(blocks_are_freed_while_they_are_shown),
-        OVERFLOW(zeros_and_streams_are_kept),       cmocka_unit_test(without_room_on_the_host_it_is_refused),
-        OVERFLOW(what_is_refused_as_ever),          OVERFLOW(it_adds_to_what_is_shown),
+        OVERFLOW(weights_without_room_are_shown),
+        OVERFLOW(pieces_come_as_room_appears),
+        OVERFLOW(it_leaves_and_overflows_again),
+        OVERFLOW(blocks_are_freed_while_they_are_shown),
+        OVERFLOW(a_later_block_may_lie_in_front),
+        OVERFLOW(zeros_and_streams_are_kept),
+        cmocka_unit_test(without_room_on_the_host_it_is_refused),
+        OVERFLOW(what_is_refused_as_ever),
+        OVERFLOW(it_adds_to_what_is_shown),
         cmocka_unit_test(where_it_cannot_be_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -216,6 +216,10 @@ static weir_status coming_bring_step(wi_coming *c, const wi_instance *at)
         o.most = c->step - sum;
         o.unwritten = c->some;
         status = weir_client_resume_some(at->client, &o, WEIR_STREAM_HOST, &came);
+        if (status == WEIR_ERR_OUT_OF_MEMORY && sum == 0) { /* a single piece may fit */
+            o.most = 1;
+            status = weir_client_resume_some(at->client, &o, WEIR_STREAM_HOST, &came);
+        }
         c->some |= came > 0;
         c->next += known && status == WEIR_OK && came == 0;
         sum += came;
