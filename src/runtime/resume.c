@@ -43,28 +43,17 @@ void wi_residency_sweep(weir_client *client)
 
 /* Resuming --------------------------------------------------------------------------------------------------------- */
 
-/* Queues zeros over what was not kept of the piece. Several runs get them in a single call, with all that lies between, whose
- * contents are still to come: a call a run is what takes the time. */
-static weir_status residency_clear(const weir_runtime *runtime, const wi_away *away, const wi_piece *piece, void *stream)
-{
-    const wi_run *first = NULL, *last = NULL;
-    for (const wi_run *run = away->runs + piece->run, *end = run + piece->run_count; run < end; run++)
-        if (!run->saved) {
-            first = first ? first : run;
-            last = run;
-        }
-    return first ? runtime->driver->fill(runtime->device, first->start, 0,
-                                         (size_t)((char *)last->start + last->bytes - (char *)first->start), stream)
-                 : WEIR_OK;
-}
-
 /* Queues the contents of a piece that has memory again. */
 static weir_status residency_arrived(wi_away *away, wi_piece *piece, void *user)
 {
     weir_client *client = user;
+    const weir_runtime *runtime = client->runtime;
     wi_residence *r = residence_of(client);
-    weir_status status = residency_clear(client->runtime, away, piece, r->stream);
-    return status == WEIR_OK && piece->low ? wi_copies_load(&r->copies, away, piece, r->stream) : status;
+    weir_status status = piece->low ? wi_copies_load(&r->copies, away, piece, r->stream) : WEIR_OK;
+    for (size_t i = piece->run; i < piece->run + piece->run_count && status == WEIR_OK; i++)
+        if (!away->runs[i].saved)
+            status = runtime->driver->fill(runtime->device, away->runs[i].start, 0, away->runs[i].bytes, r->stream);
+    return status;
 }
 
 /* The bytes to claim: the away bytes, and at least the unused part of the client's guarantee. `promised` bytes of it are
