@@ -236,6 +236,7 @@ class Torch(Lines):
     def test_what_graphs_have_steps_aside_if_asked(self):
         self.run_lines("""
             one = make_stream()
+            t_free(t_alloc(256, 0, one), 256, 0, one)
             t_begin_pool(0, 7, 0, c.byref(Filter(one)))
             begin_capture(one)
             a, b = t_alloc(4 * MIB, 0, one), t_alloc(4 * MIB, 0, one)

@@ -238,6 +238,72 @@ static void it_is_shown_and_launched(void **state)
     drop(f, &c);
 }
 
+/* Threads --------------------------------------------------------------------------------------------------------- */
+
+typedef struct user {
+    fixture *f;
+    weir_capture_pool *pool; /* NULL: one of its own each time */
+    weir_stream stream;
+    int served;
+} user;
+
+/* Takes blocks from a pool, and frees them, also while they are away. An allocation is refused meanwhile, a free never. */
+static void *use_a_pool(void *of)
+{
+    enum { TURNS = 300 };
+    user *u = of;
+    for (int i = 0; i < TURNS; i++) {
+        weir_capture_pool *pool = u->pool;
+        weir_block block[2] = {{NULL, 0}, {NULL, 0}};
+        if (!pool)
+            ok(weir_capture_pool_create(u->f->client, &pool));
+        weir_request request = {.struct_size = sizeof request,
+                                .bytes = (size_t)(i % 3 + 1) * BLOCK,
+                                .stream = u->stream,
+                                .memory_class = WEIR_CLASS_ACTIVATIONS,
+                                .pool = pool};
+        for (int k = 0; k < 2; k++) {
+            weir_status status = weir_alloc_with(u->f->client, &request, &block[k]);
+            assert_true(status == WEIR_OK || status == WEIR_ERR_BUSY);
+            u->served += status == WEIR_OK;
+        }
+        for (int k = 0; k < 2; k++)
+            ok(weir_free_block(u->f->client, block[k], u->stream));
+        if (!u->pool)
+            ok(weir_capture_pool_destroy(pool, WEIR_STREAM_ALL));
+    }
+    return NULL;
+}
+
+static void threads_use_pools_meanwhile(void **state)
+{
+    enum { THREADS = 3, TIMES = 60 };
+    fixture *f = *state;
+    user users[THREADS] = {{f, f->graph, f->b, 0}, {f, f->graph, f->a, 0}, {f, NULL, f->b, 0}};
+    pthread_t threads[THREADS];
+    captured c = capture(f);
+    replay(f, &c);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_a_pool, &users[i]), 0);
+    for (int i = 0; i < TIMES; i++) {
+        assert_true(suspend_with(f->client, (weir_suspend_options){.graphs = true, .show = i % 4 == 3}).away > 0);
+        if (i % 8 == 7)
+            (void)sched_yield();
+        ok(weir_client_resume(f->client, i % 2 ? f->b : WEIR_STREAM_HOST));
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ok(weir_stream_synchronize(f->b));
+    holds(f, c.lives, 5);
+    assert_int_equal(info(f->graph).live_blocks, 1);
+    snapshot now = take_snapshot(f->runtime);
+    check_sums(&now);
+    assert_int_equal(now.device.away, 0);
+    (void)weir_client_forget_copies(f->client);
+    replay(f, &c);
+    drop(f, &c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +315,7 @@ int main(void)
         CASE(a_suspend_that_fails, "budget(mapped)"),
         CASE(work_on_what_it_keeps, "budget(mapped)"),
         CASE(it_is_shown_and_launched, "budget(mapped)"),
+        CASE(threads_use_pools_meanwhile, "budget(mapped)"),
     };
     return cmocka_run_group_tests_name("residency-graphs", tests, NULL, NULL);
 }
