@@ -111,7 +111,7 @@ def weir_way(torch, given):
 
 
 def graphs(torch, weir, told, streams):
-    """A graph's own pool stays; the weights that it reads leave, and are at their addresses again."""
+    """A graph's own pool leaves, too, with the weights that it reads; all is at its addresses again."""
     layers = Layers(torch, 1024)
     layers.run()
     graph = torch.cuda.CUDAGraph()

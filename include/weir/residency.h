@@ -25,7 +25,7 @@ typedef enum weir_stay {
     WEIR_STAY_SHARED = 0, /* its chunk holds other clients' blocks, or memory that is free in the order of a stream */
     /* It was allocated with WEIR_ALLOC_STABLE, as exported memory must be: other processes or cards have a handle of it. */
     WEIR_STAY_STABLE = 1,
-    WEIR_STAY_GRAPH = 2, /* it is of a capture pool */
+    WEIR_STAY_GRAPH = 2, /* it is of a capture pool, and weir_suspend_options.graphs is not set */
     WEIR_STAY_CLASS = 3, /* its class is in weir_suspend_options.stay */
     WEIR_STAY_BUSY = 4,  /* another thread is freeing or resizing the block */
     WEIR_STAY_COUNT = 5
@@ -56,6 +56,13 @@ typedef struct weir_suspend_options {
      * weir_client_resume_some. Elsewhere it does nothing, and weir_residency.shown is 0. `folder` is for those pages then.
      * On the host it is the same memory: that shows the same, and gives nothing. */
     bool show;
+    /* Memory of the client's capture pools (weir/stream.h) leaves as well, also what they keep for later captures. The
+     * caller's promise: nothing that was captured there runs until the resume; with `show`, until the return. Addresses
+     * stay, and graphs that were captured there can be launched again after the resume. Until the client is resident, kept
+     * blocks are live, not pending, in the books: they are allocated by the suspend, and freed by the resume. A block of a
+     * pool that is freed meanwhile is the pool's when all is back. WEIR_ERR_STREAM_MISUSE while a capture for one of the
+     * pools has not ended. */
+    bool graphs;
 } weir_suspend_options;
 
 enum { WEIR_STAYS = 8 };

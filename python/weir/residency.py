@@ -106,10 +106,10 @@ def wait_limit(wait: float | None) -> int:
 
 def suspend_options(stay: Iterable[Class], drop: Iterable[Class], unwritten: Iterable[Class], verify: bool, keep_guarantee: bool,
                     resume_on_alloc: bool, wait: float | None, folder: str | os.PathLike[str] | None,
-                    show: bool) -> s.weir_suspend_options:
+                    show: bool, graphs: bool = False) -> s.weir_suspend_options:
     return s.weir_suspend_options(stay=classes(stay), drop=classes(drop), unwritten=classes(unwritten), verify=verify,
                                   keep_guarantee=keep_guarantee, resume_on_alloc=resume_on_alloc, wait=wait_limit(wait),
-                                  folder=to_bytes(folder), show=show)
+                                  folder=to_bytes(folder), show=show, graphs=graphs)
 
 
 @contextlib.contextmanager

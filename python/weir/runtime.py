@@ -173,7 +173,7 @@ class Client(Handle):
 
     def suspend(self, *, stay: Iterable[Class] = (), drop: Iterable[Class] = (), unwritten: Iterable[Class] = (), verify: bool = False,
                 keep_guarantee: bool = False, resume_on_alloc: bool = False, wait: float | None = None,
-                folder: str | os.PathLike[str] | None = None, show: bool = False) -> Residency:
+                folder: str | os.PathLike[str] | None = None, show: bool = False, graphs: bool = False) -> Residency:
         """Takes the device's memory from under its blocks, so that everybody else may have it, and keeps their contents elsewhere.
 
         The blocks stay, at their addresses. Until `resume` nothing may touch them, neither work on the device nor arrays and
@@ -183,12 +183,13 @@ class Client(Handle):
         Blocks of the classes `stay` stay; contents of the classes `drop` come back as zeros; the classes `unwritten` are promised not
         to be written since the last resume, so that the copies of then are still good; `verify` looks. `keep_guarantee`: else the
         guarantee is given up meanwhile. `resume_on_alloc`: an allocation for the client resumes it; else it is `Busy`.
-        `show`: where the device can, copies are shown at the addresses of what is away, and the client is used on. `folder` takes
+        `show`: where the device can, copies are shown at the addresses of what is away, and the client is used on. `graphs`: memory of
+        capture pools leaves too, and no graph that was captured there is replayed until the resume. `folder` takes
         the contents; None: page-locked memory of the host, and on the host's own runtime a file in $TMPDIR or /tmp. Errors change
         nothing: `Busy`, `Unsupported` for another resource than "budget(mapped)", `OutOfMemory` of the host's runtime,
         `SystemFailed`."""
         from .residency import residency, suspend_options
-        options = suspend_options(stay, drop, unwritten, verify, keep_guarantee, resume_on_alloc, wait, folder, show)
+        options = suspend_options(stay, drop, unwritten, verify, keep_guarantee, resume_on_alloc, wait, folder, show, graphs)
         raw = s.weir_residency()
         with self._use() as pointer:
             check(lib.weir_client_suspend(pointer, c.byref(options), c.byref(raw)))

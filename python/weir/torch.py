@@ -323,9 +323,10 @@ def suspend(*clients: Client, streams: Iterable[Any] | None = None, **options: A
     first, or with `streams` what is queued on these (`torch.cuda.Stream`) alone, so that the work of others runs on: they have to be
     all that may still touch the memory, also those that only read, as CUDA ends a context whose work finds no memory. Until
     `resume` no tensor there may be touched, and none be made: that is an error, or resumes the client with `resume_on_alloc=True`.
-    `options` are those of `Client.suspend`; its `wait` does not bound the wait for devices and `streams`. All or nothing: what fails
-    for one device leaves the others as they were. `Invalid` without clients where `use` was not called, `StreamMisuse` while one of
-    `streams` is being captured; the capture goes on."""
+    After `use`, memory of captured graphs leaves as well (`graphs=False`: it stays), so that none is replayed until `resume`;
+    `StreamMisuse` while one is being captured. `options` are those of `Client.suspend`; its `wait` does not bound the wait for
+    devices and `streams`. All or nothing: what fails for one device leaves the others as they were. `Invalid` without clients where
+    `use` was not called, `StreamMisuse` while one of `streams` is being captured; the capture goes on."""
     done: list[Client] = []
     left: dict[int, Residency] = {}
     only = None if streams is None else list(streams)
@@ -335,7 +336,7 @@ def suspend(*clients: Client, streams: Iterable[Any] | None = None, **options: A
                 torch.cuda.synchronize(ordinal)
             else:
                 _wait_for(client, [stream for stream in only if stream.device.index == ordinal])
-            left[ordinal] = client.suspend(**options)
+            left[ordinal] = client.suspend(**{"graphs": True, **options})
             done.append(client)
     except errors.Error:
         for client in done:

@@ -57,6 +57,7 @@ typedef struct wi_away {
     wi_account *account;
     uint32_t stay, drop, unwritten; /* classes, as in weir_suspend_options */
     bool show;                      /* copies cover whole pieces, and can be shown */
+    bool graphs;                    /* blocks of capture pools leave */
     /* What is to come back next: at most so many bytes, or one piece; of one of these classes (0: any), or of the block
      * with this address (NULL: any). */
     uint64_t most;

@@ -86,6 +86,8 @@ static bool residence_shows(const wi_residence *r)
 void wi_residence_set(wi_residence *r, weir_residency_state state)
 {
     bool shows = state == WEIR_SUSPENDED && r->away.show && residence_shows(r);
+    if (state == WEIR_RESIDENT && r->options.graphs)
+        wi_capture_pools_return(r->copies.client);
     pthread_mutex_lock(&r->lock);
     residence_set_state(r, state);
     r->shows = shows;
@@ -626,6 +628,10 @@ weir_status wi_residence_choose(weir_client *client, wi_residence *r, const char
     wi_tcaches_drop_client(client);
     wi_runtime_drain(runtime, &client->account);
     (void)base->table->pass(base, &left);
+    if (r->options.graphs)
+        status = wi_capture_pools_step_aside(client, deadline);
+    if (status != WEIR_OK)
+        return status;
     status = base->table->away->choose(base, &r->away);
     *chosen = status == WEIR_OK;
     if (status == WEIR_OK && !wi_has_bug(WI_BUG_LEAVE_EARLY))
@@ -678,6 +684,7 @@ static void residency_begin_receipt(wi_residence *r, bool can_show)
     r->away.drop = r->options.drop;
     r->away.unwritten = r->options.unwritten;
     r->away.show = r->options.show && can_show;
+    r->away.graphs = r->options.graphs;
     r->pages.stay = r->options.stay;
     r->pages.drop = r->options.drop;
     residency_keep_pages(r);

@@ -477,7 +477,9 @@ class StepsAside(Case):
         graph.replay()
         first = out.cpu()
         for _ in range(10):
-            self.assertGreater(weir.torch.suspend(streams=self.streams)[0].away, 64 * MIB)
+            left = weir.torch.suspend(streams=self.streams)[0]
+            self.assertGreater(left.away, 64 * MIB)
+            self.assertNotIn(weir.Stay.GRAPH, [each.why for each in left.stays])
             weir.torch.resume()
             out.zero_()
             graph.replay()

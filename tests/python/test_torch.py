@@ -233,6 +233,38 @@ class Torch(Lines):
             is_(account(), (62 * MIB + 512, 0))
         """)
 
+    def test_what_graphs_have_steps_aside_if_asked(self):
+        self.run_lines("""
+            one = make_stream()
+            t_free(t_alloc(256, 0, one), 256, 0, one)
+            t_begin_pool(0, 7, 0, c.byref(Filter(one)))
+            begin_capture(one)
+            a, b = t_alloc(4 * MIB, 0, one), t_alloc(4 * MIB, 0, one)
+            t_free(b, 4 * MIB, 0, one)
+            end_capture(one)
+            t_end_pool(0, 7, 0)
+            before = account()
+            is_(before, (4 * MIB, 4 * MIB))
+            is_(client.suspend().away, 0)
+            client.resume()
+            for _ in range(3):
+                is_(client.suspend(graphs=True).away, 8 * MIB)
+                is_(account(), (0, 0))
+                runtime.client("other").alloc("64MiB").close()
+                client.resume()
+                is_(account(), before)
+            t_begin_pool(0, 7, 0, c.byref(Filter(one)))
+            is_(t_alloc(4 * MIB, 0, one), b)  # what the pool keeps is its own still
+            t_end_pool(0, 7, 0)
+            t_free(b, 4 * MIB, 0, one)
+            client.suspend(graphs=True)
+            t_free(a, 4 * MIB, 0, one)
+            t_release_pool(0, 7, 0)
+            t_release_pool(0, 7, 0)
+            client.resume()
+            is_(account(), (0, 0))
+        """)
+
     def test_pools_are_told_apart_by_all_of_their_names_and_go_one_by_one(self):
         self.run_lines("""
             def of(second):

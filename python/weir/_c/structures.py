@@ -128,7 +128,7 @@ class weir_client_stats(Sized):
 class weir_suspend_options(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("stay", c.c_uint32), ("drop", c.c_uint32), ("unwritten", c.c_uint32),
                 ("verify", c.c_bool), ("keep_guarantee", c.c_bool), ("resume_on_alloc", c.c_bool), ("wait", c.c_uint64),
-                ("folder", c.c_char_p), ("show", c.c_bool)]
+                ("folder", c.c_char_p), ("show", c.c_bool), ("graphs", c.c_bool)]
 
 
 class weir_residency_stay(c.Structure):  # without a name of its own in C: a member of weir_residency.stay

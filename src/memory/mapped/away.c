@@ -60,7 +60,7 @@ static int away_reason(const wi_away *away, const wi_block *block, uint64_t word
         return MAY_LEAVE;
     if ((word & 7) != WI_LIVE)
         return (word & 7) == WI_ACQUIRED ? WEIR_STAY_BUSY : WEIR_STAY_SHARED;
-    if (block->graph)
+    if (block->graph && !away->graphs)
         return WEIR_STAY_GRAPH;
     if (block->stable)
         return WEIR_STAY_STABLE;

@@ -3,6 +3,8 @@
 #include "memory/space/stream_order.h"
 #include "runtime/runtime.h"
 
+#include <sched.h>
+
 struct weir_capture_pool {
     pthread_mutex_t lock;
     atomic_uint users; /* references: the handle, allocations under way, live blocks */
@@ -13,6 +15,8 @@ struct weir_capture_pool {
     bool closed;
     wi_event end;    /* while closed: behind the last launch */
     wi_block *first; /* the blocks that it keeps, linked by pending_next */
+    wi_block *aside; /* kept blocks that are live while the client is suspended; counted in `held` */
+    bool apart;      /* there may be some; under the runtime's clients_lock */
     uint64_t held, held_blocks, live_blocks;
 };
 
@@ -211,6 +215,181 @@ void wi_capture_pool_adopt(weir_capture_pool *graph, wi_block *block, bool named
     capture_pool_unlock(graph);
 }
 
+/* Stepping aside --------------------------------------------------------------------------------------------------- */
+
+/* While the client is suspended with its graphs, what a pool keeps is live, in the list `aside`: it leaves, is shown and
+ * comes back as other blocks do. */
+
+static void capture_pool_set_aside(weir_capture_pool *graph, wi_block *block)
+{
+    block->pending_next = graph->aside;
+    graph->aside = block;
+    graph->held += block->charged;
+    graph->held_blocks++;
+}
+
+/* The place of the block in the list `aside`; NULL: it is not there. */
+static wi_block **capture_pool_aside(weir_capture_pool *graph, const wi_block *block)
+{
+    wi_block **link = &graph->aside;
+    while (*link && *link != block)
+        link = &(*link)->pending_next;
+    return *link ? link : NULL;
+}
+
+/* Waits until the device is past all uses of a kept block that was taken out. */
+static weir_status capture_pool_await(const weir_capture_pool *graph, const wi_block *block, uint64_t deadline)
+{
+    weir_runtime *runtime = capture_pool_runtime(graph);
+    weir_status status = WEIR_OK;
+    wi_event event;
+    while (status == WEIR_OK && !wi_stream_uses_passed(block->stream_uses, runtime->driver, runtime->device, &event)) {
+        status = runtime->driver->wait(runtime->device, event, deadline);
+        if (status == WEIR_OK && deadline != UINT64_MAX && !runtime->driver->passed(runtime->device, event))
+            status =
+                weir_fail(WEIR_ERR_BUSY, "%s cannot be suspended: work on what graph %llu keeps was not done in time",
+                          graph->client->account.name, (unsigned long long)graph->number);
+    }
+    return status;
+}
+
+/* A kept block that was taken out is live again, with the same contents, as if a request of its size had it. */
+static weir_status capture_pool_wake(weir_capture_pool *graph, wi_block *block)
+{
+    wi_resource *stack = block->stack;
+    wi_placement p = {.bytes = block->bytes,
+                      .charged = block->charged,
+                      .alignment = WI_UNIT,
+                      .memory_class = block->memory_class,
+                      .stream = block->stream,
+                      .account = block->account,
+                      .tag = block->tag,
+                      .graph = graph,
+                      .graph_named = block->graph_named,
+                      .held = block};
+    wi_shortage ignored;
+    wi_block *same;
+    wi_shortage_begin(&ignored, NULL, 0);
+    weir_status status = wi_allocate(stack, &p, &same, &ignored);
+    if (status == WEIR_OK)
+        wi_publish(stack, block);
+    return status;
+}
+
+/* Retires a block of the list `aside` that is acquired, and keeps it again. */
+static void capture_pool_retire_aside(weir_capture_pool *graph, wi_block *block)
+{
+    wi_resource *stack = capture_pool_runtime(graph)->resource;
+    block->stack = stack;
+    if (!wi_retire(stack, block, WEIR_STREAM_HOST, NULL, WI_UNPASSED)) {
+        wi_ledger_keep(stack->ledger, block);
+        capture_pool_put_in(graph, block);
+    }
+}
+
+static bool capture_pool_acquire(wi_block *block)
+{
+    wi_base *base = block->stack->base;
+    wi_base_lock(base);
+    bool acquired = wi_block_acquire(block, atomic_load(&block->word), WI_ACQUIRED);
+    wi_base_unlock(base);
+    return acquired;
+}
+
+static void capture_pool_return(weir_capture_pool *graph)
+{
+    capture_pool_lock(graph);
+    for (wi_block *block; (block = graph->aside);) {
+        if (capture_pool_acquire(block)) {
+            (void)capture_pool_take_out(graph, &graph->aside);
+            capture_pool_retire_aside(graph, block);
+            continue;
+        }
+        capture_pool_unlock(graph); /* another thread looks whether it may free the block */
+        sched_yield();
+        capture_pool_lock(graph);
+    }
+    capture_pool_unlock(graph);
+}
+
+/* Frees a block that was woken for a pool that was closed meanwhile. */
+static void capture_pool_free_woken(weir_capture_pool *graph, wi_block *block, wi_event end)
+{
+    weir_runtime *runtime = capture_pool_runtime(graph);
+    while (!capture_pool_acquire(block))
+        sched_yield();
+    block->graph = NULL;
+    wi_pending_free(&runtime->pending, block->stack, block, WEIR_STREAM_HOST, NULL, &end);
+}
+
+/* The first kept block is set aside. *none: there is none. */
+static weir_status capture_pool_step(weir_capture_pool *graph, uint64_t deadline, bool *none)
+{
+    capture_pool_lock(graph);
+    wi_block *block = graph->first ? capture_pool_take_out(graph, &graph->first) : NULL;
+    weir_stream stream = graph->stream;
+    capture_pool_unlock(graph);
+    *none = !block;
+    weir_status status = WEIR_OK;
+    if (stream.id != 0)
+        status =
+            weir_fail(WEIR_ERR_STREAM_MISUSE, "%s cannot be suspended: graph %llu is capturing stream %llx",
+                      graph->client->account.name, (unsigned long long)graph->number, (unsigned long long)stream.id);
+    if (status == WEIR_OK && block)
+        status = capture_pool_await(graph, block, deadline);
+    if (status == WEIR_OK && block)
+        status = capture_pool_wake(graph, block);
+    if (status != WEIR_OK && block)
+        capture_pool_keep_or_give_back(graph, block);
+    if (status != WEIR_OK || !block)
+        return status;
+    capture_pool_lock(graph);
+    bool closed = graph->closed;
+    wi_event end = graph->end;
+    if (!closed)
+        capture_pool_set_aside(graph, block);
+    capture_pool_unlock(graph);
+    if (closed)
+        capture_pool_free_woken(graph, block, end);
+    return WEIR_OK;
+}
+
+/* The next pool of the client with the mark, which is changed; it is held. NULL: none is left. */
+static weir_capture_pool *capture_pool_next(weir_client *client, bool apart)
+{
+    weir_runtime *runtime = client->runtime;
+    pthread_mutex_lock(&runtime->clients_lock);
+    weir_capture_pool *graph = client->graphs;
+    while (graph && graph->apart != apart)
+        graph = graph->next;
+    if (graph) {
+        graph->apart = !apart;
+        wi_capture_pool_hold(graph);
+    }
+    pthread_mutex_unlock(&runtime->clients_lock);
+    return graph;
+}
+
+weir_status wi_capture_pools_step_aside(weir_client *client, uint64_t deadline)
+{
+    weir_status status = WEIR_OK;
+    weir_capture_pool *graph;
+    while (status == WEIR_OK && (graph = capture_pool_next(client, false))) {
+        for (bool none = false; status == WEIR_OK && !none;)
+            status = capture_pool_step(graph, deadline, &none);
+        wi_capture_pool_drop(graph);
+    }
+    return status;
+}
+
+void wi_capture_pools_return(weir_client *client)
+{
+    for (weir_capture_pool *graph; (graph = capture_pool_next(client, true));) {
+        capture_pool_return(graph);
+        wi_capture_pool_drop(graph);
+    }
+}
+
 /* Freeing ---------------------------------------------------------------------------------------------------------- */
 
 weir_status wi_capture_pool_note(wi_block *block, wi_event event)
@@ -288,16 +467,47 @@ static bool capture_pool_is_closed(weir_capture_pool *graph)
     return closed;
 }
 
+/* A block that is away stays live until it is back, as a part of what the pool keeps. False: the pool was closed before. */
+static bool capture_pool_keep_away(weir_capture_pool *graph, wi_resource *stack, wi_block *block)
+{
+    capture_pool_lock(graph);
+    bool open = !graph->closed;
+    if (open) {
+        block->stack = stack;
+        graph->live_blocks--;
+        capture_pool_set_aside(graph, block);
+        wi_let_go(stack->base, block);
+    }
+    capture_pool_unlock(graph);
+    if (open)
+        wi_capture_pool_drop(graph);
+    return open;
+}
+
+static weir_status capture_pool_check_free(weir_capture_pool *graph, const wi_block *block)
+{
+    capture_pool_lock(graph);
+    bool kept = capture_pool_aside(graph, block) != NULL;
+    capture_pool_unlock(graph);
+    if (!kept)
+        return WEIR_OK;
+    return weir_fail(WEIR_ERR_DOUBLE_FREE, "the block at %p was freed before; graph %llu of %s keeps it",
+                     block->pointer, (unsigned long long)graph->number, graph->client->account.name);
+}
+
 weir_status wi_capture_pool_free(weir_capture_pool *graph, wi_resource *stack, wi_block *block,
                                  const wi_stream_facts *at)
 {
     weir_runtime *runtime = capture_pool_runtime(graph);
     wi_stream_facts now;
-    bool open = !capture_pool_is_closed(graph);
-    weir_status status = open ? capture_pool_note_free(graph, block, at) : WEIR_OK;
+    bool open = !capture_pool_is_closed(graph), away = block->away > 0;
+    weir_status status = open ? capture_pool_check_free(graph, block) : WEIR_OK;
     if (status == WEIR_OK && open)
+        status = capture_pool_note_free(graph, block, at);
+    if (status == WEIR_OK && open && !away)
         wi_freeing(stack, block, at->stream);
-    if (status != WEIR_OK || capture_pool_retire(graph, stack, block, at->stream, at->native))
+    if (status != WEIR_OK || (away && capture_pool_keep_away(graph, stack, block)) ||
+        (!away && capture_pool_retire(graph, stack, block, at->stream, at->native)))
         return status;
     wi_streams_facts(&runtime->streams, at->stream,
                      &now); /* the pool's capture may have ended before the pool was closed */
@@ -403,12 +613,13 @@ static weir_status capture_pool_capturing(const weir_capture_pool *graph, const 
                      (unsigned long long)graph->number, graph->client->account.name, (unsigned long long)stream.id);
 }
 
-/* Closes the pool unless a capture is open. *list: the blocks that it kept. */
-static weir_status capture_pool_shut(weir_capture_pool *graph, wi_event end, wi_block **list)
+/* Closes the pool unless a capture is open, or it has blocks set aside: *aside. *list: the blocks that it kept. */
+static weir_status capture_pool_shut(weir_capture_pool *graph, wi_event end, wi_block **list, bool *aside)
 {
     capture_pool_lock(graph);
     weir_stream stream = graph->stream;
-    if (stream.id == 0) {
+    *aside = stream.id == 0 && graph->aside;
+    if (stream.id == 0 && !*aside) {
         graph->closed = true;
         graph->end = end;
         *list = graph->first;
@@ -426,6 +637,54 @@ static weir_status capture_pool_point(weir_runtime *runtime, weir_stream stream,
     return status == WEIR_OK && native ? runtime->driver->record(runtime->device, native, out) : status;
 }
 
+/* Frees an acquired block of the list `aside`, in the order of the stream. */
+static weir_status capture_pool_free_aside(weir_capture_pool *graph, wi_block *block, weir_stream stream)
+{
+    weir_runtime *runtime = capture_pool_runtime(graph);
+    wi_stream_facts at;
+    capture_pool_lock(graph);
+    wi_block **link = capture_pool_aside(graph, block);
+    wi_assert(link); /* what is put back is not live */
+    (void)capture_pool_take_out(graph, link);
+    block->graph = NULL;
+    capture_pool_unlock(graph);
+    wi_streams_facts(&runtime->streams, stream, &at);
+    weir_status status = wi_free_acquired(runtime, runtime->resource, block, &at);
+    if (status == WEIR_OK)
+        return WEIR_OK;
+    capture_pool_lock(graph);
+    block->graph = graph;
+    capture_pool_set_aside(graph, block);
+    wi_let_go(runtime->resource->base, block);
+    capture_pool_unlock(graph);
+    return status;
+}
+
+/* Frees all blocks of the list `aside`, also those that are away. Waits while another thread moves the client. */
+static weir_status capture_pool_end_aside(weir_capture_pool *graph, weir_stream stream)
+{
+    weir_client *client = graph->client;
+    wi_base *base = capture_pool_runtime(graph)->resource->base;
+    uint64_t moves = wi_residency_moves(client);
+    for (;;) {
+        wi_block *block;
+        capture_pool_lock(graph);
+        wi_block *first = graph->aside;
+        void *pointer = first ? first->pointer : NULL;
+        uint64_t generation = first ? wi_block_generation(first) : 0;
+        capture_pool_unlock(graph);
+        if (!first)
+            return WEIR_OK;
+        weir_status status = wi_acquire(base, &client->account, pointer, generation, &block);
+        if (status == WEIR_OK)
+            status = capture_pool_free_aside(graph, block, stream);
+        else if (status != WEIR_ERR_BUSY || wi_residency_wait(client, &moves) || wi_residency_found_done(client))
+            status = WEIR_OK; /* the pool keeps it again, or it may be had now */
+        if (status != WEIR_OK)
+            return status;
+    }
+}
+
 weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stream)
 {
     WI_ENTER();
@@ -438,8 +697,11 @@ weir_status weir_capture_pool_destroy(weir_capture_pool *graph, weir_stream stre
     weir_status status = stream.id == WEIR_STREAM_ALL.id
                              ? wi_streams_point_of_all(runtime, "weir_capture_pool_destroy", &end)
                              : capture_pool_point(runtime, stream, &end);
-    if (status == WEIR_OK)
-        status = capture_pool_shut(graph, end, &list);
+    for (bool aside = true; aside && status == WEIR_OK;) {
+        status = capture_pool_shut(graph, end, &list, &aside);
+        if (status == WEIR_OK && aside)
+            status = capture_pool_end_aside(graph, stream);
+    }
     if (status != WEIR_OK)
         return status;
     for (wi_block *block = list, *next; block; block = next) {

@@ -247,6 +247,13 @@ weir_status wi_capture_pool_note(wi_block *block, wi_event event);
  * tail is the caller's to free. */
 bool wi_capture_pool_keep(weir_capture_pool *graph, wi_resource *stack, wi_block *tail);
 
+/* What the client's pools keep becomes live, with the same contents, so that it can leave like other blocks, until
+ * wi_capture_pools_return. The thread has the client's residence. Waits for the uses of these blocks. After a failure some of it
+ * is live. WEIR_ERR_STREAM_MISUSE: a pool's capture has not ended; WEIR_ERR_BUSY: the uses were not done by the deadline. */
+weir_status wi_capture_pools_step_aside(weir_client *client, uint64_t deadline);
+/* The pools keep it again. Nothing of the client is away. */
+void wi_capture_pools_return(weir_client *client);
+
 /* weir_capture_begin and weir_capture_end with a pool. */
 weir_status wi_capture_pool_begin(weir_capture_pool *graph, weir_stream stream);
 weir_status wi_capture_pool_end(weir_capture_pool *graph, weir_stream stream);
