@@ -70,7 +70,10 @@ typedef struct wt_ahead {
 
 /* Begins with the file, or with the files of the folder. */
 void wt_ahead_begin(wt_ahead *it, const char *path);
-/* Ends it, also before all is asked for; to be called once. */
+/* The same for several paths: wt_ahead_add for each on a wt_ahead of zeros, and then wt_ahead_run, once. */
+void wt_ahead_add(wt_ahead *it, const char *path);
+void wt_ahead_run(wt_ahead *it);
+/* Ends it, also before all is asked for, and where nothing runs; to be called once. */
 void wt_ahead_end(wt_ahead *it);
 
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
