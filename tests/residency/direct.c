@@ -10,7 +10,7 @@
 
 #define FILE_BYTES (33 * MIB + 12345)
 
-enum { DISK_BLOCK = 4096, BESIDE = 3 * DISK_BLOCK, FILLED = 0xaa, MOST_BUFFERS = 16 };
+enum { DISK_BLOCK = 4096, BESIDE = 3 * DISK_BLOCK, FILLED = 0xaa, MOST_BUFFERS = 8 };
 
 /* The system, which the linker leads through here ------------------------------------------------------------------ */
 

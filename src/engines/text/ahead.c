@@ -28,7 +28,7 @@ static uint64_t ahead_room(void)
 }
 
 /* By a byte here and there. Where the system cannot tell, nothing is cached. */
-static bool ahead_is_cached(int file, uint64_t bytes)
+bool wt_ahead_is_cached(int file, uint64_t bytes)
 {
     char byte;
     struct iovec one = {&byte, 1};
@@ -45,7 +45,7 @@ static void ahead_add(wt_ahead *it, int folder, const char *path)
     if (file < 0)
         return;
     if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size <= AHEAD_PIECE ||
-        ahead_is_cached(file, (uint64_t)about.st_size)) {
+        wt_ahead_is_cached(file, (uint64_t)about.st_size)) {
         close(file);
         return;
     }
