@@ -229,10 +229,10 @@ WEIR_API WEIR_NODISCARD weir_status weir_client_preparation(weir_client *client,
 /* Cold start: bytes of a file come to the device. */
 
 /* Copies `bytes` of the file, from `offset` on, to `to`, as weir_copy does from memory: several threads read it into
- * page-locked pieces of the client's (weir/memory.h; 128 MiB at most, while the call lasts), and each goes to the device
+ * page-locked pieces of the client's (weir/memory.h; 16 MiB at most, while the call lasts), and each goes to the device
  * while others are read. It is written behind the work on `stream`, and is there at return, for all streams. On a host's
- * runtime the threads read into `to` itself. What is not in the page cache is read past it where the file system lets it
- * (O_DIRECT; on a host's runtime where `to` and `offset` differ by a multiple of 4,096), and is not there afterwards.
+ * runtime the pieces are the call's own, outside the ledger (8 MiB at most). What is not in the page cache is read past
+ * it where the file system lets it (O_DIRECT), and is not there afterwards.
  *
  * On failure `to` may have been written to in part; where the driver does not say then whether that is done, the pieces stay
  * live, and so does the block of weir_alloc_from_file, which the log says. Errors: WEIR_ERR_NOT_FOUND (no such file),

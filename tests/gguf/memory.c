@@ -3,6 +3,7 @@
 #include <weir/engine.h>
 #include "plain.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -372,6 +373,79 @@ static void test_mapped(void **state)
     bench_close(&it);
 }
 
+static void count_past_the_cache(weir_log_level level, const char *text, void *user)
+{
+    unsigned long long *given = user;
+    (void)level;
+    (void)sscanf(text, "gguf: %llu of", given);
+}
+
+/* Loads the file, which is not in the page cache then, and answers how many bytes came past the cache. */
+static unsigned long long load_cold(const char *path, bool direct, bool drops, char *answer, size_t capacity)
+{
+    unsigned long long given = 0;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(file >= 0 && fsync(file) == 0);
+    if (drops)
+        assert_int_equal(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
+    OK(weir_log_set(count_past_the_cache, &given, WEIR_LOG_DEBUG));
+    bench it = bench_open(path, 1ull << 28);
+    weir_engine_model *model = NULL;
+    const weir_setting setting = {"direct", direct ? "1" : "0"};
+    OK(bench_load(&it, &setting, 1, &model));
+    weir_tensor input = text_input("a cab. bed 17\nfade");
+    weir_outputs outputs = WEIR_INIT(weir_outputs);
+    weir_inference inference = inference_of(&input, NULL, 0);
+    OK(it.engine->infer(model, &inference, &outputs));
+    assert_true(outputs.tensors[0].bytes > 0 && outputs.tensors[0].bytes <= capacity);
+    memset(answer, 0, capacity);
+    memcpy(answer, outputs.tensors[0].data, outputs.tensors[0].bytes);
+    it.engine->release_outputs(model, &outputs);
+    it.engine->unload(model);
+    bench_close(&it);
+    OK(weir_log_set(NULL, NULL, WEIR_LOG_ERROR));
+    close(file);
+    return given;
+}
+
+/* Long enough that what is read of its head brings not all of it into the cache. */
+static bool copy_of_store(const char *name, char *out, size_t capacity)
+{
+    char path[512];
+    static char piece[1 << 16];
+    if (!store_model(name, path, sizeof path))
+        return false;
+    snprintf(out, capacity, "weir-cold-%d.gguf", (int)getpid());
+    int from = open(path, O_RDONLY | O_CLOEXEC), to = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(from >= 0 && to >= 0);
+    for (ssize_t got; (got = read(from, piece, sizeof piece)) > 0;)
+        assert_int_equal(write(to, piece, (size_t)got), got);
+    close(from);
+    close(to);
+    return true;
+}
+
+/* Where the test's files lie in memory alone, or cannot be read so, all loads are through the cache. */
+static void test_weights_past_the_page_cache(void **state)
+{
+    (void)state;
+    static char usual[1 << 16], direct[1 << 16];
+    char path[64];
+    if (!copy_of_store("minilm.gguf", path, sizeof path))
+        return;
+    assert_int_equal(load_cold(path, false, true, usual, sizeof usual), 0);
+    unsigned long long given = load_cold(path, true, true, direct, sizeof direct);
+    assert_memory_equal(usual, direct, sizeof usual);
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    assert_true(file < 0 || given > (1 << 20));
+    if (file >= 0)
+        close(file);
+    assert_int_equal(load_cold(path, false, true, usual, sizeof usual), 0); /* which brings it all there */
+    assert_int_equal(load_cold(path, true, false, direct, sizeof direct), 0);
+    assert_memory_equal(usual, direct, sizeof usual);
+    unlink(path);
+}
+
 /* By the file alone, and laid out by llama.cpp; the rest of it is what the load takes. */
 static void test_a_plan_of_mapped_weights_has_none(void **state)
 {
@@ -449,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_growing_output_fails),
         cmocka_unit_test(test_others_keep_theirs),
         cmocka_unit_test(test_mapped),
+        cmocka_unit_test(test_weights_past_the_page_cache),
         cmocka_unit_test(test_a_plan_of_mapped_weights_has_none),
         cmocka_unit_test(test_settings_have_a_number),
     };

@@ -37,7 +37,7 @@ ROOMS = {
     "onnx/file": ("base/stamp.h",),
     "onnx/shapes": ("onnx/file", "base"),
     "engines/text": (),
-    "onnx/engine": ("onnx/shapes", "onnx/file", "onnx/bridge/api.h", "interpose", "base/maps.h", "base/stamp.h", "base/probes.h", "engines/command.h"),
+    "onnx/engine": ("engines/text", "onnx/shapes", "onnx/file", "onnx/bridge/api.h", "interpose", "base/maps.h", "base/stamp.h", "base/probes.h", "engines/command.h"),
     "gguf/engine": ("engines/text", "gguf/file", "interpose", "base/stamp.h", "engines/command.h"),
     "engines/llm": ("engines/text", "onnx/file", "onnx/bridge/api.h", "interpose", "base/maps.h", "base/stamp.h", "engines/command.h"),
     # around it

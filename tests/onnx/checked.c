@@ -1,11 +1,13 @@
 /* A file that was found good is walked once, and again when it or what lies beside it may have changed; what it takes is foreseen once
- * as well; a model without weights to move is handed over as it is mapped. */
+ * as well; a model without weights to move is handed over as it is mapped. A load has all files of a model read ahead. */
 #include "common.h"
 
+#include <limits.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "engines/text/text.h"
 #include "onnx/engine/foresee.h"
 #include "onnx/engine/model.h"
 #include "onnx/file/main_graph.h"
@@ -34,6 +36,31 @@ void __wrap_onnx_foresee_now(onnx_file *file, const onnx_foresee_ask *ask, onnx_
     foreseen++;
     __real_onnx_foresee_now(file, ask, out);
     out->whole &= !lacks;
+}
+
+static int added, begun, ended;
+static char read_ahead[2][96];
+
+void __wrap_wt_ahead_add(wt_ahead *it, const char *path);
+void __wrap_wt_ahead_run(wt_ahead *it);
+void __wrap_wt_ahead_end(wt_ahead *it);
+
+void __wrap_wt_ahead_add(wt_ahead *it, const char *path)
+{
+    (void)it;
+    snprintf(read_ahead[added++ % 2], sizeof read_ahead[0], "%s", path);
+}
+
+void __wrap_wt_ahead_run(wt_ahead *it)
+{
+    (void)it;
+    assert_int_equal(begun++, ended);
+}
+
+void __wrap_wt_ahead_end(wt_ahead *it)
+{
+    (void)it;
+    ended++;
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
@@ -226,6 +253,23 @@ static void a_model_without_weights_is_not_copied(void **state)
     }
 }
 
+static void all_files_of_a_model_are_read_ahead(void **state)
+{
+    (void)state;
+    char real[2][PATH_MAX];
+    assert_non_null(realpath(model, real[0]));
+    assert_non_null(realpath(beside, real[1]));
+    added = begun = ended = 0;
+    loaded l = load_model(model, NULL);
+    assert_int_equal(added, 2);
+    assert_int_equal(begun, 1);
+    assert_int_equal(ended, 1);
+    assert_string_equal(read_ahead[0], real[0]);
+    assert_string_equal(read_ahead[1], real[1]);
+    unload_model(&l);
+    close_client(&l);
+}
+
 /* As a store has them that keeps equal files once. */
 static void a_file_may_have_other_names(void **state)
 {
@@ -249,6 +293,7 @@ int main(void)
         cmocka_unit_test_setup(a_file_is_walked_once, begin),
         cmocka_unit_test_setup(what_may_have_changed_is_walked_again, begin),
         cmocka_unit_test_setup(a_file_beside_is_looked_at_as_well, begin),
+        cmocka_unit_test_setup(all_files_of_a_model_are_read_ahead, begin),
         cmocka_unit_test_setup(what_a_run_takes_is_foreseen_once, begin),
         cmocka_unit_test_setup(what_may_be_foreseen_otherwise_is_not_kept, begin),
         cmocka_unit_test_setup(a_model_without_weights_is_not_copied, begin),

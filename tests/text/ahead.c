@@ -175,6 +175,31 @@ static void a_folder_is_its_files(void **state)
     asked_once(2, 0);
 }
 
+static void several_are_asked_for_once_each(void **state)
+{
+    (void)state;
+    char name[64];
+    wt_ahead ahead = {.count = 0};
+    int before = open_files();
+    for (size_t i = 0; i < FILES; i++) {
+        name_of(i, name, sizeof name);
+        wt_ahead_add(&ahead, name);
+    }
+    assert_int_equal(threads_made, 0);
+    wt_ahead_run(&ahead);
+    for (int naps = 0; atomic_load(&askers) < 6 + 3 && naps < 5000; naps++)
+        usleep(1000);
+    wt_ahead_end(&ahead);
+    assert_int_equal(open_files(), before);
+    asked_once(0, 6);
+    asked_once(1, 3);
+    asked_once(2, 0);
+    ahead = (wt_ahead){.count = 0}; /* a load that fails before it runs */
+    wt_ahead_add(&ahead, folder);
+    wt_ahead_end(&ahead);
+    assert_int_equal(open_files(), before);
+}
+
 static void nothing_is_asked_for_in_vain(void **state)
 {
     (void)state;
@@ -239,8 +264,10 @@ static void it_ends_before_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest ahead[] = {
-        AHEAD(a_file_is_asked_for_once),   AHEAD(a_folder_is_its_files),           AHEAD(nothing_is_asked_for_in_vain),
-        AHEAD(half_of_the_memory_is_left), AHEAD(without_threads_nothing_happens), AHEAD(it_ends_before_the_end),
+        AHEAD(a_file_is_asked_for_once),        AHEAD(a_folder_is_its_files),
+        AHEAD(nothing_is_asked_for_in_vain),    AHEAD(half_of_the_memory_is_left),
+        AHEAD(without_threads_nothing_happens), AHEAD(it_ends_before_the_end),
+        AHEAD(several_are_asked_for_once_each),
     };
     return cmocka_run_group_tests(ahead, make_files, drop_files);
 }

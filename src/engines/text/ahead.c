@@ -28,7 +28,7 @@ static uint64_t ahead_room(void)
 }
 
 /* By a byte here and there. Where the system cannot tell, nothing is cached. */
-static bool ahead_is_cached(int file, uint64_t bytes)
+bool wt_ahead_is_cached(int file, uint64_t bytes)
 {
     char byte;
     struct iovec one = {&byte, 1};
@@ -45,7 +45,7 @@ static void ahead_add(wt_ahead *it, int folder, const char *path)
     if (file < 0)
         return;
     if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size <= AHEAD_PIECE ||
-        ahead_is_cached(file, (uint64_t)about.st_size)) {
+        wt_ahead_is_cached(file, (uint64_t)about.st_size)) {
         close(file);
         return;
     }
@@ -67,9 +67,8 @@ static void *ahead_work(void *user)
     return NULL;
 }
 
-void wt_ahead_begin(wt_ahead *it, const char *path)
+void wt_ahead_add(wt_ahead *it, const char *path)
 {
-    *it = (wt_ahead){.count = 0};
     DIR *folder = path ? opendir(path) : NULL;
     if (path && !folder)
         ahead_add(it, AT_FDCWD, path);
@@ -77,6 +76,10 @@ void wt_ahead_begin(wt_ahead *it, const char *path)
         ahead_add(it, dirfd(folder), entry->d_name);
     if (folder)
         closedir(folder);
+}
+
+void wt_ahead_run(wt_ahead *it)
+{
     uint64_t room = it->end > 0 ? ahead_room() / AHEAD_PIECE : 0;
     if (it->end > room)
         it->end = room;
@@ -87,6 +90,13 @@ void wt_ahead_begin(wt_ahead *it, const char *path)
            pthread_create(&it->threads[it->running], NULL, ahead_work, it) == 0)
         it->running++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void wt_ahead_begin(wt_ahead *it, const char *path)
+{
+    *it = (wt_ahead){.count = 0};
+    wt_ahead_add(it, path);
+    wt_ahead_run(it);
 }
 
 void wt_ahead_end(wt_ahead *it)

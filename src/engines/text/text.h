@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 #include <weir/base.h>
@@ -70,8 +71,52 @@ typedef struct wt_ahead {
 
 /* Begins with the file, or with the files of the folder. */
 void wt_ahead_begin(wt_ahead *it, const char *path);
-/* Ends it, also before all is asked for; to be called once. */
+/* The same for several paths: wt_ahead_add for each on a wt_ahead of zeros, and then wt_ahead_run, once. */
+void wt_ahead_add(wt_ahead *it, const char *path);
+void wt_ahead_run(wt_ahead *it);
+/* Ends it, also before all is asked for, and where nothing runs; to be called once. */
 void wt_ahead_end(wt_ahead *it);
+
+/* Whether the file is in the page cache, by some of its bytes. Where the system cannot tell, nothing is. */
+bool wt_ahead_is_cached(int file, uint64_t bytes);
+
+/* ---- ring.c ------------------------------------------------------------------------------------------------------ */
+
+/* Reading a file past the page cache, for a library that reads it on one thread, mostly from the beginning to the end. Threads are up
+ * to 16 MiB ahead of the library. */
+
+enum {
+    WT_RING_PIECES = 16,
+    WT_RING_READERS = 8,
+    WT_RING_PIECE = 1 << 20,
+    WT_RING_BYTES = WT_RING_PIECES * WT_RING_PIECE
+};
+
+typedef struct wt_ring {
+    int file;
+    dev_t device; /* of the file */
+    ino_t number;
+    uint64_t size, given; /* bytes of the file, and so many that were copied out of the ring */
+    char *buffers;        /* NULL: it does not run */
+    pthread_mutex_t lock;
+    pthread_cond_t room, come;
+    uint64_t first, next;        /* pieces: the first that is still wanted, and the next to be read */
+    ssize_t got[WT_RING_PIECES]; /* bytes of the piece there; 0: it is being read, -1: it cannot be read */
+    bool filling[WT_RING_PIECES];
+    int busy; /* readers that read */
+    bool moving, ending;
+    pthread_t threads[WT_RING_READERS];
+    int running;
+} wt_ring;
+
+/* Answers false, with a ring that may be ended, where the file is in the page cache, the file system has no such reads (O_DIRECT), or
+ * memory or threads are missing. */
+bool wt_ring_begin(wt_ring *ring, const char *path);
+/* Copies bytes of the file. One thread at a time. Answers false, perhaps after some bytes, where they are to be read otherwise: they
+ * cannot be read so, lie behind the end, or are few (less than 256 KiB) and away from what was read last. */
+bool wt_ring_read(wt_ring *ring, void *to, uint64_t offset, size_t bytes);
+/* Ends a ring, when the reads under way have ended; also a ring of zeros. */
+void wt_ring_end(wt_ring *ring);
 
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 

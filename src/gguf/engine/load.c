@@ -328,8 +328,10 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         return weir_fail(WEIR_ERR_SYSTEM, "%s: no memory to begin with it", load->path ? load->path : "?");
     wt_runs_open(&model->runs);
     wt_ahead ahead = {.count = 0};
+    wt_ring ring = {.file = -1};
     weir_status status = wg_read_request(load, false, model);
-    if (status == WEIR_OK && !model->load.mmap) /* a mapping is read ahead by llama.cpp */
+    bool direct = model->load.direct && !model->load.mmap;
+    if (status == WEIR_OK && !model->load.mmap && !direct) /* a mapping is read ahead by llama.cpp */
         wt_ahead_begin(&ahead, load->path);
     if (status == WEIR_OK)
         status = wt_choices_keep(&wg_choices, &model->defaults, &model->defaults.copies);
@@ -337,8 +339,11 @@ weir_status wg_load(const weir_engine_load *load, weir_engine_model **out)
         status = wg_look(load, model);
     if (status == WEIR_OK)
         status = wg_open(model);
+    if (status == WEIR_OK && direct && !wg_reads_begin(&ring, model->library, load->path))
+        wt_ahead_begin(&ahead, load->path);
     if (status == WEIR_OK)
         status = wg_make_model(model, load, &phase, false);
+    wg_reads_end(&ring);
     wt_ahead_end(&ahead);
     if (status == WEIR_OK)
         status = wg_make_context(model, &phase);

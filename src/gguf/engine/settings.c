@@ -13,6 +13,7 @@ static const wt_choice list[] = {
     {"context", 'i', LOAD(context), 0, 1 << 24},
     {"batch", 'i', LOAD(batch), 0, 65536},
     {"mmap", 'b', LOAD(mmap), 0, 1},
+    {"direct", 'b', LOAD(direct), 0, 1},
     {"gpu_layers", 'i', LOAD(gpu_layers), -1, 1 << 20},
     {"llama_cuda", 't', LOAD(llama_cuda), 0, sizeof(((wg_load_settings *)0)->llama_cuda)},
     {"pooling", 't', LOAD(pooling), 0, sizeof(((wg_load_settings *)0)->pooling)},

@@ -74,6 +74,7 @@ typedef struct wg_load_settings {
     int64_t batch;      /* tokens computed in one go; 0: by the model */
     int64_t gpu_layers; /* of a model on a device, the output layer counted; -1: all */
     bool mmap;
+    bool direct;          /* what is not in the page cache is read past it */
     char llama_cuda[512]; /* directory of a libggml-cuda.so; "": the store's */
     char pooling[8];      /* "", "none", "mean", "cls", "last" */
     int64_t sequences;    /* number of sequences decoded together, with `context` cells per sequence */
@@ -125,6 +126,13 @@ void wg_phase_begin(wg_phase *phase, enum wg_stage stage, weir_engine_model *mod
 void wg_phase_end(wg_phase *phase);
 /* That the calling thread is at work for; NULL: none. */
 weir_engine_model *wg_phase_model(void);
+
+/* ---- reads.c: a model's file past the page cache ------------------------------------------------------------------ */
+
+/* From now on what llama.cpp reads of the file on this thread comes past the page cache. Answers false where nothing does; an end
+ * belongs to each in any case, on the same thread. */
+bool wg_reads_begin(wt_ring *ring, const wg_library *library, const char *path);
+void wg_reads_end(wt_ring *ring);
 
 /* ---- devices.c: CUDA, where a model asks for it ------------------------------------------------------------------ */
 

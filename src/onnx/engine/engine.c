@@ -10,6 +10,7 @@
 #include <weir/stats.h>
 
 #include "model.h"
+#include "engines/text/text.h"
 #include "foresee.h"
 #include "onnx/file/file.h"
 
@@ -372,9 +373,19 @@ static weir_status engine_make(const weir_engine_load *load, const onnx_settings
     return WEIR_OK;
 }
 
+/* Weights come from the mapped files one after the other, and ONNX Runtime's thread would wait for the disk at every few pages. */
+static void onnx_source_read_ahead(const onnx_source *source, wt_ahead *ahead)
+{
+    wt_ahead_add(ahead, source->file.real);
+    for (const onnx_side_file *side = source->file.sides; side; side = side->next)
+        wt_ahead_add(ahead, side->real);
+    wt_ahead_run(ahead);
+}
+
 static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **out)
 {
     const onnx_library *library = NULL;
+    wt_ahead ahead = {.count = 0};
     onnx_settings settings;
     onnx_source source;
     *out = NULL;
@@ -391,8 +402,11 @@ static weir_status onnx_load(const weir_engine_load *load, weir_engine_model **o
                 onnx_weights_mapped(library);
     if (status == WEIR_OK)
         status = onnx_source_choose(&source, &settings, engine_is_cuda(load), maps);
-    if (status == WEIR_OK)
+    if (status == WEIR_OK) {
+        onnx_source_read_ahead(&source, &ahead);
         status = engine_make(load, &settings, library, &source, maps, out);
+    }
+    wt_ahead_end(&ahead);
     onnx_source_close(&source);
     return status;
 }
