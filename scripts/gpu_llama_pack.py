@@ -109,4 +109,5 @@ def environment(inside, stub):
     found = [inside / "stub/cuda"] if stub else steps.cuda_packages()
     return {**steps.library_path(inside / "lib", *found), **steps.place.required(), "WEIR_HOME": str(inside / "store"),
             "WEIR_ENGINE_PATH": str(inside / "lib/weir"),
+            "WEIR_LIBRARY": str(next((inside / "lib").glob("libweir.so*"), "")), "PYTHONPATH": str(inside / "python"),
             "WEIR_LLAMA_CUDA": str(inside / "store/engines/llama-cuda/current")}
