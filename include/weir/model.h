@@ -201,8 +201,8 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_resume(weir_model *model, weir_st
  * (weir/exchange.h). *out, which may be NULL, is the receipt of `leaves`. Runs of both wait meanwhile.
  *
  * All or nothing: on failure `comes` is suspended, and `leaves` is as it was, but for contents that were to be dropped,
- * which may be zeros. Two exceptions, which weir_model_residency tells: a driver or host memory that fails a second time
- * leaves `leaves` suspended, too, with nothing lost, and its next run or resume brings it back; and where the engine of
+ * which may be zeros. Two exceptions, which weir_model_residency tells: where weir_client_exchange cannot bring it back,
+ * `leaves` is suspended, too, with nothing lost, and its next run or resume brings it back; and where the engine of
  * `comes` fails (weir_engine.resume), the places are changed.
  *
  * Errors: those of weir_model_suspend for `leaves` and of weir_model_resume for `comes`; WEIR_ERR_BUSY also if `comes`
