@@ -28,8 +28,8 @@ WEIR_BEGIN
  *
  * All or nothing: on failure `comes` is suspended as before, and `leaves` is resident with the same contents, as
  * pieces that had left have come back; contents of the classes `how->drop` may be zeros. One exception: a driver or
- * host memory that fails a second time then, or a page of an elastic block whose memory a third client has taken by
- * then, leaves `leaves` suspended, with nothing lost; weir_client_residency tells, and weir_client_resume brings it
+ * host memory that fails a second time then, a page of an elastic block whose memory a third client has taken by then,
+ * or third clients whose new blocks have left no whole pieces free, leaves `leaves` suspended, with nothing lost; weir_client_residency tells, and weir_client_resume brings it
  * back. Memory that the driver did not take back from under `comes` is free for other clients after the next resume of
  * `comes`, even one that is refused. The next suspend may have to copy again what had good copies.
  *

@@ -208,6 +208,23 @@ WEIR_API WEIR_NODISCARD weir_status weir_model_suspend(weir_model *model, const 
  * thread. */
 WEIR_API WEIR_NODISCARD weir_status weir_model_resume(weir_model *model, weir_stream stream);
 
+/* Two models of one runtime change places, for a budget that does not hold both: suspends `leaves` as
+ * weir_model_suspend with `options` (NULL: as it begins; `show` is not for this call), and resumes `comes`, which is
+ * suspended, as weir_model_resume with `stream`. Memory passes piece by piece, and both directions of the link are busy
+ * (weir/exchange.h). *out, which may be NULL, is the receipt of `leaves`. Runs of both wait meanwhile.
+ *
+ * All or nothing: on failure `comes` is suspended, and `leaves` is as it was, but for contents that were to be dropped,
+ * which may be zeros. Two exceptions, which weir_model_residency tells: where weir_client_exchange cannot bring it back,
+ * `leaves` is suspended, too, with nothing lost, and its next run or resume brings it back; and where the engine of
+ * `comes` fails (weir_engine.resume), the places are changed.
+ *
+ * Errors: those of weir_model_suspend for `leaves` and of weir_model_resume for `comes`; WEIR_ERR_BUSY also if `comes`
+ * is not suspended, is on its way on another thread, or is used while it comes back; WEIR_ERR_INVALID also for a model
+ * twice, models of two runtimes, and `options->show`. Who only wants the room then suspends `leaves` and resumes `comes`
+ * in two calls. Any thread. */
+WEIR_API WEIR_NODISCARD weir_status weir_model_exchange(weir_model *leaves, const weir_model_suspend_options *options,
+                                                        weir_model *comes, weir_stream stream, weir_residency *out);
+
 /* Begins to bring a model back that was suspended with `show`, and returns; runs are answered meanwhile. A run of such a
  * model begins the same. First the classes that runs write come back: all but those that the engine or the caller has
  * called unwritten. That takes room. The rest is read where it is shown. A thread of weir's brings that rest

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .manifest import Manifest, Requirements, read_manifest
     from .model import Metrics, Model, ModelInfo, Port, load
     from .outputs import Outputs
+    from .outside import Outside, Yielded
     from .planning import Buffer, Place, Plan, plan
     from .pool import Lease, Pool, PoolEvent, PoolModel, PoolUsage, Receipt, Variant
     from .prediction import Fit, Prediction, predict, predict_fit
@@ -46,6 +47,7 @@ _LATER = {name: module for module, names in {
     "manifest": ("Manifest", "Requirements", "read_manifest"),
     "model": ("Metrics", "Model", "ModelInfo", "Port", "load"),
     "outputs": ("Outputs",),
+    "outside": ("Outside", "Yielded"),
     "planning": ("Buffer", "Place", "Plan", "plan"),
     "pool": ("Lease", "Pool", "PoolEvent", "PoolModel", "PoolUsage", "Receipt", "Variant"),
     "prediction": ("Fit", "Prediction", "predict", "predict_fit"),
@@ -75,9 +77,9 @@ __all__ = [
     "AsyncStream", "Block", "Buffer", "Busy", "Call", "Cancelled", "Candidate", "Cause", "Check", "Choice", "Chosen", "Class",
     "Client", "ClientStats", "Closed", "Conflict", "Corrupt", "CpuUse", "Device", "DeviceLost", "DoubleFree", "DriverFailed", "EngineFailed",
     "Error", "Event", "Fit", "Foreign", "Forked", "Hardware", "Holder", "Interior", "Invalid", "Kind", "Lease", "Manifest", "Metrics", "Model",
-    "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Outputs", "Piece", "Place", "Plan", "Pool", "PoolEvent",
+    "ModelInfo", "NoRoom", "NotFound", "Option", "OutOfMemory", "Outputs", "Outside", "Piece", "Place", "Plan", "Pool", "PoolEvent",
     "PoolModel", "PoolUsage", "Port", "Prediction", "Preparation", "Presence", "Problem", "Receipt", "Refusal", "Requirements", "Residency", "ResidencyState",
     "Runtime", "RuntimeStats", "Scrub", "Source", "Stale", "Status", "Stay", "Stayed", "Stream", "StreamMisuse", "SystemFailed",
-    "Tensor", "Trace", "Type", "Unsupported", "Variant", "check", "devices", "engines", "explain", "format_size", "load", "option",
+    "Tensor", "Trace", "Type", "Unsupported", "Variant", "Yielded", "check", "devices", "engines", "explain", "format_size", "load", "option",
     "options", "parse_size", "plan", "predict", "predict_fit", "read_manifest", "set_option", "version",
 ]

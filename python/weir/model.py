@@ -257,6 +257,24 @@ class Model(Handle):
         with self._use() as pointer:
             check(lib.weir_model_resume_behind(pointer) if behind else lib.weir_model_resume(pointer, HOST_STREAM))
 
+    def exchange(self, comes: Model, *, refuse_runs: bool = False, at_once: bool = False, wait: float | None = None,
+                 stay: Iterable[Class] = (), drop: Iterable[Class] = (), unwritten: Iterable[Class] = (), verify: bool = False,
+                 keep_guarantee: bool = False, folder: str | os.PathLike[str] | None = None) -> Residency:
+        """Suspends it, with the options of `suspend`, while the suspended model `comes` is resumed, under a budget that need not hold
+        both: piece by piece the one's memory passes to the other. Runs of both wait meanwhile.
+
+        All or nothing: an error leaves `comes` suspended, and this model as it was, but for contents of the classes `drop`. After a
+        second failure this one is suspended too, with nothing lost; where the engine of `comes` fails, the places are changed;
+        `residency` tells both. `Busy` also where `comes` is not suspended or is used while it comes back; `Invalid` for models on
+        two runtimes; `OutOfMemory` where `comes` needs more than this model gives and others leave."""
+        options = s.weir_model_suspend_options(refuse_runs=refuse_runs, at_once=at_once, wait=wait_limit(wait), stay=classes(stay),
+                                               drop=classes(drop), unwritten=classes(unwritten), verify=verify,
+                                               keep_guarantee=keep_guarantee, folder=to_bytes(folder))
+        raw = s.weir_residency()
+        with self._use() as pointer, comes._use() as other:
+            check(lib.weir_model_exchange(pointer, c.byref(options), other, HOST_STREAM, c.byref(raw)))
+        return residency(raw)
+
     def suspended(self, **options: Any) -> contextlib.AbstractContextManager[Residency]:
         """`with model.suspended():` suspends it, with the options of `suspend`, and resumes it at the end."""
         return away(lambda: self.suspend(**options), self.resume)

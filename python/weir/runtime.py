@@ -10,7 +10,7 @@ import weakref
 from ._c import structures as s
 from ._c.library import check, lib, text, to_bytes
 from . import _streams
-from ._numbers import RANGES, whole
+from ._numbers import RANGES, nanoseconds, whole
 from ._handle import Handle, once
 from ._place import Place
 from .errors import Invalid, Unsupported
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from .outside import Outside, Yielded
     from .residency import Preparation, Residency
     from .statistics import ClientStats, RuntimeStats
     from .tensor import Tensor
@@ -106,6 +107,54 @@ class Runtime(Handle):
             check(lib.weir_runtime_drain(pointer, c.byref(left)))
         return left.value
 
+    def watch_outside(self, reserve: int | str = 0, *, by_hand: bool = False) -> None:
+        """Watches what other processes take of the device, or changes how: `reserve` bytes are kept free for them (0: a 32nd of the
+        device), and filled up again by cached memory, then by idle clients (`Client.idle`), then by pressure callbacks. Meanwhile the
+        budget is lower; it rises again when the others have gone.
+
+        A thread looks, every 50 ms while nothing moves; with `by_hand` the program does, by `look_outside`. `SystemFailed`: there is
+        no thread, or no host memory."""
+        options = s.weir_outside_options(reserve=parse_size(reserve), by_hand=by_hand)
+        with self._use() as pointer:
+            check(lib.weir_outside_watch(pointer, c.byref(options)))
+
+    def end_outside(self) -> None:
+        """Ends that, and what `yield_` was asked for: the budget is again what the program has set."""
+        with self._use() as pointer:
+            check(lib.weir_outside_end(pointer))
+
+    @property
+    def outside(self) -> Outside:
+        """What was seen last of other processes; this looks at nothing."""
+        from .outside import outside
+        raw = s.weir_outside()
+        with self._use() as pointer:
+            check(lib.weir_outside_info(pointer, c.byref(raw)))
+        return outside(raw)
+
+    def look_outside(self) -> Outside:
+        """Looks once: gives back what the reserve lacks, and moves the budget. `Invalid` where the device is not watched, `Busy` inside a
+        pressure callback, `DriverFailed`; these change nothing."""
+        from .outside import outside
+        raw = s.weir_outside()
+        with self._use() as pointer:
+            check(lib.weir_outside_look(pointer, c.byref(raw)))
+        return outside(raw)
+
+    def yield_(self, bytes: int | str, *, hold: float | None = None, wait: float | None = None) -> Yielded:
+        """Makes so many bytes free on the device for another process, beside the reserve; what is free already counts. 0 takes an
+        earlier call back.
+
+        For `hold` seconds (None: 10), or until others have taken them, this process does not. `wait` are the seconds that the call
+        waits for what leaves by other threads, such as a pool's models (None: 0.25). What cannot be given is no error: `lacks` of the
+        answer. Errors change nothing: `Busy` inside a pressure callback, `DriverFailed`, `SystemFailed`."""
+        from .outside import yielded
+        options = s.weir_yield_options(bytes=parse_size(bytes), hold=_limit(hold, "a hold"), wait=_limit(wait, "a wait"))
+        raw = s.weir_yielded()
+        with self._use() as pointer:
+            check(lib.weir_yield(pointer, c.byref(options), c.byref(raw)))
+        return yielded(raw)
+
     def _repr_html_(self) -> str:
         from . import picture
         return picture.gone("runtime", self._label) if self.closed else picture.of_runtime(self._label, self.stats())
@@ -122,6 +171,11 @@ class Runtime(Handle):
                 if count.value <= room:
                     return runtime_stats(raw, [client_stats(each) for each in clients[:count.value]])
                 room = count.value + 16
+
+
+def _limit(seconds: float | None, what: str) -> int:
+    """Nanoseconds. None: the library's own. Nothing is the shortest time."""
+    return 0 if seconds is None else max(1, nanoseconds(seconds, what))
 
 
 class Client(Handle):
@@ -216,6 +270,24 @@ class Client(Handle):
         with self._use() as pointer, comes._use() as other:
             check(lib.weir_client_exchange(pointer, c.byref(options), other, HOST_STREAM, c.byref(raw)))
         return residency(raw)
+
+    def idle(self, *, stay: Iterable[Class] = (), drop: Iterable[Class] = (), unwritten: Iterable[Class] = (), verify: bool = False,
+             keep_guarantee: bool = False, resume_on_alloc: bool = False, wait: float | None = None,
+             folder: str | os.PathLike[str] | None = None, show: bool = False) -> None:
+        """Offers it to other processes (`Runtime.watch_outside`, `Runtime.yield_`, `weir yield`): until `busy` it has no work on the
+        device and gets none, nothing touches its memory, and it may be suspended at any moment, with the options of `suspend`.
+
+        What is cheapest leaves first. A second call changes the options. Errors: `Invalid`, `SystemFailed`."""
+        from .residency import suspend_options
+        options = suspend_options(stay, drop, unwritten, verify, keep_guarantee, resume_on_alloc, wait, folder, show)
+        with self._use() as pointer:
+            check(lib.weir_client_idle(pointer, c.byref(options)))
+
+    def busy(self) -> None:
+        """Takes that back, waits for a suspend that is under way, and resumes it if it has left. On failure, such as `OutOfMemory`, the
+        offer is taken back, and the client is suspended."""
+        with self._use() as pointer:
+            check(lib.weir_client_busy(pointer, HOST_STREAM))
 
     def suspended(self, **options: Any) -> contextlib.AbstractContextManager[Residency]:
         """`with client.suspended():` suspends it, with the options of `suspend`, and resumes it at the end."""

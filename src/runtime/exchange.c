@@ -16,6 +16,7 @@ typedef struct wi_exchange {
     uint64_t asked, given;   /* memory */
     uint64_t kept;           /* bytes promised to `leaves`: of pieces that have left, and of its guarantee */
     uint64_t passed;         /* bytes promised to `comes` that `leaves` had */
+    uint64_t own;            /* bytes promised to `comes` of the guarantee that it has kept */
     bool pages_left;         /* the pages of elastic blocks of `leaves` were given back */
     bool copied;             /* copies of `leaves` were queued, as far as that went */
     bool begun;              /* in the ledger */
@@ -29,7 +30,8 @@ static wi_ledger *exchange_ledger(const wi_exchange *x)
 /* The coming client gets promised bytes of the leaving client, as far as the former needs more. */
 static weir_status exchange_pass_bytes(wi_exchange *x)
 {
-    uint64_t bytes = wi_min(x->kept, x->to->taken - x->passed);
+    uint64_t needs = x->to->taken - wi_min(x->to->taken, x->own);
+    uint64_t bytes = wi_min(x->kept, needs - x->passed);
     if (bytes > 0 && !wi_ledger_pass(exchange_ledger(x), &x->leaves->account, &x->comes->account, bytes))
         return weir_fail(WEIR_ERR_OUT_OF_MEMORY,
                          "the limits of %s and %s were changed, and leave no room to change places",
@@ -85,25 +87,42 @@ static uint64_t exchange_count(const wi_away *away)
     return bytes;
 }
 
+/* Promises the coming client the unused part of the guarantee that it has kept, which nobody else can have. The promise
+ * lasts until passed bytes are back: below the guarantee these would be free for third clients. */
+static void exchange_own(wi_exchange *x)
+{
+    bool ignored;
+    weir_client_stats now = {.struct_size = sizeof now};
+    wi_ledger_account_snapshot(&x->comes->runtime->ledger, &x->comes->account, &now);
+    uint64_t used = now.live + now.pending + now.promised + now.thread_cached;
+    x->own = wi_min(x->to->away.bytes, now.guaranteed - wi_min(now.guaranteed, used));
+    if (x->own > 0 && !wi_ledger_claim(exchange_ledger(x), &x->comes->account, x->own, &ignored))
+        x->own = 0;
+}
+
 /* The coming client need not claim the bytes of the leaving client. */
 static void exchange_begin(wi_exchange *x)
 {
     wi_residence *to = x->to;
     x->begun = true;
-    to->offered = wi_ledger_begin_exchange(exchange_ledger(x), &x->leaves->account, exchange_count(&x->from->away),
-                                           !x->from->options.keep_guarantee, &x->kept);
+    exchange_own(x);
+    to->promised = x->own;
+    to->offered =
+        x->own + wi_ledger_begin_exchange(exchange_ledger(x), &x->leaves->account, exchange_count(&x->from->away),
+                                          !x->from->options.keep_guarantee, &x->kept);
     to->taken = 0;
     to->exchange = x;
     to->away.make_room = exchange_make_room;
 }
 
 /* The resume is over, also after a failure, and asks for no more room. */
-static void exchange_end(wi_exchange *x)
+static void exchange_end(wi_exchange *x, bool came)
 {
     wi_residence *to = x->to;
+    x->own -= came ? wi_min(x->own, to->taken) : 0; /* bytes that are in use now */
     to->away.make_room = NULL;
     to->exchange = NULL;
-    to->offered = to->taken = 0;
+    to->offered = to->promised = to->taken = 0;
 }
 
 /* Gives passed promises back to the leaving client. */
@@ -115,6 +134,7 @@ static void exchange_return_bytes(wi_exchange *x)
     else if (x->passed > 0)
         wi_ledger_cancel(ledger, &x->comes->account, x->passed);
     x->passed = 0;
+    wi_ledger_cancel(ledger, &x->comes->account, x->own);
 }
 
 /* Resumes the leaving client into the bytes that are promised for that. True: all is back. */
@@ -165,7 +185,7 @@ static weir_status exchange_run(wi_exchange *x, const char *folder, weir_stream 
     if (status == WEIR_OK) {
         exchange_begin(x);
         status = wi_residence_resume(x->comes, x->to, stream, x->from->options.wait, "weir_client_exchange");
-        exchange_end(x);
+        exchange_end(x, status == WEIR_OK);
     }
     if (status != WEIR_OK) {
         *gone = chosen && exchange_undo(x);
@@ -174,6 +194,7 @@ static weir_status exchange_run(wi_exchange *x, const char *folder, weir_stream 
     base->table->away->leave(base, &x->from->away);
     if (x->kept > 0)
         wi_ledger_cancel(exchange_ledger(x), &x->leaves->account, x->kept);
+    wi_ledger_cancel(exchange_ledger(x), &x->comes->account, x->own);
     *gone = true;
     return WEIR_OK;
 }

@@ -67,15 +67,6 @@ static uint64_t residency_claim(weir_client *client, uint64_t away, uint64_t pro
     return wi_max(away, guaranteed - wi_min(guaranteed, used));
 }
 
-/* The unused part of the guarantee that the client has kept. */
-static uint64_t residency_owed(weir_client *client)
-{
-    weir_client_stats now = {.struct_size = sizeof now};
-    wi_ledger_account_snapshot(&client->runtime->ledger, &client->account, &now);
-    uint64_t used = now.live + now.pending + now.promised + now.thread_cached;
-    return now.guaranteed - wi_min(now.guaranteed, used);
-}
-
 /* Memory is there, and contents on their way: what follows comes behind them. */
 static weir_status residency_arrive(weir_client *client, wi_residence *r, void *native)
 {
@@ -105,8 +96,7 @@ static weir_status residency_bring(weir_client *client, wi_residence *r, weir_st
     uint64_t away = r->away.coming;
     bool last = away == r->away.bytes;
     uint64_t needed = last ? residency_claim(client, away, r->promised) : away;
-    uint64_t owed = r->exchange ? residency_owed(client) : 0; /* claimed for nothing, and not passed */
-    r->taken = wi_min(r->offered, needed - wi_min(needed, owed));
+    r->taken = wi_min(r->offered, needed);
     wi_placement p = {.bytes = away,
                       .charged = needed - r->taken,
                       .alignment = WI_UNIT,

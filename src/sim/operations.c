@@ -375,6 +375,20 @@ static void choose_nothing(world *w, step *s)
     (void)s;
 }
 
+/* Picks a resident client and a suspended client, as far as a few tries find them. */
+static void choose_exchange(world *w, step *s)
+{
+    choose_suspend(w, s);
+    for (int tries = 0; tries < 4 && w->suspended[s->field[F_CLIENT]]; tries++)
+        s->field[F_CLIENT] = world_random(w, w->options.clients);
+    for (int tries = 0; tries < 4; tries++) {
+        s->field[F_CLASS] = world_random(w, w->options.clients);
+        if (w->suspended[s->field[F_CLASS]])
+            break;
+    }
+    s->field[F_STREAM] = chance(w, 30) ? 0 : any_stream(w);
+}
+
 const operation operations[] = {
     {"allocate", {260, 330, 260}, run_allocate, choose_allocate},
     {"free", {210, 240, 300}, run_free, choose_free},
@@ -414,7 +428,7 @@ const operation operations[] = {
     {"suspend", {10, 12, 14}, run_suspend, choose_suspend},
     {"resume", {20, 24, 28}, run_resume, choose_resume},
     {"forget", {2, 2, 2}, run_forget, choose_client},
-    {"exchange", {0, 0, 0}, run_exchange, choose_nothing}, /* for scripts alone */
+    {"exchange", {6, 7, 8}, run_exchange, choose_exchange},
 };
 
 unsigned operation_count(void)

@@ -198,14 +198,15 @@ static void suspended(world *w, unsigned client, const weir_suspend_options *o, 
     w->moves[MOVE_TRUSTED] += receipt->trusted > 0;
 }
 
-/* What the oracle makes of a call that may have suspended the client. */
+/* What the oracle makes of a call that may have suspended the client. `disturbed`: steps of other clients may have
+ * taken memory during the call. */
 static void sim_residency_look_at_end(world *w, unsigned client, const weir_suspend_options *o, weir_residency receipt,
-                                      weir_status status, const char *call)
+                                      weir_status status, bool disturbed, const char *call)
 {
     bool left = status == WEIR_OK;
     if (!left) /* what has left and cannot be put back stays away, which takes more than one fault */
         receipt = sim_residency_look(w, client);
-    left |= receipt.state == WEIR_SUSPENDED && world_faults(w) != w->fault_mark;
+    left |= receipt.state == WEIR_SUSPENDED && (disturbed || world_faults(w) != w->fault_mark);
     if (left)
         suspended(w, client, o, &receipt, status == WEIR_OK);
     else
@@ -224,7 +225,7 @@ static void sim_residency_suspend(world *w, const step *s, unsigned client)
     bool captures = sim_residency_is_capturing(w);
     oracle_suspending(w->oracle, client);
     weir_status status = weir_client_suspend(w->clients[client], &o, &receipt);
-    sim_residency_look_at_end(w, client, &o, receipt, status, "weir_client_suspend");
+    sim_residency_look_at_end(w, client, &o, receipt, status, false, "weir_client_suspend");
     bool busy = holds_some(w, client) || o.wait > 0 || in_between(w);
     (void)ANSWER(w, "weir_client_suspend", status, WEIR_ERR_OUT_OF_MEMORY, busy ? WEIR_ERR_BUSY : WEIR_OK,
                  captures ? WEIR_ERR_STREAM_MISUSE : WEIR_OK);
@@ -376,18 +377,37 @@ static bool ready_to_resume(world *w, unsigned client)
 
 /* Changing places -------------------------------------------------------------------------------------------------- */
 
+/* Forgets the contents of dropped classes: after a failure they may be zeros. */
+static void sim_residency_forget_dropped(world *w, unsigned client, const weir_suspend_options *o)
+{
+    for (unsigned i = 0; i < WORLD_SLOTS; i++) {
+        slot *b = &w->slots[i];
+        if (b->block.pointer && b->client == client && o->drop & WEIR_CLASS_BIT(b->memory_class))
+            b->version = 0;
+    }
+    for (unsigned i = 0; i < WORLD_POOLS; i++) {
+        pool *p = &w->pools[i];
+        bool dropped = p->pool && p->client == client && o->drop & WEIR_CLASS_BIT(p->memory_class);
+        for (uint32_t k = 0; dropped && k < p->count; k++)
+            p->pieces[k].slot.version = 0;
+    }
+}
+
 static void sim_residency_exchange(world *w, const step *s, unsigned leaves, unsigned comes, unsigned stream)
 {
     weir_suspend_options o = make_options(w, s, leaves);
     weir_residency receipt = {.struct_size = sizeof receipt};
     bool captures = sim_residency_is_capturing(w);
     weir_status busy = while_shown(w, comes, false);
+    uint64_t nested = w->nested;
     o.show = false;
     begin_resume(w, comes);
     oracle_suspending(w->oracle, leaves);
     oracle_passing(w->oracle, leaves, true);
     weir_status status = weir_client_exchange(w->clients[leaves], &o, w->clients[comes], w->streams[stream], &receipt);
-    sim_residency_look_at_end(w, leaves, &o, receipt, status, "weir_client_exchange");
+    sim_residency_look_at_end(w, leaves, &o, receipt, status, !world_undisturbed(w, nested), "weir_client_exchange");
+    if (status != WEIR_OK)
+        sim_residency_forget_dropped(w, leaves, &o);
     oracle_passing(w->oracle, leaves, false);
     end_resume(w, comes, stream, status == WEIR_OK);
     weir_residency_state came = sim_residency_look(w, comes).state;
@@ -398,6 +418,7 @@ static void sim_residency_exchange(world *w, const step *s, unsigned leaves, uns
         busy = WEIR_ERR_BUSY;
     (void)ANSWER(w, "weir_client_exchange", status, WEIR_ERR_OUT_OF_MEMORY, busy,
                  captures ? WEIR_ERR_STREAM_MISUSE : WEIR_OK);
+    w->moves[status == WEIR_OK ? MOVE_EXCHANGED : MOVE_NOT_EXCHANGED]++;
 }
 
 /* The class is the number of the client that comes. */

@@ -135,6 +135,8 @@ typedef enum world_move {
     MOVE_RESUMED,
     MOVE_PIECES, /* a part came back */
     MOVE_NOT_RESUMED,
+    MOVE_EXCHANGED,
+    MOVE_NOT_EXCHANGED,
     WORLD_MOVES
 } world_move;
 

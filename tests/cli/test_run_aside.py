@@ -37,6 +37,9 @@ class Aside(harness.StoreCase):
             self.assertTrue(all(one[what] >= 0 for one in told[name] for what in ("stayed", "outside", "graphs")))
             self.assertTrue(all(one["copied"] < one["trusted"] for one in later), later)  # weights are copied once
         self.assertGreater(told["minilm.onnx"][0]["released"], 80 * MIB)
+        # Who comes back does so while another leaves, in one call.
+        left = {one["suspended_at"] for made in told.values() for one in made}
+        self.assertLessEqual({one["resumed_at"] for made in told.values() for one in made} - {None}, left)
         self.assertIn("suspended at", (self.folder / "page.html").read_text())
 
     def test_what_is_shown_answers_the_same(self):

@@ -86,6 +86,7 @@ static void calls_of_nothing(void)
     forked(weir_model_suspend(NULL, NULL, NULL));
     forked(weir_model_resume(NULL, WEIR_STREAM_HOST));
     forked(weir_model_resume_behind(NULL));
+    forked(weir_model_exchange(NULL, NULL, NULL, WEIR_STREAM_HOST, NULL));
     forked(weir_model_residency(NULL, NULL));
     forked(weir_onnxruntime_register(NULL));
     forked(weir_onnxruntime_unregister(NULL, NULL));

@@ -109,6 +109,41 @@ class Clients(unittest.TestCase):
                 self.client.exchange(other)
             self.client.resume()
 
+    def test_an_idle_client_leaves_for_another_process(self):
+        with self.client.alloc(8 * MIB, memory_class=Class.WEIGHTS) as block:
+            block.memory[:3] = b"abc"
+            self.assertEqual((False, 0, 0), (self.runtime.outside.watched, self.runtime.outside.looks, self.runtime.outside.suspends))
+            with self.assertRaises(weir.Invalid):
+                self.runtime.look_outside()
+            self.client.idle(unwritten=[Class.WEIGHTS])
+            free = self.runtime.yield_(0).available
+            answer = self.runtime.yield_(2 * free + MIB, wait=0)  # more than there is
+            self.assertEqual((1, 8 * MIB, 0), (answer.clients, answer.suspended, answer.live))
+            self.assertGreater(answer.lacks, 0)
+            self.assertEqual(answer.given, answer.trimmed + answer.suspended + answer.called)
+            self.assertEqual("", answer.why)
+            self.assertEqual((ResidencyState.SUSPENDED, 1), (self.client.residency.state, self.runtime.outside.suspends))
+            self.runtime.end_outside()
+            self.client.busy()
+            self.assertEqual(ResidencyState.RESIDENT, self.client.residency.state)
+            self.assertEqual(b"abc", bytes(block.memory[:3]))
+            self.runtime.yield_(2 * free + MIB, wait=0)  # it is not offered any more
+            self.assertEqual(ResidencyState.RESIDENT, self.client.residency.state)
+            self.runtime.end_outside()
+
+    def test_a_device_is_watched_by_hand(self):
+        self.runtime.watch_outside("1MiB", by_hand=True)
+        seen = self.runtime.look_outside()
+        self.assertEqual((True, MIB, 1), (seen.watched, seen.reserve, seen.looks))
+        self.assertEqual(seen, self.runtime.outside)
+        self.assertGreaterEqual(seen.total, seen.available)
+        self.assertEqual(64 * MIB, seen.budget)
+        self.runtime.end_outside()
+        self.assertFalse(self.runtime.outside.watched)
+        for wrong in ({"hold": -1}, {"wait": -1}):
+            with self.assertRaises(weir.Invalid):
+                self.runtime.yield_(MIB, **wrong)
+
     def test_one_that_has_no_room_to_come_changes_nothing(self):
         with self.runtime.client("other") as other, self.client.alloc(40 * MIB):
             self.client.suspend()
@@ -218,6 +253,24 @@ class Models(unittest.TestCase):
             model.suspend()
             model.resume()
             self.assertEqual((2, 0), (model.residency.resumes, model.residency.resumes_by_runs))
+
+    def test_two_change_places(self):
+        with weir.load(model_path("minilm.onnx"), runtime=self.runtime, threads=1) as one, \
+             weir.load(model_path("tiny-llm"), runtime=self.runtime, threads=1) as two:
+            wanted, text = bytes(one(IDS)["sentence_embedding"]), two("a dam", tokens=4, temperature=0)["text"]
+            with self.assertRaises(weir.Busy):
+                one.exchange(two)  # which is here
+            with self.assertRaises(weir.Invalid):
+                one.exchange(one)
+            two.suspend()
+            for leaves, comes in ((one, two), (two, one), (one, two)):
+                receipt = leaves.exchange(comes)
+                self.assertEqual((ResidencyState.SUSPENDED, receipt.away), (leaves.residency.state, leaves.residency.away))
+                self.assertEqual(ResidencyState.RESIDENT, comes.residency.state)
+                self.assertGreater(comes.residency.returned, 0)
+            self.assertEqual(text, two("a dam", tokens=4, temperature=0)["text"])
+            self.assertEqual(wanted, bytes(one(IDS)["sentence_embedding"]))
+            self.assertEqual((2, 1), (one.residency.resumes, one.residency.resumes_by_runs))
 
     def test_outputs_that_are_not_closed_are_in_the_way(self):
         with weir.load(model_path("minilm.onnx"), runtime=self.runtime, threads=1) as model:

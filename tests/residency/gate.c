@@ -3,6 +3,8 @@
 
 #include "test_places.h"
 
+#include <weir/exchange.h>
+
 #include <stdatomic.h>
 
 enum { WEIGHTS = 1 << 20, TIMES = 50 };
@@ -18,7 +20,8 @@ struct weir_engine_model {
 
 static struct {
     pthread_mutex_t lock;
-    int suspends, resumes, runs;
+    atomic_int suspends, resumes;
+    int runs;
     weir_status refuses;  /* what `suspend` answers */
     weir_status grumbles; /* what `resume` answers */
     bool holds;           /* runs wait until they are let go */
@@ -498,6 +501,263 @@ static void what_is_no_call(void **state)
     ok(weir_model_destroy(model));
 }
 
+/* Changing places -------------------------------------------------------------------------------------------------- */
+
+/* Beside two models of which only the first is here: others have the rest, so that one model has to leave for the other. */
+typedef struct pair {
+    weir_model *here, *away;
+    weir_client *other;
+    void *rest;
+} pair;
+
+/* `others`: bytes of other models that are here. */
+static pair open_pair(uint64_t others)
+{
+    pair p = {.here = model_by("made-up"), .away = model_by("made-up")};
+    ok(suspend_as(p.away, (weir_model_suspend_options){0}));
+    p.other = open_client(e.runtime, "other", 0, 0);
+    p.rest = allocate(p.other, 14 * MIB + MIB / 2 - others, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
+    fails(WEIR_ERR_OUT_OF_MEMORY, weir_model_resume(p.away, WEIR_STREAM_HOST));
+    e.suspends = e.resumes = 0;
+    return p;
+}
+
+static void close_pair(pair *p)
+{
+    ok(weir_free(p->other, p->rest, WEIR_STREAM_HOST));
+    ok(weir_client_destroy(p->other));
+    ok(infer(p->here, 0));
+    ok(infer(p->away, 0));
+    ok(weir_model_destroy(p->here));
+    ok(weir_model_destroy(p->away));
+}
+
+static weir_status exchange_as(weir_model *leaves, weir_model_suspend_options options, weir_model *comes)
+{
+    options.struct_size = sizeof options;
+    return weir_model_exchange(leaves, &options, comes, WEIR_STREAM_HOST, NULL);
+}
+
+/* The client's exchange, as the library calls it; or as it is where the driver fails twice. */
+static bool fails_twice;
+
+weir_status __real_weir_client_exchange(weir_client *leaves, const weir_suspend_options *how, weir_client *comes,
+                                        weir_stream stream, weir_residency *out);
+weir_status __wrap_weir_client_exchange(weir_client *leaves, const weir_suspend_options *how, weir_client *comes,
+                                        weir_stream stream, weir_residency *out);
+weir_status __wrap_weir_client_exchange(weir_client *leaves, const weir_suspend_options *how, weir_client *comes,
+                                        weir_stream stream, weir_residency *out)
+{
+    if (!fails_twice)
+        return __real_weir_client_exchange(leaves, how, comes, stream, out);
+    ok(weir_client_suspend(leaves, how, out));
+    return weir_fail(WEIR_ERR_DRIVER, "twice");
+}
+
+static void models_change_places(void **state)
+{
+    pair p = open_pair(0);
+    (void)state;
+    for (int i = 1; i <= TIMES; i++) {
+        weir_model *leaves = i % 2 ? p.here : p.away, *comes = i % 2 ? p.away : p.here;
+        weir_residency receipt = WEIR_INIT(weir_residency);
+        ok(weir_model_exchange(leaves, NULL, comes, WEIR_STREAM_HOST, &receipt));
+        assert_int_equal(receipt.away, WEIGHTS);
+        assert_int_equal(i == 1 ? receipt.copied : receipt.trusted, WEIGHTS); /* by the engine's word */
+        ok(infer(comes, 0));
+        assert_int_equal(presence_of(leaves).state, WEIR_SUSPENDED);
+        assert_int_equal(presence_of(leaves).away, WEIGHTS);
+        assert_true(presence_of(leaves).suspended_at > 0);
+        assert_int_equal(presence_of(comes).state, WEIR_RESIDENT);
+        assert_int_equal(presence_of(comes).returned, WEIGHTS);
+        assert_int_equal(presence_of(comes).resumes, (i + 1) / 2);
+        assert_int_equal(e.suspends, i);
+        assert_int_equal(e.resumes, i);
+        fails(WEIR_ERR_OUT_OF_MEMORY, infer(leaves, 0));
+    }
+    close_pair(&p);
+}
+
+/* Contents that are on their way: the first run waits for them. */
+static void one_comes_on_a_stream(void **state)
+{
+    pair p = open_pair(0);
+    weir_stream stream;
+    (void)state;
+    ok(weir_stream_acquire(e.runtime, &stream));
+    ok(weir_model_exchange(p.here, NULL, p.away, stream, NULL));
+    ok(infer(p.away, 0));
+    ok(weir_stream_release(stream));
+    close_pair(&p);
+}
+
+static void as_before(const pair *p)
+{
+    assert_int_equal(presence_of(p->here).state, WEIR_RESIDENT);
+    assert_int_equal(residency_of(p->here), WEIR_RESIDENT);
+    assert_int_equal(presence_of(p->away).state, WEIR_SUSPENDED);
+    assert_int_equal(residency_of(p->away), WEIR_SUSPENDED);
+    assert_int_equal(e.suspends, e.resumes); /* who has agreed is told that it comes to nothing */
+    ok(infer(p->here, 0));
+}
+
+static void a_change_that_is_refused(void **state)
+{
+    weir_model *lacking_one = model_by("lacking");
+    pair p = open_pair(WEIGHTS);
+    (void)state;
+    fails(WEIR_ERR_INVALID, weir_model_exchange(NULL, NULL, p.away, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, weir_model_exchange(p.here, NULL, NULL, WEIR_STREAM_HOST, NULL));
+    fails(WEIR_ERR_INVALID, exchange_as(p.away, (weir_model_suspend_options){0}, p.away));
+    fails(WEIR_ERR_INVALID, exchange_as(p.here, (weir_model_suspend_options){.show = true}, p.away));
+    fails(WEIR_ERR_BUSY, exchange_as(p.away, (weir_model_suspend_options){0}, p.here));
+    detail_names("suspended already");
+    fails(WEIR_ERR_UNSUPPORTED, exchange_as(lacking_one, (weir_model_suspend_options){0}, p.away));
+    as_before(&p);
+    e.refuses = WEIR_ERR_ENGINE;
+    fails(WEIR_ERR_ENGINE, exchange_as(p.here, (weir_model_suspend_options){0}, p.away));
+    e.suspends = 0;
+    e.refuses = WEIR_OK;
+    as_before(&p);
+    fails(WEIR_ERR_SYSTEM, exchange_as(p.here, (weir_model_suspend_options){.folder = "/no such folder"}, p.away));
+    assert_int_equal(e.suspends, 1);
+    as_before(&p);
+    ok(weir_model_destroy(lacking_one));
+    close_pair(&p);
+}
+
+static void a_comer_that_is_here(void **state)
+{
+    weir_model *here = model_by("made-up"), *too = model_by("made-up");
+    (void)state;
+    fails(WEIR_ERR_BUSY, exchange_as(here, (weir_model_suspend_options){0}, too));
+    detail_names("is not suspended");
+    assert_int_equal(e.suspends, 0);
+    ok(infer(here, 0));
+    ok(infer(too, 0));
+    ok(weir_model_destroy(here));
+    ok(weir_model_destroy(too));
+}
+
+/* Another thread has the gate of the comer, and is not waited for. */
+static void a_comer_that_is_moving(void **state)
+{
+    weir_model *here = model_by("made-up"), *moves = model_by("made-up");
+    suspender s = {.model = moves};
+    runner r;
+    (void)state;
+    e.holds = true;
+    start(&r, moves, 1);
+    wait_for_held(1);
+    assert_int_equal(pthread_create(&s.thread, NULL, suspend_it, &s), 0);
+    wait_for_moving(moves);
+    fails(WEIR_ERR_BUSY, exchange_as(here, (weir_model_suspend_options){0}, moves));
+    detail_names("another thread");
+    assert_int_equal(presence_of(moves).state, WEIR_MOVING);
+    let_go();
+    pthread_join(r.thread, NULL);
+    pthread_join(s.thread, NULL);
+    ok(s.status);
+    ok(infer(here, 0));
+    ok(weir_model_resume(moves, WEIR_STREAM_HOST));
+    ok(weir_model_destroy(here));
+    ok(weir_model_destroy(moves));
+}
+
+/* Both are away at the end, which the models know, and each comes back. */
+static void a_change_that_fails_twice(void **state)
+{
+    pair p = open_pair(0);
+    (void)state;
+    fails_twice = true;
+    fails(WEIR_ERR_DRIVER, exchange_as(p.here, (weir_model_suspend_options){0}, p.away));
+    fails_twice = false;
+    assert_string_equal(weir_detail(), "twice");
+    assert_int_equal(presence_of(p.here).state, WEIR_SUSPENDED);
+    assert_int_equal(presence_of(p.here).away, WEIGHTS);
+    assert_int_equal(presence_of(p.away).state, WEIR_SUSPENDED);
+    assert_int_equal(e.suspends, 1);
+    assert_int_equal(e.resumes, 0);
+    ok(infer(p.here, 0));
+    assert_int_equal(presence_of(p.here).resumes_by_runs, 1);
+    close_pair(&p);
+}
+
+/* The engine of the comer fails, behind the change. */
+static void a_comer_whose_engine_fails(void **state)
+{
+    pair p = open_pair(0);
+    (void)state;
+    e.grumbles = WEIR_ERR_ENGINE;
+    fails(WEIR_ERR_ENGINE, exchange_as(p.here, (weir_model_suspend_options){0}, p.away));
+    detail_names("not amused");
+    e.grumbles = WEIR_OK;
+    assert_int_equal(presence_of(p.here).state, WEIR_SUSPENDED);
+    assert_int_equal(presence_of(p.away).state, WEIR_RESIDENT);
+    ok(infer(p.away, 0));
+    close_pair(&p);
+}
+
+/* A run of the leaving model is waited for, and may itself bring the other model back. */
+static pair changing;
+
+static void bring_the_other(void)
+{
+    while (presence_of(changing.here).state != WEIR_MOVING)
+        sched_yield();
+    ok(weir_free(changing.other, changing.rest, WEIR_STREAM_HOST));
+    ok(infer(changing.away, 0));
+    changing.rest = allocate(changing.other, MIB, WEIR_STREAM_HOST, WEIR_CLASS_OTHER);
+}
+
+static void a_run_brings_the_comer_first(void **state)
+{
+    runner r;
+    (void)state;
+    changing = open_pair(0);
+    e.inside = bring_the_other;
+    start(&r, changing.here, 1);
+    pthread_mutex_lock(&e.lock);
+    while (e.runs < 1)
+        pthread_cond_wait(&e.changed, &e.lock);
+    pthread_mutex_unlock(&e.lock);
+    fails(WEIR_ERR_BUSY, exchange_as(changing.here, (weir_model_suspend_options){.wait = minute}, changing.away));
+    detail_names("is not suspended");
+    pthread_join(r.thread, NULL);
+    ok(r.status);
+    assert_int_equal(presence_of(changing.here).state, WEIR_RESIDENT);
+    close_pair(&changing);
+}
+
+static void *exchange_often(void *user)
+{
+    const pair *p = user;
+    for (int i = 0; i < ROUNDS; i++) {
+        weir_model *leaves = i % 2 ? p->here : p->away, *comes = i % 2 ? p->away : p->here;
+        weir_status status = exchange_as(leaves, (weir_model_suspend_options){.wait = minute}, comes);
+        assert_true(status == WEIR_OK || status == WEIR_ERR_BUSY);
+    }
+    return NULL;
+}
+
+static void changes_at_once(void **state)
+{
+    pair p = {.here = model_by("made-up"), .away = model_by("made-up")};
+    void *(*const work[])(void *) = {exchange_often, exchange_often, run_often, run_often, suspend_often};
+    void *const with[] = {&p, &p, p.here, p.away, p.here};
+    enum { THREADS = sizeof work / sizeof *work };
+    pthread_t threads[THREADS];
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work[i], with[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ok(infer(p.here, 0));
+    ok(infer(p.away, 0));
+    ok(weir_model_destroy(p.here));
+    ok(weir_model_destroy(p.away));
+}
+
 /* Engines are registered for good. */
 static int register_engines(void **state)
 {
@@ -548,6 +808,15 @@ int main(void)
         CASE(engines_that_cannot),
         CASE(engines_that_will_not),
         CASE(what_is_no_call),
+        CASE(models_change_places),
+        CASE(one_comes_on_a_stream),
+        CASE(a_change_that_is_refused),
+        CASE(a_comer_that_is_here),
+        CASE(a_comer_that_is_moving),
+        CASE(a_change_that_fails_twice),
+        CASE(a_comer_whose_engine_fails),
+        CASE(a_run_brings_the_comer_first),
+        CASE(changes_at_once),
     };
     return cmocka_run_group_tests_name("model-gate", tests, register_engines, NULL);
 }

@@ -57,7 +57,8 @@ add_test(NAME residency-exchange-faults-long COMMAND test-residency-exchange-fau
 set_tests_properties(residency-exchange-faults-long PROPERTIES LABELS long ENVIRONMENT WEIR_TEST_LONG=1)
 weir_test(residency-outside residency/outside.c core/faulty.c INTERNAL)
 weir_test(residency-copy-memory residency/copy_memory.c INTERNAL)
-weir_test(model-gate residency/gate.c)
+weir_test(model-gate residency/gate.c INTERNAL)
+target_link_options(test-model-gate PRIVATE -Wl,--wrap=weir_client_exchange)
 # Models of the real engines, on the host; all of what the usual test does a part of.
 if(TARGET weir-engine-onnx AND TARGET weir-engine-gguf AND TARGET weir-engine-llm)
   set(residency_engines weir-engine-onnx weir-engine-gguf weir-engine-llm)

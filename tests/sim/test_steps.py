@@ -28,8 +28,7 @@ class Steps(harness.Case):
             self.assertGreaterEqual(sum(steps for stack, steps in parts.items() if base in stack), STEPS // 10, base)
         for adaptor in ("guard(", "log("):
             self.assertTrue(any(adaptor in stack for stack in parts), adaptor)
-        self.assertEqual(min(answer["operations"], key=answer["operations"].get), "exchange")  # for scripts alone
-        self.assertEqual(list(answer["operations"].values()).count(0), 1)
+        self.assertGreater(min(answer["operations"].values()), 0)
         self.assertGreater(answer["faults"], 0)
         self.check_ladder(answer)
 

@@ -92,6 +92,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_client_residency": (_status, [_pointer, _to(s.weir_residency)]),
     "weir_client_forget_copies": (c.c_uint64, [_pointer]),
     "weir_client_set_overflow": (_status, [_pointer, c.c_bool, c.c_uint64]),
+    "weir_client_idle": (_status, [_pointer, _to(s.weir_suspend_options)]),
+    "weir_client_busy": (_status, [_pointer, s.weir_stream]),
+    "weir_outside_watch": (_status, [_pointer, _to(s.weir_outside_options)]),
+    "weir_outside_end": (_status, [_pointer]),
+    "weir_outside_info": (_status, [_pointer, _to(s.weir_outside)]),
+    "weir_outside_look": (_status, [_pointer, _to(s.weir_outside)]),
+    "weir_yield": (_status, [_pointer, _to(s.weir_yield_options), _to(s.weir_yielded)]),
     "weir_client_prepare": (_status, [_pointer, _to(s.weir_prepare_options)]),
     "weir_client_preparation": (_status, [_pointer, _to(s.weir_preparation)]),
     "weir_engine_name_at": (_text, [c.c_size_t]),
@@ -106,6 +113,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "weir_model_suspend": (_status, [_pointer, _to(s.weir_model_suspend_options), _to(s.weir_residency)]),
     "weir_model_resume": (_status, [_pointer, s.weir_stream]),
     "weir_model_resume_behind": (_status, [_pointer]),
+    "weir_model_exchange": (_status, [_pointer, _to(s.weir_model_suspend_options), _pointer, s.weir_stream, _to(s.weir_residency)]),
     "weir_model_residency": (_status, [_pointer, _to(s.weir_model_presence)]),
     "weir_model_client": (_pointer, [_pointer]),
     "weir_model_call_create": (_status, [_pointer, _to(s.weir_inference), _to(s.weir_model_call_options), _to(_pointer)]),
@@ -158,7 +166,7 @@ def refusable(library: c.CDLL, *names: str) -> None:
 
 refusable(lib, "weir_runtime_set_budget", "weir_client_create", "weir_client_set_limits", "weir_client_resume", "weir_alloc_with",
           "weir_client_exchange", "weir_model_create", "weir_model_infer", "weir_model_warm_up", "weir_model_resume",
-          "weir_model_resume_behind",
+          "weir_model_resume_behind", "weir_model_exchange", "weir_client_busy",
           "weir_model_call_create", "weir_model_call_run")
 
 

@@ -151,6 +151,30 @@ class weir_preparation(Sized):
                 ("why", c.c_char * 160)]
 
 
+# ---- weir/outside.h
+
+class weir_outside_options(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("reserve", c.c_uint64), ("by_hand", c.c_bool)]
+
+
+class weir_outside(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("watched", c.c_bool), ("total", c.c_uint64), ("available", c.c_uint64),
+                ("others", c.c_uint64), ("reserve", c.c_uint64), ("asked", c.c_uint64), ("budget", c.c_uint64),
+                ("allowed", c.c_uint64), ("lacks", c.c_uint64), ("looks", c.c_uint64), ("shorts", c.c_uint64),
+                ("given", c.c_uint64), ("suspends", c.c_uint64), ("rises", c.c_uint64)]
+
+
+class weir_yield_options(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("bytes", c.c_uint64), ("hold", c.c_uint64), ("wait", c.c_uint64)]
+
+
+class weir_yielded(Sized):
+    _fields_ = [("struct_size", c.c_size_t), ("available", c.c_uint64), ("given", c.c_uint64), ("trimmed", c.c_uint64),
+                ("suspended", c.c_uint64), ("called", c.c_uint64), ("clients", c.c_uint64), ("lacks", c.c_uint64),
+                ("held", c.c_uint64), ("live", c.c_uint64), ("pending", c.c_uint64), ("unused", c.c_uint64),
+                ("guaranteed", c.c_uint64), ("why", c.c_char * 256)]
+
+
 # ---- weir/engine.h, weir/model.h
 
 class weir_setting(c.Structure):

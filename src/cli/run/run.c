@@ -193,12 +193,42 @@ static void run_give_back(run *all, model_run *m)
     add_device(all, m->runtime);
 }
 
+/* Whether the model has to leave for another model. */
+static bool run_leaves(const run *all, const model_run *m, const model_run *next)
+{
+    return all->args->suspend_idle && m != next && m->model && !m->is_aside && m->failed.status == WEIR_OK;
+}
+
+/* Has `next` come where the only model was that has to leave. False: there is none, or there are more, or that was
+ * refused, as for models of two devices. */
+static bool run_change_places(run *all, model_run *next)
+{
+    model_run *leaves = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < all->count; i++)
+        if (run_leaves(all, &all->models[i], next)) {
+            leaves = &all->models[i];
+            count++;
+        }
+    if (count != 1 || !next->is_aside || next->failed.status != WEIR_OK || all->args->show_idle)
+        return false;
+    run_begin_phase(all, "change to ", next->args->name);
+    bool came = aside_exchange(all, leaves, next);
+    end_phase(all);
+    return came;
+}
+
 /* With --suspend-idle: suspends all models except `next`, and resumes `next`. */
 static void run_make_room(run *all, model_run *next)
 {
-    for (size_t i = 0; all->args->suspend_idle && i < all->count; i++) {
+    if (run_change_places(all, next)) {
+        tell_failure(next);
+        run_give_back(all, next);
+        return;
+    }
+    for (size_t i = 0; i < all->count; i++) {
         model_run *m = &all->models[i];
-        if (m == next || m->model == NULL || m->is_aside || m->failed.status != WEIR_OK)
+        if (!run_leaves(all, m, next))
             continue;
         run_begin_phase(all, "suspend ", m->args->name);
         aside_suspend(all, m);

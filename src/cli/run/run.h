@@ -228,9 +228,12 @@ typedef struct run {
     bool leaked;
 } run;
 
-/* Suspends the model, and resumes it; what that did is noted, a failure becomes the model's. aside.c, as the two below. */
+/* Suspends the model, and resumes it; what that did is noted, a failure becomes the model's. aside.c, as those below. */
 void aside_suspend(const run *all, model_run *m);
 void aside_resume(const run *all, model_run *m);
+/* Both at once: `leaves` is suspended while `comes` is resumed. False: `comes` is still suspended, and so may be `leaves`
+ * (is_aside), without a failure of either; then the two calls above are for the rest. */
+bool aside_exchange(const run *all, model_run *leaves, model_run *comes);
 /* [{suspended_at, suspend_seconds, away, …}]; and one of them as words, to be freed. */
 json_t *aside_json(const model_run *m);
 char *aside_text(const aside *one);

@@ -9,6 +9,7 @@
 #include "runtime/runtime.h"
 
 #include <weir/engine.h>
+#include <weir/exchange.h>
 #include <weir/model.h>
 
 #include <errno.h>
@@ -138,15 +139,23 @@ uint64_t wi_model_away_of(weir_client *client)
     return weir_client_info(client, &stats) == WEIR_OK ? stats.away : 0;
 }
 
-weir_status wi_model_bring_back(weir_model *model, wi_instance *at, weir_stream stream, bool by_run, uint64_t began,
-                                uint64_t bytes)
+/* `here` is how the client's resume ended. Opens the gate. */
+static weir_status model_residency_arrive(weir_model *model, wi_instance *at, weir_stream stream, weir_status here,
+                                          bool by_run, uint64_t began, uint64_t bytes)
 {
-    weir_status here = weir_client_resume(at->client, stream), status = here;
+    weir_status status = here;
     model->arriving = here == WEIR_OK && stream.id != WEIR_STREAM_HOST.id;
     if (here == WEIR_OK && at->engine->abi >= ENGINES_SAY && at->engine->resume)
         status = at->engine->resume(at->loaded);
     note_resumed(model, at, here, began, bytes, by_run);
     return status;
+}
+
+weir_status wi_model_bring_back(weir_model *model, wi_instance *at, weir_stream stream, bool by_run, uint64_t began,
+                                uint64_t bytes)
+{
+    weir_status here = weir_client_resume(at->client, stream);
+    return model_residency_arrive(model, at, stream, here, by_run, began, bytes);
 }
 
 /* The rest of a model that was used while it was shown, with the gate taken, which stays taken. */
@@ -288,8 +297,57 @@ void wi_model_exit_locked(weir_model *model, const wi_run *run)
 
 /* Leaving ---------------------------------------------------------------------------------------------------------- */
 
+/* The model that comes where the leaving model was. */
+typedef struct wi_comer {
+    weir_model *model;
+    weir_stream stream;
+    wi_instance *at; /* NULL: its gate is not taken */
+    uint64_t began, bytes;
+} wi_comer;
+
+/* Takes the gate of the comer, with the gate of the leaving model taken. Waits for nobody, as who has the gate may be
+ * waiting for the leaving model. */
+static weir_status model_residency_take_comer(wi_comer *comer)
+{
+    const char *call = "weir_model_exchange";
+    weir_model *model = comer->model;
+    weir_status status = WEIR_OK;
+    pthread_mutex_lock(&model->lock);
+    if (model->presence.state == WEIR_MOVING)
+        status = moving(model, call);
+    else if (model_residency_is_here(model) || wi_coming_serves(model))
+        status = weir_fail(WEIR_ERR_BUSY, "%s: %s is not suspended, or is used while it comes back", call,
+                           wi_model_name(model));
+    else {
+        model->presence.state = WEIR_MOVING;
+        comer->at = wi_model_join_locked(model);
+    }
+    pthread_mutex_unlock(&model->lock);
+    if (status == WEIR_OK) {
+        comer->began = wi_now();
+        comer->bytes = wi_model_away_of(comer->at->client);
+    }
+    return status;
+}
+
+/* Lets the comer go, whose client has come back if `status` is WEIR_OK. */
+static weir_status model_residency_end_comer(const wi_comer *comer, weir_status status)
+{
+    wi_saved_detail why;
+    if (!comer->at)
+        return status;
+    wi_detail_save(&why);
+    weir_status ends =
+        model_residency_arrive(comer->model, comer->at, comer->stream, status, false, comer->began, comer->bytes);
+    if (status != WEIR_OK)
+        wi_detail_restore(&why);
+    wi_model_leave(comer->model, comer->at);
+    return ends;
+}
+
+/* *gone: the client is suspended, also where an exchange has failed twice. */
 static weir_status model_residency_leave(weir_model *model, const wi_instance *at, const weir_model_suspend_options *o,
-                                         weir_residency *out)
+                                         const wi_comer *comer, weir_residency *out, bool *gone)
 {
     weir_engine_leaving says = WEIR_INIT(weir_engine_leaving);
     weir_status status = at->engine->suspend(at->loaded, &says);
@@ -306,8 +364,10 @@ static weir_status model_residency_leave(weir_model *model, const wi_instance *a
                                     .wait = o->wait,
                                     .folder = o->folder,
                                     .show = o->show};
-    status = weir_client_suspend(at->client, &options, out);
-    if (status != WEIR_OK && at->engine->resume) {
+    status = comer ? weir_client_exchange(at->client, &options, comer->at->client, comer->stream, out)
+                   : weir_client_suspend(at->client, &options, out);
+    *gone = status == WEIR_OK || (comer && !wi_residency_is_here(at->client));
+    if (!*gone && at->engine->resume) {
         wi_saved_detail why;
         wi_detail_save(&why);
         (void)at->engine->resume(at->loaded);
@@ -333,26 +393,30 @@ static void note_suspended(weir_model *model, const wi_instance *at, const weir_
 }
 
 /* With the gate taken and the lock held, which it lets go of. */
-static weir_status suspend_behind_gate(weir_model *model, const weir_model_suspend_options *o, weir_residency *out)
+static weir_status suspend_behind_gate(weir_model *model, const weir_model_suspend_options *o, wi_comer *comer,
+                                       weir_residency *out)
 {
+    bool gone = false;
     weir_status status = model_residency_wait_for_runs(model, o);
     wi_instance *at = status == WEIR_OK ? wi_model_join_locked(model) : NULL;
     bool partly = model->coming.ready;
     pthread_mutex_unlock(&model->lock);
     if (status == WEIR_OK && !at)
-        status =
-            weir_fail(WEIR_ERR_DEVICE_LOST, "weir_model_suspend: the model is on no device since the last one failed");
+        status = weir_fail(WEIR_ERR_DEVICE_LOST, "%s: the model is on no device since the last one failed",
+                           comer ? "weir_model_exchange" : "weir_model_suspend");
     if (at && (at->engine->abi < ENGINES_SAY || !at->engine->suspend))
         status = wi_engine_lacks(at->engine, "way to suspend a model");
     if (at && status == WEIR_OK && partly)
         status = model_residency_complete(model, at, WEIR_STREAM_HOST);
+    if (at && status == WEIR_OK && comer)
+        status = model_residency_take_comer(comer);
     if (at && status == WEIR_OK) {
         uint64_t began = wi_now();
-        status = model_residency_leave(model, at, o, out);
-        if (status == WEIR_OK)
+        status = model_residency_leave(model, at, o, comer, out, &gone);
+        if (gone)
             note_suspended(model, at, o, began);
     }
-    if (status == WEIR_OK)
+    if (gone)
         gate_set(model, WEIR_SUSPENDED);
     else
         gate_reopen(model);
@@ -372,14 +436,14 @@ static bool model_residency_may_leave(weir_model *model)
     return used && !wi_pressures_inside();
 }
 
-weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_options *options, weir_residency *out)
+/* `comer` may be NULL. */
+static weir_status model_residency_suspend(weir_model *model, const weir_model_suspend_options *options,
+                                           wi_comer *comer, weir_residency *out, const char *call)
 {
-    const char *call = "weir_model_suspend";
     weir_model_suspend_options o = {.struct_size = sizeof o};
-    WI_ENTER();
-    if (!model)
-        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
     weir_status status = WI_COPY_OPTIONS_IN(weir_model_suspend_options, &o, options, call);
+    if (status == WEIR_OK && comer && o.show)
+        status = weir_fail(WEIR_ERR_INVALID, "%s: what leaves cannot be shown", call);
     if (status == WEIR_OK)
         status = wi_model_visit(model, call);
     if (status != WEIR_OK)
@@ -393,9 +457,34 @@ weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_optio
         status = weir_fail(WEIR_ERR_BUSY, "%s: %s is suspended already", call, wi_model_name(model));
     } else {
         model->presence.state = WEIR_MOVING;
-        status = suspend_behind_gate(model, &o, out);
+        status = suspend_behind_gate(model, &o, comer, out);
     }
     wi_model_visit_end(model);
+    return status;
+}
+
+weir_status weir_model_suspend(weir_model *model, const weir_model_suspend_options *options, weir_residency *out)
+{
+    const char *call = "weir_model_suspend";
+    WI_ENTER();
+    if (!model)
+        return weir_fail(WEIR_ERR_INVALID, "%s: NULL", call);
+    return model_residency_suspend(model, options, NULL, out, call);
+}
+
+weir_status weir_model_exchange(weir_model *leaves, const weir_model_suspend_options *options, weir_model *comes,
+                                weir_stream stream, weir_residency *out)
+{
+    const char *call = "weir_model_exchange";
+    wi_comer comer = {.model = comes, .stream = stream};
+    WI_ENTER();
+    if (!leaves || !comes || leaves == comes)
+        return weir_fail(WEIR_ERR_INVALID, "%s: it takes two models", call);
+    weir_status status = wi_model_visit(comes, call);
+    if (status != WEIR_OK)
+        return status;
+    status = model_residency_end_comer(&comer, model_residency_suspend(leaves, options, &comer, out, call));
+    wi_model_visit_end(comes);
     return status;
 }
 
