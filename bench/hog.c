@@ -274,7 +274,8 @@ static void take_once(worst *w)
         MUST(weir_yield(runtime, &o, &y));
         w->missing += y.lacks > 0;
         if (y.lacks > 0)
-            printf("asked in vain: %llu bytes are lacking, %llu are free; held %llu, live %llu, pending %llu, unused %llu; "
+            printf("asked in vain: %llu bytes are lacking, %llu are free; held %llu, live %llu, pending %llu, unused "
+                   "%llu; "
                    "%llu clients left %s\n",
                    (unsigned long long)y.lacks, (unsigned long long)y.available, (unsigned long long)y.held,
                    (unsigned long long)y.live, (unsigned long long)y.pending, (unsigned long long)y.unused,

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 
 enum {

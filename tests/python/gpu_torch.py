@@ -443,6 +443,7 @@ class StepsAside(Case):
 
     def tearDown(self):
         del self.module, self.input
+        torch._C._cuda_clearCublasWorkspaces()  # of a capture's stream, which PyTorch keeps
         super().tearDown()
 
     def test_a_module_answers_as_before(self):

@@ -302,6 +302,7 @@ static void what_a_command_moves_no_look_moves(void **state)
     assert_int_equal(m.count, 2);
     assert_int_equal(look(b).lacks, 0); /* it may leave again */
     assert_int_equal(state_of(b->model), WEIR_SUSPENDED);
+    atomic_store(&taken, 0);
     ok(weir_client_busy(b->model, WEIR_STREAM_HOST));
     block_holds(b->runtime, block, 8 * MIB, 1);
     ok(weir_free(b->model, block, WEIR_STREAM_HOST));
