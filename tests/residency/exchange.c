@@ -308,6 +308,26 @@ static void guarantees_change_places(void **state)
     end_both(f, &mine, &its);
 }
 
+/* The model keeps its guarantee while it is away, and comes into it and into memory of the other one. */
+static void a_kept_guarantee_is_come_into(void **state)
+{
+    const weir_suspend_options keeps = {.keep_guarantee = true};
+    fixture *f = *state;
+    blocks mine = fill_client(f, f->model, 10), its;
+    ok(weir_client_set_limits(f->model, 20 * MIB, 0));
+    (void)suspend_with(f->model, keeps);
+    its = fill_client(f, f->other, 20);
+    for (int i = 0; i < 4; i++) {
+        (void)exchange_with(i % 2 ? f->model : f->other, keeps, i % 2 ? f->other : f->model, WEIR_STREAM_HOST);
+        snapshot now = take_snapshot(f->runtime);
+        check_sums(&now);
+        assert_int_equal(now.device.guaranteed, 20 * MIB);
+        assert_int_equal(now.device.promised, 0);
+        holds(f, i % 2 ? &its : &mine);
+    }
+    end_both(f, &mine, &its);
+}
+
 /* Pages of elastic blocks of both. */
 static void pages_change_places(void **state)
 {
@@ -481,10 +501,11 @@ static void both_ways_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(they_change_places),       CASE(a_good_copy_gives_at_once), CASE(what_stays_is_told),
-        CASE(what_is_refused),          CASE(streams_that_are_captured), CASE(one_that_needs_more),
-        CASE(guarantees_change_places), CASE(pages_change_places),       CASE(whose_work_is_waited_for),
-        CASE(one_that_is_shown_comes),  CASE(a_third_takes_what_it_can), CASE(both_ways_at_once),
+        CASE(they_change_places),       CASE(a_good_copy_gives_at_once),     CASE(what_stays_is_told),
+        CASE(what_is_refused),          CASE(streams_that_are_captured),     CASE(one_that_needs_more),
+        CASE(guarantees_change_places), CASE(a_kept_guarantee_is_come_into), CASE(pages_change_places),
+        CASE(whose_work_is_waited_for), CASE(one_that_is_shown_comes),       CASE(a_third_takes_what_it_can),
+        CASE(both_ways_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
