@@ -360,6 +360,7 @@ static weir_capture_pool *capture_pool_next(weir_client *client, bool apart)
     weir_runtime *runtime = client->runtime;
     pthread_mutex_lock(&runtime->clients_lock);
     weir_capture_pool *graph = client->graphs;
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): who has linked it holds it, too
     while (graph && graph->apart != apart)
         graph = graph->next;
     if (graph) {
