@@ -31,6 +31,7 @@ BRIDGED = (("small", 8, 150), ("resnet50", 16, 40), ("bert", 32, 40))  # model, 
 LIMITS = {"speed": 90, "faults": 110, "loads": 90, "shown": 110}  # of parts; of others a minute
 SERVED = 60  # seconds that two models are served at the most
 SANITIZING = 10  # seconds for what comes behind that
+CYCLES = []  # of the part shown, where they are told
 LAST = ["loads", "graph", "concurrency", "witness", "hold", "speed", "faults", "left", "serve"]  # of the parts: what is measured often comes after what is not
 
 
@@ -159,6 +160,9 @@ def measure(part, models):
     """A part of scripts/gpu-onnx, with its goals."""
     words = ["--program", program("test-onnx-gpu"), "--out", steps.place.logs / part, "--models", models, "--parts", part]
     limit = LIMITS.get(part, 60)
+    if part == "shown" and CYCLES:
+        words += ["--cycles", CYCLES[-1]]
+        limit += CYCLES[-1] // 2
     if part == "serve":
         serving = serving_in(steps.place.left() - SANITIZING)
         words += ["--seconds", serving]
@@ -215,6 +219,7 @@ def main(parts, tests):
     words.add_argument("--out", type=Path, metavar="FOLDER", help="where the logs go, as one archive")
     words.add_argument("--models", type=Path, metavar="FOLDER")
     words.add_argument("--parts", metavar="LIST", help="only these are measured, and nothing else is done: " + ",".join(parts))
+    words.add_argument("--cycles", type=int, action="append", default=CYCLES, help="of the part shown")
     words.add_argument("--without", metavar="LIST", default="", help="parts that are not measured")
     words.add_argument("--seconds", type=int, default=SECONDS)
     words.add_argument("--stub", action="store_true", help="rehearse without a GPU")
