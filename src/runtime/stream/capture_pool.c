@@ -360,7 +360,7 @@ static weir_capture_pool *capture_pool_next(weir_client *client, bool apart)
     weir_runtime *runtime = client->runtime;
     pthread_mutex_lock(&runtime->clients_lock);
     weir_capture_pool *graph = client->graphs;
-    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): who has linked it holds it, too
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the owner holds each pool of the list
     while (graph && graph->apart != apart)
         graph = graph->next;
     if (graph) {
