@@ -2,11 +2,12 @@
 """A language model that is larger than the device memory it may have: weights in memory of the host's that the device reads where they
 are (weir, residency="auto"), beside as many whole layers on the device as fit and the rest on the processor (llama.cpp's own offload).
 
-    bench/larger.py MODEL.gguf [--device cuda:0] [--over 1.3] [--budget BYTES] [--context 8192] [--rounds 3] [--tokens 64] [--json FILE]
+    bench/larger.py MODEL.gguf [--device cuda:0] [--over 1.3] [--budget BYTES] [--rounds 3] [--tokens 64] [--json FILE]
 
 The budget is that of all memory on the device: the file's size over `--over`, unless told. Both have it, each in a process of its own.
-Measured are prompts of 512 and 4096 tokens, the decode of one sequence and that of eight at once, in tokens a second; told are the
-medians and their quotients. Needs the engine gguf with CUDA, and weir's Python package. Exit status 1: a process failed."""
+Measured are prompts of 512 and 4096 tokens and the decode of one sequence, and, of a load with short sequences, the decode of eight at
+once, in tokens a second; told are the medians and their quotients. The cache that a load may come to need is kept free beside the weights,
+so that a load has no more of it than it is asked for. Needs the engine gguf with CUDA, and weir's Python package. Exit status 1: a process failed."""
 
 import argparse
 import array
@@ -19,6 +20,7 @@ import threading
 import time
 
 PROMPTS, SEQUENCES, FIRST_WORD, WORDS = (512, 4096), 8, 259, 20000
+LONG, SHORT = 4352, 512  # tokens of a sequence
 
 
 def prompt(count, seed=17):
@@ -67,30 +69,38 @@ def settle(model):
         time.sleep(0.1)
 
 
-def one(given):
-    """One variant in this process."""
+def load(given, context, sequences):
+    """The model, and its runtime, with all on the device that will be there."""
     import weir
     runtime = weir.Runtime(given.device, budget=given.budget, own=True)
-    settings = {"sequences": SEQUENCES, "context": given.context}
+    settings = {"sequences": sequences, "context": context}
     if given.layers is not None:
         settings["gpu_layers"] = given.layers
-    start = time.monotonic()
-    with weir.load(given.model, runtime=runtime, residency="whole" if given.layers is not None else "auto", settings=settings) as model:
-        loaded = time.monotonic() - start
-        model("warm", tokens=2, temperature=0)
-        settle(model)
-        answer = {"load_s": loaded, "shown": model.residency.shown}
+    model = weir.load(given.model, runtime=runtime, residency="whole" if given.layers is not None else "auto", settings=settings)
+    model("warm", tokens=2, temperature=0)
+    settle(model)
+    return model, runtime
+
+
+def one(given):
+    """One variant in this process."""
+    model, runtime = load(given, LONG, 1)
+    with model:
+        answer = {"shown": model.residency.shown}
         for count in PROMPTS:
             answer[f"prompt_{count}"] = [prefill(model, count, 31 * r + 1) for r in range(given.rounds)]
         answer["decode_1"] = [decode(model, given.tokens, 7 * r + 2) for r in range(given.rounds)]
-        answer[f"decode_{SEQUENCES}"] = [decode_together(model, given.tokens, 100 * r + 3) for r in range(given.rounds)]
         answer["peak"] = runtime.stats().peak
+    model, runtime = load(given, SHORT, SEQUENCES)
+    with model:
+        answer["shown_to_eight"] = model.residency.shown
+        answer[f"decode_{SEQUENCES}"] = [decode_together(model, given.tokens, 100 * r + 3) for r in range(given.rounds)]
     print(json.dumps(answer))
 
 
 def process(given, layers):
     """What a process says; None when it failed."""
-    words = [sys.executable, "-B", __file__, given.model, "--device", given.device, "--budget", str(given.budget), "--context", str(given.context),
+    words = [sys.executable, "-B", __file__, given.model, "--device", given.device, "--budget", str(given.budget),
              "--rounds", str(given.rounds), "--tokens", str(given.tokens), "--layers", "auto" if layers is None else str(layers)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -102,7 +112,7 @@ def process(given, layers):
 def most_layers(given):
     """The most layers that load and run under the budget, and what they say."""
     import weir
-    total = weir.predict(given.model, device=given.device, settings={"context": given.context, "sequences": SEQUENCES}).layers
+    total = weir.predict(given.model, device=given.device, settings={"context": LONG}).layers
     guess = min(total, int(total * given.budget / os.path.getsize(given.model)))
     for layers in range(guess, -1, -1):
         answer = process(given, layers)
@@ -117,7 +127,6 @@ def words():
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--over", type=float, default=1.3)
     parser.add_argument("--budget", type=int, default=0)
-    parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--json", metavar="FILE")
