@@ -20,7 +20,7 @@ import threading
 import time
 
 PROMPTS, SEQUENCES, FIRST_WORD, WORDS = (512, 4096), 8, 259, 20000
-LONG, SHORT = 4352, 512  # tokens of a sequence
+LONG, SHORT = 8192, 1024  # tokens that a sequence may have
 
 
 def prompt(count, seed=17):
