@@ -30,7 +30,7 @@ static bool reads_lead(const wg_library *library)
     static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
     static struct {
         void *of;
-        bool led;
+        wi_interpose *slots; /* for good; NULL: its calls do not come here */
     } known[LIBRARIES];
     const wi_replacement call = {"fread", (void (*)(void))reads_on_fread, true};
     void *of = *(void *const *)&library->llama_model_load_from_file;
@@ -39,13 +39,13 @@ static bool reads_lead(const wg_library *library)
     pthread_mutex_lock(&asking);
     while (i < LIBRARIES && known[i].of && known[i].of != of)
         i++;
-    bool good = i < LIBRARIES && known[i].led;
+    bool good = i < LIBRARIES && known[i].slots;
     if (i < LIBRARIES && !known[i].of) {
         wi_interpose *slots = NULL;
         good = dladdr(of, &its) != 0 && wi_interpose_open(its.dli_fname, &call, 1, &slots) == WEIR_OK &&
                wi_interpose_apply(slots) == WEIR_OK;
         known[i].of = of;
-        known[i].led = good;
+        known[i].slots = good ? slots : NULL;
         if (!good) {
             weir_log(WEIR_LOG_INFO, "gguf: llama.cpp reads through the page cache: %s", weir_detail());
             (void)wi_interpose_close(slots);
