@@ -35,7 +35,7 @@ def prefill(model, count, seed):
 
 def times(model, made, seed):
     """When each token came."""
-    return [time.monotonic() for _ in model.stream(prompt(128, seed), tokens=made, temperature=0)]
+    return [time.monotonic() for _ in model.stream(prompt(128, seed), tokens=made, temperature=0, ignore_eos=1)]
 
 
 def decode(model, made, seed):
